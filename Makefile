@@ -1,0 +1,51 @@
+# Penstock. The first use of any target makes the virtual environment and installs into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench clean lock docs
+
+help:  ## what one can do here
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(READY)  ## make the virtual environment (the other targets do this themselves)
+
+$(READY): requirements.lock requirements-build.lock $(addsuffix /pyproject.toml,$(PACKAGES))
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"Penstock needs Python 3.11 or newer, this is {v.major}.{v.minor}; run: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (the first time takes a minute or two: pyspark is large)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(addprefix -e ,$(PACKAGES))
+	@touch $@
+
+demo: $(READY)  ## the main job: load that rises, bursts and falls, with failures; ends with a report
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## unit, contract and integration tests on a real broker and real Spark
+	@$(BIN)/python -m pytest tests
+
+check: $(READY)  ## style, types, import contracts, generated docs
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python docs/generate.py --check
+
+docs: $(READY)  ## write the generated pages (events, settings)
+	@$(BIN)/python docs/generate.py
+
+bench: $(READY)  ## throughput, pickup and spawn figures, as JSON
+	@$(BIN)/python benchmarks/throughput.py
+	@$(BIN)/python benchmarks/spawn.py
+
+lock:  ## pin requirements.in anew, with hashes and without any address
+	@for f in requirements requirements-build; do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+
+clean:  ## remove the virtual environment and everything made
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.*
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} + ; find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

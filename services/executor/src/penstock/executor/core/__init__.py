@@ -1,0 +1,1 @@
+"""Pure: values and `now` in, values out."""

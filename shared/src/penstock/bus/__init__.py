@@ -1,0 +1,1 @@
+"""The broker: what is asked of it (`protocol`), over NATS (`nats`), and in memory (`memory`)."""

@@ -1,0 +1,226 @@
+"""What the platform asks of a broker: one page that NATS and the in-memory bus both fulfil.
+
+`tests/contract/bus_contract.py` runs the same suite against each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+Headers = Mapping[str, str]
+
+
+class BusError(Exception):
+    """The broker's part of the error tree.
+
+    ::
+
+        BusError
+        ├── WrongSequence      a compare-and-set append lost
+        ├── PayloadTooLarge    the message exceeds the limit
+        ├── BusUnavailable     no answer in time, or not connected
+        └── BusRefused         the broker said no: permissions, a missing stream, a full stream
+    """
+
+
+class WrongSequence(BusError):
+    """Somebody else appended first; ``found`` is the sequence in the way (0: unknown)."""
+
+    def __init__(self, subject: str, expected: int, found: int = 0) -> None:
+        super().__init__(f"{subject}: expected last sequence {expected}, found {found or 'another'}")
+        self.subject, self.expected, self.found = subject, expected, found
+
+
+class PayloadTooLarge(BusError):
+    pass
+
+
+class BusUnavailable(BusError):
+    pass
+
+
+class BusRefused(BusError):
+    pass
+
+
+class Expect(msgspec.Struct, frozen=True):
+    """A compare-and-set condition: the last message matching ``subject`` has ``sequence``.
+
+    ``subject`` may hold wildcards (all events of one job); empty means the message's own subject.
+    Sequence 0 means that there is none yet.
+    """
+
+    sequence: int
+    subject: str = ""
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A message to be stored."""
+
+    subject: str
+    body: bytes
+    headers: Headers = {}
+    expect: Expect | None = None
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A message as the stream keeps it. ``at`` is the time it was stored, by the broker's clock."""
+
+    subject: str
+    sequence: int
+    at: datetime
+    body: bytes
+    headers: Headers = {}
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A queue message held by this process until its claim lapses.
+
+    Attributes:
+        ack_subject: what an answer is published to; also by the executor for a dead worker.
+        sequence: in the JOBS stream. deliveries: 1 for the first.
+        stored_at: POSIX seconds, broker's clock, when the job became available.
+        pending: messages of this queue still waiting when this one was delivered.
+    """
+
+    subject: str
+    body: bytes
+    headers: Headers
+    ack_subject: str
+    sequence: int
+    deliveries: int
+    stored_at: float
+    pending: int
+
+
+class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue as its consumer sees it.
+
+    Attributes:
+        waiting: never delivered, or due for redelivery; claimed: delivered and not answered.
+        delivered: count of deliveries since the consumer was made, redeliveries included.
+        delivered_sequence: stream sequence of the latest delivery; waiting jobs lie beyond it.
+    """
+
+    queue: str
+    waiting: int
+    claimed: int
+    delivered: int
+    delivered_sequence: int
+    redelivered: int = 0
+
+
+class Subscription(Protocol):
+    async def unsubscribe(self) -> None: ...
+
+
+class Puller(Protocol):
+    """A standing request for queue messages; owns the pull protocol (no abandoned pulls)."""
+
+    async def fetch(self, batch: int, wait_seconds: float) -> list[Delivery]:
+        """Up to ``batch`` deliveries: at once what is there, else wait for the first.
+
+        An empty list after ``wait_seconds``. Cancelling it loses nothing: what arrives later is
+        returned by the next fetch or given back by :meth:`close`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Withdraws the request; whatever was delivered meanwhile is given back at once."""
+        ...
+
+
+class Bus(Protocol):
+    """All methods raise :class:`BusUnavailable` when the broker does not answer in time."""
+
+    # --- storing ---------------------------------------------------------------------------------
+    async def append(self, message: Outgoing) -> int:
+        """Stores one message and returns its sequence.
+
+        Raises:
+            WrongSequence: its expectation does not hold.
+            PayloadTooLarge: body and headers exceed the broker's limit.
+        """
+        ...
+
+    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
+        """Stores independent messages, pipelined; one answer each, in order. Not atomic."""
+        ...
+
+    async def append_atomic(self, messages: Sequence[Outgoing]) -> int:
+        """Stores all (at most 1,000, of one stream) or none; returns the last sequence.
+
+        Only the first message may carry an expectation.
+        """
+        ...
+
+    # --- reading what is stored ------------------------------------------------------------------
+    async def last(self, stream: str, subject: str) -> Stored | None:
+        """The last message of a subject (wildcards allowed)."""
+        ...
+
+    async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
+        """The first message of a subject at or after a sequence."""
+        ...
+
+    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
+        """The messages of a subject in order, oldest first."""
+        ...
+
+    async def remove(self, stream: str, subject: str) -> None:
+        """Deletes all messages of a subject."""
+        ...
+
+    def follow(
+        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+    ) -> AsyncIterator[Stored]:
+        """Messages as they are stored, without end, in order, through broker restarts.
+
+        Args:
+            start: ``new``, ``last`` (the last per subject, then new ones), ``all``, or a sequence.
+        """
+        ...
+
+    # --- queues ----------------------------------------------------------------------------------
+    async def ensure_queue(self, queue: str) -> None:
+        """Makes the queue's consumer if it is not there. Idempotent and cheap when it is."""
+        ...
+
+    def puller(self, queue: str) -> Puller: ...
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Done: the message leaves the queue. Sent, not confirmed (a late ack is harmless)."""
+        ...
+
+    async def give_back(self, ack_subjects: Sequence[str]) -> None:
+        """Back to the queue, at once."""
+        ...
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> None:
+        """Starts the claim's time anew."""
+        ...
+
+    async def depths(self) -> dict[str, QueueDepth]:
+        """All queues, in a number of requests that does not grow with each queue."""
+        ...
+
+    # --- signals: lossy, nothing may depend on one -------------------------------------------------
+    async def signal(self, subject: str, body: bytes = b"") -> None: ...
+
+    async def listen(
+        self,
+        subject: str,
+        handler: Callable[[str, bytes], Awaitable[None] | None],
+        at_most: int = 0,
+    ) -> Subscription:
+        """Calls ``handler(subject, body)`` for each signal; ends after ``at_most`` if positive.
+
+        Stored messages are heard too, as they pass.
+        """
+        ...
+
+    async def close(self) -> None: ...

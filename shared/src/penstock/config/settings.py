@@ -1,0 +1,297 @@
+"""Every setting, declared once: name, type, default, meaning. `docs/settings.md` is made from this."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
+Share = Annotated[float, Meta(gt=0, lt=1)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of `penstock.toml`."""
+
+
+class Nats(Section, frozen=True, kw_only=True):
+    """How to reach the broker.
+
+    Attributes:
+        url: server or comma-separated servers; empty lets `penstock up` start its own.
+        credentials_file: a NATS `.creds` file. user / password: where no credentials file is used.
+        ca_file: certificate authority, turns TLS on.
+        connect_timeout_seconds: how long a start waits for the broker before it gives up.
+        request_timeout_seconds: how long one request may take.
+    """
+
+    url: str = ""
+    credentials_file: str = ""
+    user: str = ""
+    password: str = ""
+    ca_file: str = ""
+    connect_timeout_seconds: Positive = 30.0
+    request_timeout_seconds: Positive = 5.0
+
+
+class Streams(Section, frozen=True, kw_only=True):
+    """What the broker keeps.
+
+    Attributes:
+        replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
+        events_max_age_days / events_max_bytes: the event log's bounds.
+        snapshots_max_age_hours: how far back decisions can be recomputed.
+        dead_max_age_days: how long dead letters wait for an operator.
+    """
+
+    replicas: Literal[1, 3, 5] = 1
+    events_max_age_days: Positive = 14.0
+    events_max_bytes: Annotated[int, Meta(ge=1_000_000)] = 4_000_000_000
+    snapshots_max_age_hours: Positive = 48.0
+    dead_max_age_days: Positive = 90.0
+
+
+class Jobs(Section, frozen=True, kw_only=True):
+    """How jobs are found and run.
+
+    Attributes:
+        modules: importable modules whose `@job` functions workers may run. Nothing else is run.
+        claim_seconds: a worker that is silent this long loses its job to another.
+        max_payload_bytes: largest encoded job; larger ones are refused at dispatch.
+        claim_ahead_seconds: expected work that a worker may claim ahead of the running job.
+        cancel_grace_seconds: a cancelled job that goes on this long is ended with its worker.
+        max_lost_workers: a job that loses its worker this often without a result is dead (poison).
+    """
+
+    modules: tuple[str, ...] = ()
+    claim_seconds: Annotated[float, Meta(ge=1, le=3600)] = 4.0
+    max_payload_bytes: Annotated[int, Meta(ge=1024, le=8_000_000)] = 512_000
+    claim_ahead_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    cancel_grace_seconds: NonNegative = 5.0
+    max_lost_workers: Annotated[int, Meta(ge=1)] = 5
+
+
+class Host(Section, frozen=True, kw_only=True):
+    """The executor's host.
+
+    Attributes:
+        name: unique among hosts. run_dir: sockets and records of living workers; empty means a
+            folder of this host's name below the user's runtime folder.
+        reserve_cpu_cores / reserve_memory_bytes: never given to workers.
+        max_cpu_share / max_memory_share: never used beyond, by anybody.
+        max_workers: ceiling over all pools; 0 for none.
+        drain_seconds: how long a busy worker may finish before it is killed.
+        orphan_grace_seconds: workers end this long after their executor vanished.
+        lease_seconds: a host silent this long is lost; its share moves to others.
+        max_parallel_starts: how many workers may be starting at the same time; 0 is twice the cores.
+    """
+
+    name: str = msgspec.field(default_factory=lambda: socket.gethostname().split(".")[0] or "local")
+    run_dir: str = ""
+    reserve_cpu_cores: NonNegative = 0.5
+    reserve_memory_bytes: Annotated[int, Meta(ge=0)] = 256 * 1024 * 1024
+    max_cpu_share: Annotated[float, Meta(gt=0, le=1)] = 0.9
+    max_memory_share: Annotated[float, Meta(gt=0, le=1)] = 0.85
+    max_workers: Count = 0
+    drain_seconds: NonNegative = 30.0
+    orphan_grace_seconds: Positive = 10.0
+    lease_seconds: Positive = 6.0
+    max_parallel_starts: Count = 0
+
+
+class Metrics(Section, frozen=True, kw_only=True):
+    """Measuring.
+
+    Attributes:
+        interval_seconds: time between snapshots of a quiet pool.
+        max_per_second: snapshots of one pool when much happens.
+        window_seconds: how far back distributions and rates look.
+    """
+
+    interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
+    max_per_second: Annotated[float, Meta(gt=0, le=10)] = 10.0
+    window_seconds: Positive = 60.0
+
+
+class Decider(Section, frozen=True, kw_only=True):
+    """Deciding.
+
+    Attributes:
+        lease_seconds: a leader silent this long is replaced.
+        stale_seconds: measurements older than this never lower a worker count.
+        placement: ``spread`` a pool over hosts, or ``pack`` it.
+    """
+
+    lease_seconds: Annotated[float, Meta(ge=0.5, le=60)] = 3.0
+    stale_seconds: Positive = 5.0
+    placement: Literal["spread", "pack"] = "spread"
+
+
+class Spark(Section, frozen=True, kw_only=True):
+    """The host's shared Spark Connect server, or any other Spark.
+
+    Attributes:
+        remote: a Spark Connect address (``sc://…``) to use instead of the host's own server.
+        threads: local threads of the host's own server; 0 means one per usable core.
+        memory: its Java heap. idle_seconds: it is stopped when unused this long.
+        conf: Spark settings handed to the server.
+    """
+
+    remote: str = ""
+    threads: Count = 0
+    memory: Annotated[str, Meta(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
+    idle_seconds: Positive = 300.0
+    conf: dict[str, str] = {}
+
+
+class Telemetry(Section, frozen=True, kw_only=True):
+    """Traces by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
+
+    Attributes:
+        endpoint: base address of a collector; the standard ``OTEL_EXPORTER_OTLP_ENDPOINT`` is
+            read where this is empty.
+        sample_share: share of stories that are traced.
+    """
+
+    endpoint: str = ""
+    sample_share: Annotated[float, Meta(ge=0, le=1)] = 1.0
+
+
+ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
+
+
+class Profile(Section, frozen=True, kw_only=True):
+    """A named bundle of settings for a pool.
+
+    Attributes:
+        sla_seconds: the promise: a job starts within this. quantile: for this share of jobs.
+        min_workers / max_workers: bounds of the pool over all hosts.
+        forecast: how much a forecast is trusted.
+        strategy: who says how many workers are needed.
+        breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
+        scale_up_cooldown_seconds / scale_down_cooldown_seconds: least time between two steps in
+            one direction; scaling up through a breach is never held back.
+        scale_down_share: at most this share of a pool is removed in one step (at least 1 worker).
+        tries / timeout_seconds: for jobs that do not say themselves; timeout 0 means none.
+        breach_cost: weight of this pool where capacity is scarce.
+        cpu_cores / memory_bytes: need of one worker before it is measured.
+        scalable: False pins the pool at its minimum.
+    """
+
+    sla_seconds: Positive = 30.0
+    quantile: Share = 0.95
+    min_workers: Count = 1
+    max_workers: Count = 10
+    forecast: ForecastPolicy = "moderate"
+    strategy: str = "hybrid"
+    breach_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    scale_up_cooldown_seconds: NonNegative = 0.0
+    scale_down_cooldown_seconds: NonNegative = 30.0
+    scale_down_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
+    tries: Annotated[int, Meta(ge=1, le=1000)] = 3
+    timeout_seconds: NonNegative = 0.0
+    breach_cost: Positive = 1.0
+    cpu_cores: Positive = 0.2
+    memory_bytes: Annotated[int, Meta(ge=1_000_000)] = 128 * 1024 * 1024
+    scalable: bool = True
+
+
+PROFILES: dict[str, Profile] = {
+    "critical": Profile(
+        sla_seconds=10, quantile=0.99, min_workers=5, max_workers=50, forecast="aggressive"
+    ),
+    "high-volume": Profile(sla_seconds=20, min_workers=3, max_workers=40),
+    "balanced": Profile(),
+    "bursty": Profile(
+        sla_seconds=60, quantile=0.90, min_workers=0, max_workers=100, forecast="aggressive"
+    ),
+    "background": Profile(sla_seconds=300, min_workers=0, max_workers=5, forecast="hint"),
+    "exclusive": Profile(
+        sla_seconds=60, min_workers=1, max_workers=1, forecast="off", scalable=False, strategy="fixed"
+    ),
+}
+"""The profiles that ship; `[profiles.NAME]` adds others or overrides parts of these."""
+
+
+class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """Any part of a profile; what is left out comes from the profile it is laid over."""
+
+    sla_seconds: Positive | UnsetType = UNSET
+    quantile: Share | UnsetType = UNSET
+    min_workers: Count | UnsetType = UNSET
+    max_workers: Count | UnsetType = UNSET
+    forecast: ForecastPolicy | UnsetType = UNSET
+    strategy: str | UnsetType = UNSET
+    breach_threshold: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    scale_up_cooldown_seconds: NonNegative | UnsetType = UNSET
+    scale_down_cooldown_seconds: NonNegative | UnsetType = UNSET
+    scale_down_share: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
+    tries: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET
+    timeout_seconds: NonNegative | UnsetType = UNSET
+    breach_cost: Positive | UnsetType = UNSET
+    cpu_cores: Positive | UnsetType = UNSET
+    memory_bytes: Annotated[int, Meta(ge=1_000_000)] | UnsetType = UNSET
+    scalable: bool | UnsetType = UNSET
+
+    def over(self, profile: Profile) -> Profile:
+        """``profile`` with what is set here in its place."""
+        set_here = {
+            name: value
+            for name in ProfileOverride.__struct_fields__
+            if (value := getattr(self, name)) is not UNSET
+        }
+        return msgspec.structs.replace(profile, **set_here)
+
+
+class PoolTable(ProfileOverride, frozen=True, kw_only=True):
+    """`[pools.NAME]`: its kind, its queues, its profile, and any part of the profile.
+
+    Attributes:
+        kind: ``queue`` (one queue, own workers), ``group`` (several, in priority order) or
+            ``exclusive`` (pinned workers, never scaled).
+        queues: in priority order; empty means one queue of the pool's name.
+        profile: what the pool starts from; an exclusive pool's is ``exclusive``.
+    """
+
+    kind: Literal["queue", "group", "exclusive"] = "queue"
+    queues: tuple[str, ...] = ()
+    profile: str = ""
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool as it is used: profile and overrides worked out."""
+
+    name: str
+    kind: Literal["queue", "group", "exclusive"]
+    queues: tuple[str, ...]
+    profile: Profile
+
+    @property
+    def scalable(self) -> bool:
+        return self.kind != "exclusive" and self.profile.scalable
+
+
+class Settings(Section, frozen=True, kw_only=True):
+    """The whole file.
+
+    Attributes:
+        prefix: first token of every subject, so that installations can share a broker.
+        excluded: glob patterns of queues that are left alone.
+    """
+
+    prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,32}$")] = "penstock"
+    excluded: tuple[str, ...] = ()
+    nats: Nats = Nats()
+    streams: Streams = Streams()
+    jobs: Jobs = Jobs()
+    host: Host = msgspec.field(default_factory=Host)
+    metrics: Metrics = Metrics()
+    decider: Decider = Decider()
+    spark: Spark = Spark()
+    telemetry: Telemetry = Telemetry()
+    profiles: dict[str, ProfileOverride] = {}
+    pools: dict[str, PoolTable] = {}

@@ -1,0 +1,86 @@
+"""From tables to pools: the start-up rules. A topology that breaks one is refused before it runs."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from penstock.config.load import ConfigError
+from penstock.config.settings import PROFILES, Pool, PoolTable, Profile, Settings
+from penstock.events.subjects import BadName, check_name
+
+
+def pools(settings: Settings) -> dict[str, Pool]:
+    """The pools of an installation, by name.
+
+    Raises:
+        ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
+            unknown profile, a name that cannot be a subject, a pool that lives on an excluded queue.
+    """
+    found = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
+    owner: dict[str, str] = {}
+    for pool in found.values():
+        for queue in pool.queues:
+            if queue in owner:
+                raise ConfigError(
+                    f"queue {queue!r} is in pools {owner[queue]!r} and {pool.name!r}; "
+                    "a queue belongs to one pool: remove it from one of them"
+                )
+            owner[queue] = pool.name
+            if is_excluded(settings, queue):
+                raise ConfigError(
+                    f"pools.{pool.name}: queue {queue!r} is also excluded; "
+                    "remove it from 'excluded' or remove the pool"
+                )
+    return found
+
+
+def is_excluded(settings: Settings, queue: str) -> bool:
+    return any(fnmatchcase(queue, pattern) for pattern in settings.excluded)
+
+
+def profile(settings: Settings, name: str) -> Profile:
+    """A shipped profile with the file's overrides, or one the file defines over the defaults."""
+    override = settings.profiles.get(name)
+    if override is None and name not in PROFILES:
+        known = ", ".join(sorted({*PROFILES, *settings.profiles}))
+        raise ConfigError(f"unknown profile {name!r}; known profiles: {known}")
+    start = PROFILES.get(name, Profile())
+    return override.over(start) if override else start
+
+
+def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
+    queues = table.queues or (name,)
+    try:
+        check_name("pool", name)
+        for queue in queues:
+            check_name("queue", queue)
+    except BadName as error:
+        raise ConfigError(f"pools.{name}: {error}") from error
+    default = "exclusive" if table.kind == "exclusive" else "balanced"
+    pool = Pool(
+        name=name,
+        kind=table.kind,
+        queues=queues,
+        profile=table.over(profile(settings, table.profile or default)),
+    )
+    _check(pool)
+    return pool
+
+
+def _check(pool: Pool) -> None:
+    here, profile = f"pools.{pool.name}", pool.profile
+    if pool.kind != "group" and len(pool.queues) != 1:
+        raise ConfigError(f"{here}: a pool of kind {pool.kind!r} has one queue; use kind = 'group'")
+    if len(set(pool.queues)) != len(pool.queues):
+        raise ConfigError(f"{here}: a queue is named twice")
+    if pool.kind == "group" and not profile.scalable:
+        raise ConfigError(f"{here}: a group cannot be pinned; use kind = 'exclusive' per queue")
+    if profile.min_workers > profile.max_workers:
+        raise ConfigError(
+            f"{here}: min_workers {profile.min_workers} exceeds max_workers {profile.max_workers}"
+        )
+    if not pool.scalable and (profile.min_workers != profile.max_workers or not profile.min_workers):
+        raise ConfigError(
+            f"{here}: a pinned pool needs min_workers = max_workers >= 1, "
+            f"found {profile.min_workers}..{profile.max_workers}"
+        )

@@ -1,0 +1,1 @@
+"""The contracts: every event that leaves a process, and the subjects it leaves on."""

@@ -1,0 +1,121 @@
+"""The envelope every event wears, and how events become bytes and come back.
+
+Events are frozen structs, tagged with their class name in the field ``type``. Changes are additive
+only; a tag that this version does not know becomes :class:`UnknownEvent` and is passed on, so that
+versions can be mixed while upgrading. The trace context travels in message headers, never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import msgspec
+from uuid_utils import uuid7
+
+
+def new_id() -> str:
+    """A UUIDv7: unique without coordination, and sorting by time of creation."""
+    return str(uuid7())
+
+
+def utc_now() -> datetime:
+    """The wall clock, UTC, in microseconds."""
+    return datetime.now(UTC)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Something that happened, in the past tense.
+
+    Attributes:
+        id: UUIDv7 of this event.
+        at: when it happened, UTC.
+        source: service and instance that says so, e.g. ``worker/host-a.7f3c``.
+        causation_id: id of the event or message that led to this one.
+        correlation_id: id of the story it belongs to (job id, scaling round).
+    """
+
+    noun: ClassVar[str] = ""
+    """Second token of the subject; set by each family of events."""
+    key_field: ClassVar[str] = ""
+    """Name of the field that gives the third token of the subject."""
+
+    id: str = msgspec.field(default_factory=new_id)
+    at: datetime = msgspec.field(default_factory=utc_now)
+    source: str = ""
+    causation_id: str | None = None
+    correlation_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def key(self) -> str:
+        """The aggregate this event belongs to: a job id, a pool, a host."""
+        return str(getattr(self, self.key_field))
+
+
+class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a later version: kept whole, so that it can be passed on."""
+
+    type: str
+    raw: bytes
+
+
+class MalformedEvent(ValueError):
+    """Bytes that are no event: says what was found and what was expected."""
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(event: Event | UnknownEvent) -> bytes:
+    """JSON bytes of an event; an unknown one comes out as it came in."""
+    return event.raw if isinstance(event, UnknownEvent) else _encoder.encode(event)
+
+
+class Codec:
+    """Decodes any event of the given types.
+
+    Args:
+        types: the concrete event classes this codec knows.
+    """
+
+    def __init__(self, *types: type[Event]) -> None:
+        self.types = {cls.__name__: cls for cls in types}
+        union: Any = types[0]
+        for cls in types[1:]:
+            union = union | cls
+        self._decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(union)
+
+    def __iter__(self) -> Iterator[type[Event]]:
+        return iter(self.types.values())
+
+    def decode(self, raw: bytes) -> Event | UnknownEvent:
+        """The event in ``raw``.
+
+        Raises:
+            MalformedEvent: not JSON, no ``type``, or fields of the wrong type.
+        """
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            tag = _tag(raw)
+            if tag is None or tag in self.types:
+                raise MalformedEvent(f"found an event that does not fit its type: {error}") from error
+            return UnknownEvent(type=tag, raw=raw)
+        except msgspec.DecodeError as error:
+            raise MalformedEvent(f"expected a JSON object with a field 'type': {error}") from error
+
+
+class _Tagged(msgspec.Struct):
+    type: str
+
+
+def _tag(raw: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=_Tagged).type
+    except msgspec.DecodeError:
+        return None

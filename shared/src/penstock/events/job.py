@@ -1,0 +1,134 @@
+"""What happens to a job. The order these may come in is `penstock.jobs.lifecycle`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+import msgspec
+
+from penstock.events.envelope import Codec, Event
+
+
+class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why an attempt ended badly.
+
+    Attributes:
+        kind: dotted name of the exception, or one of ``timeout``, ``poison``, ``unknown-job``,
+            ``bad-arguments``, ``malformed``.
+        message: its text, at most 4,000 characters.
+        traceback: formatted, at most 16,000 characters; empty when there is none.
+    """
+
+    kind: str
+    message: str
+    traceback: str = ""
+
+
+class JobEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "job"
+    key_field: ClassVar[str] = "job_id"
+
+    job_id: str
+
+
+class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A job was accepted. ``payload`` is the encoded call, everything needed to run it again.
+
+    Attributes:
+        due_at: not before this time (delayed job); None means at once.
+        retry_of: id of the dead job that this one runs again.
+    """
+
+    queue: str
+    function: str
+    payload: bytes
+    tags: tuple[str, ...] = ()
+    tries: int = 1
+    due_at: datetime | None = None
+    retry_of: str | None = None
+
+
+class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A worker won the job; this event's sequence is the fencing token of the attempt.
+
+    Attributes:
+        attempt: 1 for the first; interruptions by the platform do not count.
+        pickup_seconds: from available (dispatched or due) to started.
+    """
+
+    queue: str
+    attempt: int
+    host: str
+    worker: str
+    pickup_seconds: float = 0.0
+
+
+class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
+    done: int
+    total: int | None = None
+
+
+class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
+    """The job's one recorded success. ``result`` is MessagePack."""
+
+    queue: str
+    attempt: int
+    run_seconds: float
+    result: bytes = b""
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    spark_session: str | None = None
+
+
+class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """An attempt failed; JobRetrying or JobDead is appended in the same atomic batch."""
+
+    queue: str
+    attempt: int
+    error: JobError
+    run_seconds: float = 0.0
+
+
+class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
+    """The job goes again at ``due_at``, as attempt ``attempt``."""
+
+    attempt: int
+    due_at: datetime
+
+
+class JobReleased(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A worker gave the job back unfinished; the attempt does not count."""
+
+    reason: str
+
+
+class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
+    """The worker that ran it was lost (its claim lapsed); the attempt does not count."""
+
+    reason: str
+
+
+class JobCancelled(JobEvent, frozen=True, kw_only=True, tag=True):
+    reason: str
+
+
+class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
+    """No more tries: the job lies in the dead-letter stream."""
+
+    queue: str
+    error: JobError
+
+
+JOB_EVENTS = Codec(
+    JobDispatched,
+    JobStarted,
+    JobProgressed,
+    JobCompleted,
+    JobFailed,
+    JobRetrying,
+    JobReleased,
+    JobRecovered,
+    JobCancelled,
+    JobDead,
+)

@@ -1,0 +1,120 @@
+"""Decisions, their reasons, and the one command they lead to."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from penstock.events.envelope import Codec, Event
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of the way from measurement to number.
+
+    Attributes:
+        step: which step spoke: ``strategy``, ``bounds``, ``capacity``, ``fair-share``, ``policy``,
+            ``cooldown``, ``stale``, ``placement``.
+        rule: the strategy's or policy's name, e.g. ``hybrid.drain``.
+        workers: the number after this step; the chain's last one is the decision's target.
+        text: the sentence shown to people, everywhere the same.
+        values: the figures it used, by name with unit.
+    """
+
+    step: str
+    rule: str
+    workers: int
+    text: str
+    values: dict[str, Any] = {}
+
+
+class PoolEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "pool"
+    key_field: ClassVar[str] = "pool"
+
+    pool: str
+
+
+class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """How many workers a pool should have, and why.
+
+    Attributes:
+        current: planned workers before; target: planned after.
+        predicted_pickup_seconds: for a job arriving now, given the target; None when unknown.
+        snapshot_ids: the inputs, so that the decision can be recomputed.
+        placement: target by host.
+        state: the pool's scaling state after this decision (cooldowns), restored by a new leader.
+        epoch: the deciding leader's fencing token.
+    """
+
+    current: int
+    target: int
+    reasons: tuple[Reason, ...]
+    strategy: str
+    sla_seconds: float
+    predicted_pickup_seconds: float | None = None
+    snapshot_ids: tuple[str, ...] = ()
+    placement: dict[str, int] = {}
+    state: dict[str, Any] = {}
+    epoch: int = 0
+
+
+class SlaBreachPredicted(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """With what can be started, a job is expected to start late."""
+
+    predicted_pickup_seconds: float
+    sla_seconds: float
+    decision_id: str
+    waiting: int = 0
+
+
+class SlaBreached(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """The oldest waiting job is older than promised."""
+
+    oldest_waiting_seconds: float
+    sla_seconds: float
+
+
+class SlaRecovered(PoolEvent, frozen=True, kw_only=True, tag=True):
+    breached_seconds: float
+    sla_seconds: float
+
+
+class WorkersScaled(Event, frozen=True, kw_only=True, tag=True):
+    """The command to one host: the full, absolute plan, workers by pool.
+
+    ``(epoch, version)`` orders commands: epoch is the leader's fencing token, version counts up
+    within it. A host obeys only what is newer than the last it obeyed.
+    """
+
+    noun: ClassVar[str] = "host"
+    key_field: ClassVar[str] = "host"
+
+    host: str
+    epoch: int
+    version: int
+    pools: dict[str, int]
+    decision_ids: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (self.epoch, self.version)
+
+
+class LeaderChanged(Event, frozen=True, kw_only=True, tag=True):
+    noun: ClassVar[str] = "decider"
+    key_field: ClassVar[str] = "leader"
+
+    leader: str
+    epoch: int
+    previous: str | None = None
+
+
+SCALING_EVENTS = Codec(
+    ScalingDecisionMade,
+    SlaBreachPredicted,
+    SlaBreached,
+    SlaRecovered,
+    WorkersScaled,
+    LeaderChanged,
+)

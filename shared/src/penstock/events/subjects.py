@@ -1,0 +1,109 @@
+"""Every subject and stream name, declared once. One prefix, so that installations share a server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock.events.envelope import Event
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class BadName(ValueError):
+    """A queue, pool or host name that cannot be a subject token."""
+
+
+def check_name(kind: str, name: str) -> str:
+    """``name`` if it may stand in a subject.
+
+    Raises:
+        BadName: says what was found and what is allowed.
+    """
+    if not _TOKEN.fullmatch(name):
+        raise BadName(
+            f"{kind} name {name[:80]!r} is not allowed: use 1 to 64 letters, digits, '-' or '_'"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Names below one prefix."""
+
+    prefix: str = "penstock"
+
+    # --- streams -------------------------------------------------------------------------------
+    def stream(self, name: str) -> str:
+        """Name of a stream (``JOBS``, ``EVENTS``, …); the default prefix adds nothing to it."""
+        return name if self.prefix == "penstock" else f"{self.prefix}_{name}"
+
+    @property
+    def jobs_stream(self) -> str:
+        return self.stream("JOBS")
+
+    @property
+    def events_stream(self) -> str:
+        return self.stream("EVENTS")
+
+    @property
+    def snapshots_stream(self) -> str:
+        return self.stream("SNAPSHOTS")
+
+    @property
+    def commands_stream(self) -> str:
+        return self.stream("COMMANDS")
+
+    @property
+    def dead_stream(self) -> str:
+        return self.stream("DEAD")
+
+    @property
+    def state_stream(self) -> str:
+        """Small mutable state with compare-and-set: leases, pauses, cursors."""
+        return self.stream("STATE")
+
+    # --- jobs ----------------------------------------------------------------------------------
+    def queue(self, queue: str) -> str:
+        return f"{self.prefix}.jobs.{queue}"
+
+    def schedule(self, queue: str, job_id: str) -> str:
+        return f"{self.prefix}.schedules.{queue}.{job_id}"
+
+    def dead(self, queue: str, job_id: str) -> str:
+        return f"{self.prefix}.dead.{queue}.{job_id}"
+
+    def job(self, job_id: str) -> str:
+        """All events of one job: what a transition's compare-and-set looks at."""
+        return f"{self.prefix}.events.job.{job_id}.>"
+
+    def consumer(self, queue: str) -> str:
+        """Durable name of a queue's one consumer."""
+        return f"q_{queue}"
+
+    # --- events --------------------------------------------------------------------------------
+    def event(self, event: Event) -> str:
+        return f"{self.prefix}.events.{event.noun}.{event.key}.{event.name}"
+
+    def events(self, noun: str = "*", key: str = "*", name: str = "*") -> str:
+        return f"{self.prefix}.events.{noun}.{key}.{name}"
+
+    def pool_snapshot(self, pool: str) -> str:
+        return f"{self.prefix}.snapshots.pool.{pool}"
+
+    def host_snapshot(self, host: str) -> str:
+        return f"{self.prefix}.snapshots.host.{host}"
+
+    def command(self, host: str) -> str:
+        return f"{self.prefix}.commands.{host}"
+
+    def state(self, kind: str, name: str) -> str:
+        return f"{self.prefix}.state.{kind}.{name}"
+
+    # --- plain subjects: lossy by nature, always backed by state that can be read again ---------
+    def worker_report(self, host: str, worker: str) -> str:
+        return f"{self.prefix}.beats.worker.{host}.{worker}"
+
+    def cancel_notice(self, job_id: str) -> str:
+        """Tells a worker at once that its job was cancelled; the event itself is the truth."""
+        return f"{self.prefix}.notices.cancel.{job_id}"

@@ -1,0 +1,130 @@
+"""What happens to workers and hosts, and the reports that workers send about themselves."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from penstock.events.envelope import Codec, Event
+
+
+class WorkerEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "worker"
+    key_field: ClassVar[str] = "worker"
+
+    worker: str
+    host: str
+    pool: str
+
+
+class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag=True):
+    """A process exists. ``cause``: ``planned``, ``respawn`` or ``adopted``."""
+
+    pid: int
+    cause: str
+
+
+class WorkerReady(WorkerEvent, frozen=True, kw_only=True, tag=True):
+    """The worker asked for its first job. ``spawn_seconds``: from command received to this."""
+
+    pid: int
+    spawn_seconds: float | None = None
+    together: int = 1
+    """How many workers this host was starting at the same time."""
+
+
+class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
+    """The process ended.
+
+    Attributes:
+        cause: ``scaled-down``, ``shutdown``, ``crashed``, ``killed`` (by a stranger),
+            ``drain-deadline`` (by us, after waiting), ``limit``, ``orphaned``, ``lost``.
+        exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
+        job_id: the job it was running, given back to its queue.
+    """
+
+    pid: int
+    cause: str
+    exit_code: int | None = None
+    job_id: str | None = None
+    lived_seconds: float = 0.0
+
+
+class WorkerCrashLooping(WorkerEvent, frozen=True, kw_only=True, tag=True):
+    """Workers of this pool keep ending at once; the next start waits ``backoff_seconds``."""
+
+    failures: int
+    backoff_seconds: float
+    last_exit_code: int | None = None
+
+
+class HostEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "host"
+    key_field: ClassVar[str] = "host"
+
+    host: str
+
+
+class HostJoined(HostEvent, frozen=True, kw_only=True, tag=True):
+    cpu_cores: float
+    memory_bytes: int
+
+
+class HostLost(HostEvent, frozen=True, kw_only=True, tag=True):
+    """No snapshot for longer than the host's lease; its share moves to others."""
+
+    silent_seconds: float
+
+
+WORKER_EVENTS = Codec(
+    WorkerStarted, WorkerReady, WorkerStopped, WorkerCrashLooping, HostJoined, HostLost
+)
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A queue message this worker holds: enough for its executor to give it back for it."""
+
+    job_id: str
+    ack_subject: str
+    running_seconds: float
+
+
+class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one worker did on one queue since its last report; sketches are serialized KLL."""
+
+    started: int = 0
+    finished: int = 0
+    failed: int = 0
+    redelivered: int = 0
+    pickup_sketch: bytes = b""
+    service_sketch: bytes = b""
+    pickup_sum_seconds: float = 0.0
+    service_sum_seconds: float = 0.0
+    service_sum_squares: float = 0.0
+
+
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A worker's heartbeat, sent each second and when it becomes ready, on a plain subject.
+
+    Attributes:
+        state: ``starting``, ``idle``, ``busy`` or ``draining``.
+        number: counts up, so that a gap shows lost reports.
+        claims: what it holds now. ``queues``: what it did since the last report.
+        wants_spark: it has a Spark session open.
+    """
+
+    worker: str
+    host: str
+    pool: str
+    pid: int
+    state: str
+    number: int
+    at: float
+    started_at: float
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    claims: tuple[Claim, ...] = ()
+    queues: dict[str, QueueReport] = {}
+    wants_spark: bool = False
+    stopping_because: str = ""

@@ -1,0 +1,1 @@
+"""Processes: services, children, the broker and Java where this machine has to provide them."""

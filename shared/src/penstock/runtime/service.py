@@ -1,0 +1,94 @@
+"""The life of a service process: connect, run until told to stop, close. Every service looks alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import uvloop
+
+from penstock.bus.protocol import Bus
+from penstock.config import Settings
+
+log = logging.getLogger("penstock")
+
+Body = Callable[["Service"], Awaitable[None]]
+
+
+class Service:
+    """What a running service is given.
+
+    Attributes:
+        name: ``metrics``, ``decider``, …; source: name and instance, the ``source`` of its events.
+        stopping: set when the process was asked to end; loops wait for work or for this.
+    """
+
+    def __init__(self, name: str, settings: Settings, bus: Bus) -> None:
+        self.name = name
+        self.settings = settings
+        self.bus = bus
+        self.source = f"{name}/{socket.gethostname()}.{os.getpid()}"
+        self.stopping = asyncio.Event()
+        self.failure: BaseException | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], label: str) -> asyncio.Task[None]:
+        """Runs a loop beside the others. A loop that dies ends the service, with its error."""
+        task = asyncio.create_task(work, name=f"{self.name}:{label}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("%s died: %r", task.get_name(), error, exc_info=error)
+            self.failure = self.failure or error
+            self.stopping.set()
+
+    async def pause(self, seconds: float) -> bool:
+        """Waits, or returns at once when stopping. True while the service goes on."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        return not self.stopping.is_set()
+
+    async def end_tasks(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
+    """Runs a service in this loop until it is told to stop (SIGTERM, SIGINT) or dies.
+
+    Raises:
+        BaseException: what killed one of its loops, after everything was closed.
+    """
+    service = Service(name, settings, bus)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, service.stopping.set)
+    try:
+        await body(service)
+    finally:
+        service.stopping.set()
+        await service.end_tasks()
+        await bus.close()
+    if service.failure:
+        raise service.failure
+
+
+def run(name: str, settings: Settings, body: Body) -> None:
+    """The whole process of a service: connects to the broker and serves."""
+    from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
+
+    async def whole() -> None:
+        await serve(name, settings, await connect(settings), body)
+
+    uvloop.run(whole())
