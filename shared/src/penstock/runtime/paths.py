@@ -1,0 +1,77 @@
+"""Places on this machine: a free port, the run folder, temporary folders that do not stay."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.config import Settings
+
+LOOPBACK = "127.0.0.1"
+_PREFIX = "penstock-"
+_OWNER = ".owner"
+
+
+def free_port() -> int:
+    """A loopback TCP port that nobody listens on (right now: use it soon)."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def run_dir(settings: Settings) -> Path:
+    """The folder for this host's sockets and records of living workers; made if it is not there.
+
+    ``host.run_dir`` if set, else ``penstock-<uid>/<prefix>-<host>`` below the user's runtime folder
+    (``XDG_RUNTIME_DIR``) or the temporary folder.
+
+    Raises:
+        PermissionError: the folder belongs to another user, or others may write into it.
+    """
+    if settings.host.run_dir:
+        return _private(Path(settings.host.run_dir))
+    place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    mine = _private(place / f"penstock-{os.getuid()}")
+    return _private(mine / f"{settings.prefix}-{settings.host.name}")
+
+
+@contextmanager
+def temporary_dir() -> Iterator[Path]:
+    """A folder that is removed at the end.
+
+    Its owner holds a lock in it; what an owner left behind that was killed is removed by the next.
+    """
+    _sweep(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    with (folder / _OWNER).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(place: Path) -> None:
+    for mark in place.glob(f"{_PREFIX}*/{_OWNER}"):
+        with suppress(OSError), mark.open("r+") as lock:
+            if mark.stat().st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(mark.parent, ignore_errors=True)
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(
+            f"{folder}: expected a folder that only user {os.getuid()} may write to, found owner "
+            f"{found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}; remove it or set host.run_dir"
+        )
+    return folder
