@@ -1,0 +1,164 @@
+"""Pulling from JetStream consumers, with the pull protocol owned here.
+
+nats-py's ``fetch`` leaves a live pull behind when it is cancelled: the next job lands in the abandoned
+inbox and is invisible until its claim lapses. Here one inbox lives as long as its puller, and what
+arrives while nobody fetches is given back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.bus.protocol import Delivery, Stored
+from penstock.bus.wire import Subscription, WireClient, parse_headers
+
+_ACK = b"$JS.ACK."
+_FINAL = {404, 408}  # nothing there; the pull expired
+_RETRY_SECONDS = 0.2
+
+
+class PullRequest(msgspec.Struct, omit_defaults=True):
+    batch: int
+    expires: int = 0
+    no_wait: bool = False
+
+
+class Inbox:
+    """One consumer's deliveries to this process.
+
+    Args:
+        api_subject: ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>``.
+        unwanted: called with the ack subject of a message nobody waits for.
+    """
+
+    def __init__(
+        self, client: WireClient, api_subject: str, unwanted: Callable[[bytes], None]
+    ) -> None:
+        self._client = client
+        self._api = api_subject
+        self._unwanted = unwanted
+        self._subject = f"_INBOX.{uuid.uuid4().hex}"
+        self._subscription: Subscription | None = None
+        self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._want = 0
+        self._pull = 0
+        self._outstanding = 0.0
+        self.trouble = ""
+        """The last refusal, e.g. that the consumer is gone; empty when all is well."""
+
+    async def take(
+        self, batch: int, wait_seconds: float
+    ) -> list[tuple[str, bytes, bytes, bytes | None]]:
+        """Raw ``(subject, reply, body, headers)``: at once what is there, else the first to come."""
+        if self._subscription is None:
+            self._subscription = await self._client.subscribe_raw(f"{self._subject}.*", self._on)
+        self.trouble = ""
+        if time.monotonic() >= self._outstanding:
+            got = await self._round(PullRequest(batch, no_wait=True), batch, 5.0)
+            if got or wait_seconds <= 0 or self.trouble:
+                return got
+            request = PullRequest(1, expires=max(int(wait_seconds * 1e9), 10_000_000))
+            self._outstanding = time.monotonic() + wait_seconds
+            return await self._round(request, 1, wait_seconds + 0.5)
+        return await self._round(None, 1, wait_seconds)  # an earlier, cancelled wait still stands
+
+    async def _round(
+        self, request: PullRequest | None, want: int, seconds: float
+    ) -> list[tuple[str, bytes, bytes, bytes | None]]:
+        self._want = want
+        self._waiter = asyncio.get_running_loop().create_future()
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+        try:
+            if request is not None:
+                self._pull += 1
+                await self._client.publish(
+                    self._api,
+                    msgspec.json.encode(request),
+                    reply=f"{self._subject}.{self._pull}",
+                )
+            await self._waiter
+        except BaseException:
+            for _, reply, _, _ in self._got:
+                self._unwanted(reply)
+            self._got = []
+            raise
+        finally:
+            timer.cancel()
+            self._want, self._waiter = 0, None
+        got, self._got = self._got, []
+        if got:
+            self._outstanding = 0.0
+        return got
+
+    def _on(self, subject: str, reply: bytes, body: bytes, headers: bytes | None) -> None:
+        if reply.startswith(_ACK):
+            if self._want <= 0:
+                self._outstanding = 0.0
+                self._unwanted(reply)
+                return
+            self._got.append((subject, reply, body, headers))
+            self._want -= 1
+            if self._want == 0:
+                self._wake()
+            return
+        if not subject.endswith(f".{self._pull}"):
+            return  # the end of an earlier pull
+        status, _ = parse_headers(headers)
+        self._outstanding = 0.0
+        if status not in _FINAL:
+            self.trouble = (headers or b"").decode("utf-8", "replace").strip() or "no answer"
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def reconnected(self) -> None:
+        """A restarted broker knows no earlier pull: ask again."""
+        self._outstanding = 0.0
+        self._wake()
+
+    async def close(self) -> None:
+        self._want = 0
+        if self._subscription is not None and self._client.is_connected:
+            # After the round trip everything that was on its way has come, and was given back.
+            subscription, self._subscription = self._subscription, None
+            await self._client._send_unsubscribe(subscription._id)
+            await self._client.flush(timeout=2)
+            self._client._remove_sub(subscription._id)
+
+
+def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Delivery:
+    """A queue message, with what its ack subject tells: ``$JS.ACK.<stream>.<consumer>.…``."""
+    _, headers = parse_headers(block)
+    parts = reply.split(b".")
+    deliveries, sequence, _, stored_ns, pending = parts[-5:] if len(parts) == 9 else parts[6:11]
+    return Delivery(
+        subject=subject,
+        body=body,
+        headers=headers,
+        ack_subject=reply.decode(),
+        sequence=int(sequence),
+        deliveries=int(deliveries),
+        stored_at=int(stored_ns) / 1e9,
+        pending=int(pending),
+    )
+
+
+def stored(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Stored:
+    """A followed message."""
+    found = delivery(subject, reply, body, block)
+    return Stored(
+        subject=subject,
+        sequence=found.sequence,
+        at=datetime.fromtimestamp(found.stored_at, UTC),
+        body=body,
+        headers=found.headers,
+    )

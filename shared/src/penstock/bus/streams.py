@@ -1,0 +1,83 @@
+"""The streams an installation keeps, declared once, made where they are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.config import Settings
+from penstock.events.subjects import Subjects
+
+_DAY_NS = 86_400 * 1_000_000_000
+_HOUR_NS = 3_600 * 1_000_000_000
+
+
+def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
+    """Configurations as the JetStream API takes them (durations in nanoseconds)."""
+    prefix, keep = subjects.prefix, settings.streams
+    return [
+        {
+            "name": subjects.jobs_stream,
+            # schedules live beside the queues they fire into; no consumer filter covers them
+            "subjects": [f"{prefix}.jobs.*", f"{prefix}.schedules.*.*"],
+            "retention": "workqueue",
+            "allow_msg_schedules": True,
+            "allow_msg_ttl": True,
+        },
+        {
+            "name": subjects.events_stream,
+            "subjects": [f"{prefix}.events.*.*.*"],
+            "max_age": int(keep.events_max_age_days * _DAY_NS),
+            "max_bytes": keep.events_max_bytes,
+            "allow_atomic": True,
+        },
+        {
+            "name": subjects.snapshots_stream,
+            "subjects": [f"{prefix}.snapshots.*.*"],
+            "max_age": int(keep.snapshots_max_age_hours * _HOUR_NS),
+        },
+        {
+            "name": subjects.commands_stream,
+            "subjects": [f"{prefix}.commands.*"],
+            "max_msgs_per_subject": 1,
+        },
+        {
+            "name": subjects.dead_stream,
+            "subjects": [f"{prefix}.dead.*.*"],
+            "max_msgs_per_subject": 1,
+            "max_age": int(keep.dead_max_age_days * _DAY_NS),
+        },
+        {
+            "name": subjects.state_stream,
+            "subjects": [f"{prefix}.state.*.*"],
+            "max_msgs_per_subject": 1,
+        },
+    ]
+
+
+def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
+    """A stream's configuration with what all of them share."""
+    common = {
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "duplicate_window": 120 * 1_000_000_000,
+    }
+    return {**common, **stream}
+
+
+def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, Any]:
+    """The one durable consumer of a queue (consumers of a work queue must not overlap)."""
+    return {
+        "name": subjects.consumer(queue),
+        "durable_name": subjects.consumer(queue),
+        "filter_subject": subjects.queue(queue),
+        "ack_policy": "explicit",
+        "deliver_policy": "all",
+        "ack_wait": int(claim_seconds * 1_000_000_000),
+        "max_deliver": -1,
+        # The defaults (1,000 and 512) stall a busy queue and refuse idle workers.
+        "max_ack_pending": 100_000,
+        "max_waiting": 8_192,
+    }

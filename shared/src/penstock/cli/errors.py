@@ -1,0 +1,76 @@
+"""From any exception to one line that says the next step, and an exit code.
+
+2: the call or the settings are wrong, nothing was done. 1: it failed. 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import click
+
+DEBUG_VARIABLE = "PENSTOCK_DEBUG"
+WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
+
+
+class Refused(click.ClickException):
+    """What was asked cannot be asked; nothing was done."""
+
+    exit_code = WRONG_USE
+
+
+class Failed(click.ClickException):
+    """It was tried and did not succeed."""
+
+    exit_code = FAILED
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """The line to print (empty: none) and the exit code."""
+    if isinstance(error, click.Abort):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, click.UsageError):
+        return _usage(error), WRONG_USE
+    if isinstance(error, click.ClickException):
+        return _one_line(error.format_message()), error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _silence_output()
+        return "", 0
+    return _ours(error)
+
+
+def _ours(error: BaseException) -> tuple[str, int]:
+    from penstock.bus.protocol import BusUnavailable  # noqa: PLC0415 - only when something failed
+    from penstock.config import ConfigError  # noqa: PLC0415
+    from penstock.events.subjects import BadName  # noqa: PLC0415
+
+    text = _one_line(str(error))
+    if isinstance(error, ConfigError | BadName):
+        return text, WRONG_USE
+    if isinstance(error, BusUnavailable):
+        return f"{text}; is the broker up? start it with 'penstock up' or give --nats-url", FAILED
+    if type(error).__module__.startswith("penstock."):
+        return text or type(error).__name__, FAILED
+    return (
+        f"{type(error).__name__}: {text} (set {DEBUG_VARIABLE}=1 to see where it comes from)",
+        FAILED,
+    )
+
+
+def _usage(error: click.UsageError) -> str:
+    where = error.ctx.command_path if error.ctx else "penstock"
+    text = _one_line(error.format_message()).rstrip(".")
+    return f"{text}; see '{where} --help'"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _silence_output() -> None:
+    """The reader of our output went away (`| head`): not an error, and nothing more to say."""
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,0 +1,38 @@
+"""Log lines: plain on standard error, or JSON, one object a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+
+class PlainLines(logging.Formatter):
+    """``12:00:00.123 INFO  penstock.metrics  text``; an error's traceback follows it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s  %(message)s", "%H:%M:%S")
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: at, level, logger, text, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "text": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def start(level: str, as_json: bool) -> None:
+    """Sends every log line from ``level`` upwards to standard error, replacing what was set up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else PlainLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger("nats").setLevel(logging.WARNING)

@@ -1,0 +1,72 @@
+"""The entry point `penstock`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from penstock.cli.command import Lazy, LazyGroup
+from penstock.cli.session import Session
+
+RUN, LOOK, CHECK = "Run", "Look and act", "Check"
+COMMANDS = {
+    "up": Lazy("penstock.cli.up.command:up", "Everything on this machine, with a live table.", RUN),
+    "metrics": Lazy("penstock.cli.service:metrics", "Run the measuring service.", RUN),
+    "decider": Lazy("penstock.cli.service:decider", "Run the deciding service.", RUN),
+    "executor": Lazy("penstock.cli.service:executor", "Run this host's executor.", RUN),
+    "orchestrator": Lazy("penstock.cli.service:orchestrator", "Run the orchestrator.", RUN),
+    "worker": Lazy("penstock.cli.worker:worker", "Run one job worker, or list workers.", RUN),
+    "job": Lazy("penstock.cli.job:job", "Submit, list, show, cancel and retry jobs.", LOOK),
+    "queue": Lazy("penstock.cli.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
+    "pool": Lazy("penstock.cli.pool:pool", "Pools: load, workers, promise.", LOOK),
+    "decision": Lazy("penstock.cli.decision:decision", "Scaling decisions, and why.", LOOK),
+    "events": Lazy("penstock.cli.events:events", "The event log and its schema.", LOOK),
+    "config": Lazy("penstock.cli.config:config", "Check and show the settings in force.", CHECK),
+}
+
+
+class Penstock(LazyGroup):
+    """The root: every error leaves as one line, with an exit code that scripts can tell apart."""
+
+    def main(self, args: Sequence[str] | None = None, **keywords: Any) -> NoReturn:
+        from penstock.cli import errors  # noqa: PLC0415 - keeps `--help` quick
+
+        keywords["standalone_mode"] = False
+        try:
+            code = super().main(args, **keywords)
+        except Exception as error:
+            if os.environ.get(errors.DEBUG_VARIABLE) and not isinstance(error, click.Abort):
+                raise
+            line, code = errors.explain(error)
+            if line:
+                click.echo(f"penstock: {line}", err=True)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+@click.command(
+    cls=Penstock,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    example="penstock up\npenstock job submit reports.rebuild --arg table=orders --wait\n"
+    "penstock decision explain reports",
+)
+@click.version_option(package_name="penstock-shared", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Runs PySpark jobs from queues, with as many workers as the promises need."""
+    context.ensure_object(Session).start_logging(service=False)
+
+
+def main() -> NoReturn:
+    """What the console script calls; job modules in the working directory can be imported."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    cli.main(prog_name="penstock")
+
+
+if __name__ == "__main__":
+    main()

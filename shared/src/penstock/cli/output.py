@@ -1,0 +1,70 @@
+"""What commands print: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from penstock.cli.session import Session
+
+
+class Column(NamedTuple):
+    """A column of a listing: its title, how a row fills it, and whether it is a number."""
+
+    title: str
+    cell: Callable[[Any], str]
+    number: bool = False
+
+
+def say(text: str) -> None:
+    """A line for people on standard output."""
+    click.echo(printable(text))
+
+
+def note(text: str) -> None:
+    """A remark beside the answer, on standard error."""
+    click.echo(printable(text), err=True)
+
+
+def say_json(value: Any) -> None:
+    """Any struct, list or table as indented JSON."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def say_rows(session: Session, rows: Sequence[Any], columns: Sequence[Column], nothing: str) -> None:
+    """A list: one table row or JSON object each. ``nothing`` is said when there is none."""
+    if session.as_json:
+        say_json(rows)
+    elif not rows:
+        note(nothing)
+    else:
+        _print_table(rows, columns)
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: what jobs say must not steer the terminal."""
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) != "Cc" else "�" for char in text
+    )
+
+
+def _print_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - not needed for JSON
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column.title, justify="right" if column.number else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(printable(column.cell(row))) for column in columns))
+    width = None if sys.stdout.isatty() else 10_000  # never cut what another program reads
+    Console(file=sys.stdout, width=width).print(table)

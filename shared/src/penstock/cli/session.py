@@ -1,0 +1,82 @@
+"""What one call of `penstock` knows: its global options, the settings, the way to the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from penstock.bus.protocol import Bus
+    from penstock.config import Settings
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 5.0
+"""A command waits this long for the broker; services wait as `nats.connect_timeout_seconds` says."""
+
+
+@dataclass
+class Session:
+    """Attributes are the global options; None is what was not given."""
+
+    config_file: str | None = None
+    nats_url: str | None = None
+    as_json: bool = False
+    log_level: str | None = None
+    log_json: bool = False
+
+    def start_logging(self, service: bool) -> None:
+        """Log lines on standard error: from INFO for a service, from WARNING for a command."""
+        from penstock.cli.logs import start  # noqa: PLC0415 - keeps `--help` quick
+
+        start(self.log_level or ("info" if service else "warning"), self.log_json)
+
+    def settings(self) -> Settings:
+        """The settings in force. Raises ConfigError."""
+        import os  # noqa: PLC0415
+
+        from penstock.cli.errors import DEBUG_VARIABLE  # noqa: PLC0415
+        from penstock.config import load  # noqa: PLC0415 - keeps `--help` quick
+
+        environment = {name: text for name, text in os.environ.items() if name != DEBUG_VARIABLE}
+        return load(self.config_file, environment, {"nats.url": self.nats_url})
+
+    def reachable_settings(self) -> Settings:
+        """The settings with a broker in them: the configured one, else that of `penstock up` here.
+
+        Raises:
+            ConfigError: neither is there.
+        """
+        from penstock.cli.up.state import find_url, with_url  # noqa: PLC0415
+
+        settings = self.settings()
+        return settings if settings.nats.url else with_url(settings, find_url())
+
+    @asynccontextmanager
+    async def bus(self, settings: Settings) -> AsyncIterator[Bus]:
+        """A connection that is closed in the end."""
+        from msgspec.structs import replace  # noqa: PLC0415
+
+        from penstock.bus.nats import connect  # noqa: PLC0415
+
+        patience = min(PATIENCE_SECONDS, settings.nats.connect_timeout_seconds)
+        nats = replace(settings.nats, connect_timeout_seconds=patience)
+        bus = await connect(replace(settings, nats=nats))
+        try:
+            yield bus
+        finally:
+            await bus.close()
+
+    def ask(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
+        """Connects, asks, disconnects: the whole of most commands."""
+        settings = self.reachable_settings()
+
+        async def whole() -> Any:
+            async with self.bus(settings) as bus:
+                return await question(bus, settings)
+
+        answer: T = asyncio.run(whole())
+        return answer

@@ -1,0 +1,81 @@
+"""The folder `.penstock/`: where `penstock up` keeps its broker's store and says where it listens."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.config import ConfigError, Settings
+
+FOLDER = Path(".penstock")
+_URL, _LOCK = "nats-url", "up.lock"
+
+
+class AlreadyUp(ConfigError):
+    """Another `penstock up` runs in this folder."""
+
+
+def find_url(folder: Path = FOLDER) -> str:
+    """Where the broker of the `penstock up` of this working directory listens.
+
+    Raises:
+        ConfigError: none runs here.
+    """
+    if is_up(folder):
+        try:
+            return (folder / _URL).read_text("utf-8").strip()
+        except OSError:
+            raise ConfigError("'penstock up' is still starting here; try again") from None
+    raise ConfigError(
+        "no broker is known: no 'penstock up' runs in this folder and nats.url is empty; "
+        "start 'penstock up' or give --nats-url"
+    )
+
+
+def with_url(settings: Settings, url: str) -> Settings:
+    return replace(settings, nats=replace(settings.nats, url=url))
+
+
+def write_url(url: str, folder: Path = FOLDER) -> None:
+    """Tells the other commands of this folder. Whole or not at all."""
+    half = folder / f"{_URL}.new"
+    half.write_text(f"{url}\n", "utf-8")
+    half.replace(folder / _URL)
+
+
+def is_up(folder: Path = FOLDER) -> bool:
+    """Whether a living `penstock up` holds this folder."""
+    try:
+        with (folder / _LOCK).open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def held(folder: Path = FOLDER) -> Iterator[Path]:
+    """Takes the folder for this process; the kernel gives it back, whatever ends the process.
+
+    Raises:
+        AlreadyUp: another has it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyUp(f"'penstock up' already runs in {folder.resolve().parent}") from None
+        (folder / _URL).unlink(missing_ok=True)
+        try:
+            yield folder
+        finally:
+            (folder / _URL).unlink(missing_ok=True)

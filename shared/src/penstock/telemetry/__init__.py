@@ -1,0 +1,37 @@
+"""Traces: one story, one trace, across processes. Off until :func:`setup` finds an endpoint.
+
+::
+
+    shutdown = telemetry.setup("penstock-worker", instance, settings)
+    with telemetry.span(names.run(function), parent=delivery.headers, kind=SpanKind.CONSUMER) as span:
+        span.set_attribute(names.ATTEMPT, attempt)
+        await bus.append(Outgoing(subject, body, telemetry.inject(headers)))
+    shutdown()
+
+A hot path asks :func:`enabled` first; when off, everything here costs next to nothing.
+"""
+
+from opentelemetry.trace import Span, SpanKind
+
+from penstock.telemetry import names
+from penstock.telemetry.collector import Shutdown, preload, setup
+from penstock.telemetry.propagation import extract, inject, links
+from penstock.telemetry.spans import enabled, fail, span, start, trace_id, tracer
+
+__all__ = [
+    "Shutdown",
+    "Span",
+    "SpanKind",
+    "enabled",
+    "extract",
+    "fail",
+    "inject",
+    "links",
+    "names",
+    "preload",
+    "setup",
+    "span",
+    "start",
+    "trace_id",
+    "tracer",
+]

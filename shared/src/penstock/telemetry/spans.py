@@ -1,0 +1,113 @@
+"""Opening spans. Until a collector is set up there is no tracer and every span is an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.util.types import AttributeValue
+
+from penstock.telemetry.names import ERROR_TYPE
+from penstock.telemetry.propagation import extract
+
+Parent = Context | Mapping[str, str] | None
+Attributes = Mapping[str, AttributeValue]
+
+_off: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
+_no_tracer = trace.NoOpTracer()
+_tracer: Tracer | None = None
+
+
+def use(found: Tracer | None) -> None:
+    """Makes a tracer the process's own; None turns tracing off."""
+    global _tracer  # noqa: PLW0603 - one tracer a process, like OpenTelemetry's own
+    _tracer = found
+
+
+def enabled() -> bool:
+    """Whether spans go anywhere. Cheap enough for each of 10,000 jobs a second."""
+    return _tracer is not None
+
+
+def tracer() -> Tracer:
+    """The process's tracer, or one that does nothing."""
+    return _tracer or _no_tracer
+
+
+def span(
+    name: str,
+    *,
+    parent: Parent = None,
+    kind: SpanKind = SpanKind.INTERNAL,
+    attributes: Attributes | None = None,
+    links: Sequence[Link] = (),
+) -> AbstractContextManager[Span]:
+    """A span around a block, current inside it; an exception that leaves the block marks it failed.
+
+    Args:
+        name: made by a function of :mod:`penstock.telemetry.names`.
+        parent: message headers or a context; None takes the current span.
+    """
+    if _tracer is None:
+        return _off
+    return _around(
+        start(name, parent=parent, kind=kind, attributes=attributes, links=links),
+    )
+
+
+def start(
+    name: str,
+    *,
+    parent: Parent = None,
+    kind: SpanKind = SpanKind.INTERNAL,
+    attributes: Attributes | None = None,
+    links: Sequence[Link] = (),
+    started_at: float | None = None,
+) -> Span:
+    """A span that somebody else ends, with ``span.end()``; it is not made current.
+
+    Args:
+        started_at: POSIX seconds, for something that began before now.
+    """
+    if _tracer is None:
+        return INVALID_SPAN
+    return _tracer.start_span(
+        name,
+        context=extract(parent) if isinstance(parent, Mapping) and parent else _context(parent),
+        kind=kind,
+        attributes=attributes,
+        links=links,
+        start_time=None if started_at is None else int(started_at * 1e9),
+    )
+
+
+def fail(failed: Span, error: BaseException) -> None:
+    """Marks a span as failed by ``error``; its text goes along, its traceback does not."""
+    kind = type(error)
+    failed.set_attribute(ERROR_TYPE, f"{kind.__module__}.{kind.__qualname__}")
+    failed.set_status(Status(StatusCode.ERROR, str(error)[:1000]))
+
+
+def trace_id(of: Span | None = None) -> str | None:
+    """Id of a span's trace (of the current one by default), 32 hexadecimal digits; None when off."""
+    context = (of or trace.get_current_span()).get_span_context()
+    return trace.format_trace_id(context.trace_id) if context.is_valid else None
+
+
+def _context(parent: Parent) -> Context | None:
+    return parent if isinstance(parent, Context) else None
+
+
+@contextmanager
+def _around(opened: Span) -> Iterator[Span]:
+    with trace.use_span(
+        opened, end_on_exit=True, record_exception=False, set_status_on_exception=False
+    ):
+        try:
+            yield opened
+        except BaseException as error:
+            fail(opened, error)
+            raise
