@@ -3,7 +3,7 @@
 ::
 
     shutdown = telemetry.setup("penstock-worker", instance, settings)
-    with telemetry.span(names.run(function), parent=delivery.headers, kind=SpanKind.CONSUMER) as span:
+    with telemetry.span(names.run(function), parent=headers, kind=SpanKind.CONSUMER) as span:
         span.set_attribute(names.ATTEMPT, attempt)
         await bus.append(Outgoing(subject, body, telemetry.inject(headers)))
     shutdown()

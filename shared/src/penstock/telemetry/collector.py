@@ -65,7 +65,9 @@ def endpoint_of(settings: Settings, environment: Mapping[str, str]) -> str | Non
     if not base and (full := environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
         return full
     base = (base or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")).rstrip("/")
-    return base if not base or base.endswith(_PATH) else base + _PATH
+    if not base:
+        return None
+    return base if base.endswith(_PATH) else base + _PATH
 
 
 def _nothing() -> None:
@@ -82,7 +84,7 @@ def _provider(service_name: str, instance: str, endpoint: str, share: float) -> 
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
 
-    about = {
+    about: dict[str, str | int] = {
         "service.name": service_name,
         "service.namespace": "penstock",
         "service.instance.id": instance,
@@ -91,7 +93,7 @@ def _provider(service_name: str, instance: str, endpoint: str, share: float) -> 
     }
     provider = TracerProvider(
         sampler=ParentBasedTraceIdRatio(share),
-        resource=Resource.create(about),
+        resource=Resource.create({**about}),
         shutdown_on_exit=False,  # its wait is unbounded, ours is not
     )
     exporter = _told_once(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_SECONDS), endpoint)

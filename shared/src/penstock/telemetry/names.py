@@ -1,7 +1,7 @@
 """Every span and attribute name, declared once.
 
-``messaging.*`` and ``error.type`` follow OpenTelemetry's messaging conventions, ``penstock.*`` is our
-own. The docstring below a name is what the reference page says about it.
+``messaging.*`` and ``error.type`` follow OpenTelemetry's messaging conventions, ``penstock.*`` is
+our own. The docstring below a name is what the reference page says about it.
 
 A job's story is ``dispatch`` ─► ``run`` ─► ``spark …``; a scaling's story is ``measure`` ─►
 ``decide`` ─► ``command`` ─► ``spawn`` ─► ``first job``.
@@ -97,7 +97,7 @@ ATTEMPT: Final = "penstock.job.attempt"
 """1 for the first attempt."""
 WAIT_SECONDS: Final = "penstock.job.wait_seconds"
 """From available (dispatched or due) to started: the measured pickup time."""
-FENCING_TOKEN: Final = "penstock.job.fencing_token"
+FENCING_TOKEN: Final = "penstock.job.fencing_token"  # noqa: S105 - a number, not a password
 """Sequence of the attempt's JobStarted event."""
 OUTCOME: Final = "penstock.job.outcome"
 """``completed``, ``retrying``, ``dead``, ``cancelled``, ``released`` or ``lost``."""

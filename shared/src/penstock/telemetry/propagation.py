@@ -21,7 +21,7 @@ def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -
 
 
 def extract(headers: Mapping[str, str] | None) -> Context:
-    """The context in ``headers``; an empty one (a new story) where there is none or a broken one."""
+    """The context in ``headers``; an empty one (a new story) where none or a broken one is."""
     return _propagator.extract(headers or {}, Context())
 
 

@@ -49,13 +49,12 @@ def span(
 
     Args:
         name: made by a function of :mod:`penstock.telemetry.names`.
-        parent: message headers or a context; None takes the current span.
+        parent: message headers (nothing in them starts a new story) or a context; None takes the
+            current span.
     """
     if _tracer is None:
         return _off
-    return _around(
-        start(name, parent=parent, kind=kind, attributes=attributes, links=links),
-    )
+    return _around(start(name, parent=parent, kind=kind, attributes=attributes, links=links))
 
 
 def start(
@@ -76,7 +75,7 @@ def start(
         return INVALID_SPAN
     return _tracer.start_span(
         name,
-        context=extract(parent) if isinstance(parent, Mapping) and parent else _context(parent),
+        context=_context(parent),
         kind=kind,
         attributes=attributes,
         links=links,
@@ -92,13 +91,13 @@ def fail(failed: Span, error: BaseException) -> None:
 
 
 def trace_id(of: Span | None = None) -> str | None:
-    """Id of a span's trace (of the current one by default), 32 hexadecimal digits; None when off."""
+    """Id of a span's trace (default: the current one), 32 hexadecimal digits; None when off."""
     context = (of or trace.get_current_span()).get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else None
 
 
 def _context(parent: Parent) -> Context | None:
-    return parent if isinstance(parent, Context) else None
+    return parent if parent is None or isinstance(parent, Context) else extract(parent)
 
 
 @contextmanager
