@@ -49,9 +49,10 @@ def temporary_dir() -> Iterator[Path]:
     Its owner holds a lock in it; what an owner left behind that was killed is removed by the next.
     """
     _sweep(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    with (folder / _OWNER).open("w") as lock:
+    unlocked = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
+    with (unlocked / _OWNER).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = unlocked.rename(unlocked.with_name(unlocked.name[1:]))  # now it may be swept
         try:
             yield folder
         finally:

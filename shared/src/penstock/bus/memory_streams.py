@@ -1,0 +1,132 @@
+"""A stream in memory: messages by sequence, found by subject, appended with compare-and-set."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.bus.protocol import Expect, Outgoing, Stored, WrongSequence
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subject falls under a pattern: ``*`` is one token, a final ``>`` one or more."""
+    if pattern == subject:
+        return True
+    wanted, found = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        if len(found) <= len(wanted):
+            return False
+    elif len(found) != len(wanted):
+        return False
+    return all(want in ("*", token) for want, token in zip(wanted, found, strict=False))
+
+
+class Stream:
+    """One stream.
+
+    Args:
+        config: as `penstock.bus.streams` declares it; the parts that shape behaviour are obeyed.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.name: str = config["name"]
+        self.allows_atomic: bool = config.get("allow_atomic", False)
+        self.last_sequence = 0
+        self.messages: dict[int, Stored] = {}
+        self._patterns: list[str] = config["subjects"]
+        self._keeps_last_only = config.get("max_msgs_per_subject") == 1
+        self._sequences: dict[str, dict[int, None]] = {}
+        self._below: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        """Subjects by what stands before any of their dots: makes wildcard look-ups cheap."""
+
+    def takes(self, subject: str) -> bool:
+        return any(matches(pattern, subject) for pattern in self._patterns)
+
+    def check(self, message: Outgoing) -> None:
+        """Raises WrongSequence where the message's expectation does not hold."""
+        if (expect := message.expect) is not None:
+            last = self.last(_guarded(message, expect))
+            found = last.sequence if last else 0
+            if found != expect.sequence:
+                raise WrongSequence(message.subject, expect.sequence, found)
+
+    def add(self, subject: str, body: bytes, headers: Mapping[str, str], at: float) -> Stored:
+        self.last_sequence += 1
+        stored = Stored(
+            subject=subject,
+            sequence=self.last_sequence,
+            at=datetime.fromtimestamp(at, UTC),
+            body=body,
+            headers=dict(headers),
+        )
+        if self._keeps_last_only:
+            self.remove(subject)
+        self.messages[stored.sequence] = stored
+        self._sequences.setdefault(subject, {})[stored.sequence] = None
+        for head in _heads(subject):
+            self._below[head][subject] = None
+        return stored
+
+    def last(self, pattern: str) -> Stored | None:
+        ends = [next(reversed(found)) for found in self._found(pattern)]
+        return self.messages[max(ends)] if ends else None
+
+    def next(self, pattern: str, sequence: int) -> Stored | None:
+        for number in self._in_order(pattern):
+            if number >= sequence:
+                return self.messages[number]
+        return None
+
+    def history(self, pattern: str, limit: int) -> list[Stored]:
+        return [self.messages[number] for number in self._in_order(pattern)[:limit]]
+
+    def last_per_subject(self, pattern: str) -> list[Stored]:
+        ends = sorted(next(reversed(found)) for found in self._found(pattern))
+        return [self.messages[number] for number in ends]
+
+    def count(self, pattern: str) -> dict[str, int]:
+        return {subject: len(self._sequences[subject]) for subject in self._subjects(pattern)}
+
+    def remove(self, pattern: str) -> None:
+        for number in self._in_order(pattern):
+            self.drop(number)
+
+    def drop(self, sequence: int) -> None:
+        """Deletes one message if it is there."""
+        stored = self.messages.pop(sequence, None)
+        if stored is None:
+            return
+        left = self._sequences[stored.subject]
+        del left[sequence]
+        if not left:
+            del self._sequences[stored.subject]
+            for head in _heads(stored.subject):
+                del self._below[head][stored.subject]
+
+    def _subjects(self, pattern: str) -> list[str]:
+        literal = re.split(r"[*>]", pattern, maxsplit=1)[0]
+        if literal == pattern:
+            return [pattern] if pattern in self._sequences else []
+        near = self._below.get(literal.rstrip("."), {}) if literal else self._sequences
+        return [subject for subject in near if matches(pattern, subject)]
+
+    def _found(self, pattern: str) -> Iterator[dict[int, None]]:
+        return (self._sequences[subject] for subject in self._subjects(pattern))
+
+    def _in_order(self, pattern: str) -> list[int]:
+        return sorted(number for found in self._found(pattern) for number in found)
+
+
+def _guarded(message: Outgoing, expect: Expect) -> str:
+    return expect.subject or message.subject
+
+
+def _heads(subject: str) -> Iterator[str]:
+    at = subject.find(".")
+    while at >= 0:
+        yield subject[:at]
+        at = subject.find(".", at + 1)
