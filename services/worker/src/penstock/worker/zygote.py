@@ -1,0 +1,178 @@
+"""The warm parent: imports what is heavy once, then forks a ready worker for each line it is sent.
+
+::
+
+    executor ─► {"warm": {"modules": [...]}}           warm parent ─► {"ready": {...}}
+             ─► {"spawn": {an Assignment}}                         ─► {"forked": {...}}
+                                                                   ─► {"exited": {...}}
+
+It has no threads (a fork copies only the thread that forks, and the locks of all). The end of its
+socket ends it; the workers live on. Run as ``python -m penstock.worker.zygote --fd N``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from penstock.runtime import record
+from penstock.runtime.assignment import Assignment
+from penstock.worker import warmth
+
+log = logging.getLogger("penstock.worker.zygote")
+
+Entry = Callable[[Assignment], int]
+"""What a forked worker runs; its result is the exit code."""
+
+
+class Warm(msgspec.Struct, frozen=True):
+    """First line: what to import beside the platform's own heavy modules."""
+
+    modules: tuple[str, ...] = ()
+    log_level: str = "INFO"
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line from the executor: exactly one of the two."""
+
+    warm: Warm | None = None
+    spawn: Assignment | None = None
+
+
+def main(arguments: list[str] | None = None, entry: Entry | None = None) -> int:
+    """The process. ``entry`` stands in for `penstock.worker.process.main` in tests."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.worker.zygote", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="number of the inherited socket")
+    channel = socket.socket(fileno=parser.parse_args(arguments).fd)
+    channel.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the executor's to handle
+    return WarmParent(channel, entry or _worker_main).serve()
+
+
+class WarmParent:
+    """Reads orders, forks, reports exits; blocking, single-threaded."""
+
+    def __init__(self, channel: socket.socket, entry: Entry) -> None:
+        self._channel, self._entry = channel, entry
+        self._buffer = b""
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+
+    def serve(self) -> int:
+        """Until the executor's end of the socket closes."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._wake_read in ready:
+                self._report_exits()
+            if self._channel.fileno() in ready and not self._obey():
+                return 0
+
+    def _obey(self) -> bool:
+        """Handles what was sent; False at the end of the socket."""
+        try:
+            received = self._channel.recv(1 << 16)
+        except ConnectionError:
+            return False
+        *lines, self._buffer = (self._buffer + received).split(b"\n")
+        for line in lines:
+            self._handle(line)
+        return bool(received)
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            order = msgspec.json.decode(line, type=Order)
+        except msgspec.DecodeError as error:
+            log.error("found an order that cannot be read: %s", error)
+            self._say("refused", {"error": str(error)})
+            return
+        if order.warm:
+            logging.getLogger().setLevel(order.warm.log_level)
+            self._say("ready", msgspec.to_builtins(warmth.warm_up(order.warm.modules)))
+        if order.spawn:
+            self._fork(order.spawn)
+
+    def _fork(self, assignment: Assignment) -> None:
+        started_at = time.time()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say("failed", {"worker": assignment.worker, "error": str(error)})
+            return
+        if pid == 0:
+            self._be_worker(assignment, started_at)
+        self._say("forked", {"worker": assignment.worker, "pid": pid})
+
+    def _be_worker(self, assignment: Assignment, started_at: float) -> None:
+        """The child's whole life; never returns to the parent's loop."""
+        code = 70  # EX_SOFTWARE
+        try:
+            self._leave_parent()
+            run_dir = Path(assignment.run_dir)
+            record.write(run_dir, assignment.worker, assignment.pool, started_at)
+            code = self._entry(assignment)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            log.exception("worker %s could not run", assignment.worker)
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(code)
+
+    def _leave_parent(self) -> None:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        self._channel.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        warmth.after_fork()
+
+    def _report_exits(self) -> None:
+        os.read(self._wake_read, 4096)
+        for pid, code in _ended_children():
+            self._say("exited", {"pid": pid, "code": code})
+
+    def _say(self, word: str, body: dict[str, object]) -> None:
+        try:
+            self._channel.sendall(msgspec.json.encode({word: body}) + b"\n")
+        except ConnectionError:
+            log.debug("the executor is gone; not said: %s %s", word, body)
+
+
+def _ended_children() -> Iterator[tuple[int, int]]:
+    """Process id and exit code (negative for a signal) of each child that ended, reaped."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def _worker_main(assignment: Assignment) -> int:
+    from penstock.worker.process import main as run  # noqa: PLC0415 - imported while warming up
+
+    return run(assignment)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Records of living workers: how an executor that starts again finds those it left behind.
+
+``<run_dir>/workers/<worker>.json`` is written by the worker's process as its first act, before it
+does anything that could be lost, and removed by the executor that sees it end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+log = logging.getLogger("penstock.runtime")
+
+_FOLDER = "workers"
+_START_TIME_FIELD = 19  # field 22 of proc(5), counted from behind the command's closing bracket
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One living worker. ``start_ticks`` tells it from a later process with the same id."""
+
+    worker: str
+    pool: str
+    pid: int
+    start_ticks: int
+    started_at: float
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[_START_TIME_FIELD])
+
+
+def write(run_dir: Path, worker: str, pool: str, started_at: float) -> Record:
+    """Records this process, whole or not at all.
+
+    Args:
+        started_at: POSIX seconds.
+    """
+    pid = os.getpid()
+    record = Record(
+        worker=worker,
+        pool=pool,
+        pid=pid,
+        start_ticks=start_ticks(pid) or 0,
+        started_at=started_at,
+    )
+    folder = run_dir / _FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    half = folder / f".{worker}.new"
+    half.write_bytes(msgspec.json.encode(record))
+    half.replace(folder / f"{worker}.json")
+    return record
+
+
+def remove(run_dir: Path, worker: str) -> None:
+    with suppress(OSError):
+        (run_dir / _FOLDER / f"{worker}.json").unlink()
+
+
+def living(run_dir: Path) -> Iterator[Record]:
+    """The workers that still run; records of others, and broken ones, are removed."""
+    for file in sorted((run_dir / _FOLDER).glob("*.json")):
+        try:
+            record = msgspec.json.decode(file.read_bytes(), type=Record)
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s: no readable record of a worker: %s; removed", file, error)
+            record = None
+        if record and record.worker == file.stem and start_ticks(record.pid) == record.start_ticks:
+            yield record
+        else:
+            with suppress(OSError):
+                file.unlink()
