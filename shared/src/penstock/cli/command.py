@@ -33,15 +33,14 @@ def _global_options() -> list[click.Parameter]:
             ["--log-level"],
             {
                 "type": click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-                "help": "Least important log lines to show on standard error.",
+                "metavar": "LEVEL",
+                "help": "Show log lines from debug, info, warning or error upwards.",
             },
         ),
         (["--log-json"], {"flag_value": True, "help": "Log one JSON object a line."}),
     )
-    return [
-        click.Option(names, **{"default": None, "expose_value": False, "callback": _remember, **rest})
-        for names, rest in options
-    ]
+    silent: dict[str, Any] = {"default": None, "expose_value": False, "callback": _remember}
+    return [click.Option(names, **silent, **rest) for names, rest in options]
 
 
 GLOBAL_OPTIONS = _global_options()
@@ -50,9 +49,16 @@ GLOBAL_OPTIONS = _global_options()
 class Command(click.Command):
     """A command with an example, the global options, and one-line errors."""
 
-    def __init__(self, *args: Any, example: str = "", **keywords: Any) -> None:
+    def __init__(
+        self, *args: Any, example: str = "", service: bool = False, **keywords: Any
+    ) -> None:
         super().__init__(*args, **keywords)
         self.example = example
+        self.service = service
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.ensure_object(Session).start_logging(self.service)
+        return super().invoke(ctx)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *GLOBAL_OPTIONS]

@@ -46,9 +46,10 @@ def _ours(error: BaseException) -> tuple[str, int]:
     from penstock.bus.protocol import BusUnavailable  # noqa: PLC0415 - only when something failed
     from penstock.config import ConfigError  # noqa: PLC0415
     from penstock.events.subjects import BadName  # noqa: PLC0415
+    from penstock.jobs.errors import BadArguments, PayloadTooLarge, UnknownJob  # noqa: PLC0415
 
     text = _one_line(str(error))
-    if isinstance(error, ConfigError | BadName):
+    if isinstance(error, ConfigError | BadName | BadArguments | PayloadTooLarge | UnknownJob):
         return text, WRONG_USE
     if isinstance(error, BusUnavailable):
         return f"{text}; is the broker up? start it with 'penstock up' or give --nats-url", FAILED
@@ -63,6 +64,7 @@ def _ours(error: BaseException) -> tuple[str, int]:
 def _usage(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "penstock"
     text = _one_line(error.format_message()).rstrip(".")
+    text = text.replace(". Did you mean", "; did you mean").replace("No such", "no such")
     return f"{text}; see '{where} --help'"
 
 

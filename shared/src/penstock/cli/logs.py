@@ -12,7 +12,8 @@ class PlainLines(logging.Formatter):
     """``12:00:00.123 INFO  penstock.metrics  text``; an error's traceback follows it."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s  %(message)s", "%H:%M:%S")
+        pattern = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s  %(message)s"
+        super().__init__(pattern, "%H:%M:%S")
 
 
 class JsonLines(logging.Formatter):

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import click
 
 from penstock.cli.command import Lazy, LazyGroup
-from penstock.cli.session import Session
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
@@ -32,7 +31,9 @@ COMMANDS = {
 class Penstock(LazyGroup):
     """The root: every error leaves as one line, with an exit code that scripts can tell apart."""
 
-    def main(self, args: Sequence[str] | None = None, **keywords: Any) -> NoReturn:
+    def main(  # type: ignore[override]  # never returns, whatever the mode
+        self, args: Sequence[str] | None = None, **keywords: Any
+    ) -> NoReturn:
         from penstock.cli import errors  # noqa: PLC0415 - keeps `--help` quick
 
         keywords["standalone_mode"] = False
@@ -55,10 +56,8 @@ class Penstock(LazyGroup):
     "penstock decision explain reports",
 )
 @click.version_option(package_name="penstock-shared", message="%(prog)s %(version)s")
-@click.pass_context
-def cli(context: click.Context) -> None:
+def cli() -> None:
     """Runs PySpark jobs from queues, with as many workers as the promises need."""
-    context.ensure_object(Session).start_logging(service=False)
 
 
 def main() -> NoReturn:

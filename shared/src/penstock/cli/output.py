@@ -36,7 +36,9 @@ def say_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def say_rows(session: Session, rows: Sequence[Any], columns: Sequence[Column], nothing: str) -> None:
+def say_rows(
+    session: Session, rows: Sequence[Any], columns: Sequence[Column], nothing: str
+) -> None:
     """A list: one table row or JSON object each. ``nothing`` is said when there is none."""
     if session.as_json:
         say_json(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
-"""A command waits this long for the broker; services wait as `nats.connect_timeout_seconds` says."""
+"""A command waits this long for the broker; services as `nats.connect_timeout_seconds` says."""
 
 
 @dataclass
@@ -72,6 +71,8 @@ class Session:
 
     def ask(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
         """Connects, asks, disconnects: the whole of most commands."""
+        import asyncio  # noqa: PLC0415 - keeps `--help` quick
+
         settings = self.reachable_settings()
 
         async def whole() -> Any:

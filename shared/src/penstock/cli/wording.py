@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-UNKNOWN = "–"
+UNKNOWN = "-"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min|m|h|d)?")
 
@@ -57,3 +57,8 @@ def read_seconds(text: str) -> float:
     if match is None:
         raise ValueError(f"found {text!r}, expected a length of time such as 90, 1.5s, 10m, 2h, 1d")
     return float(match["number"]) * _UNITS[match["unit"] or "s"]
+
+
+def ago(value: float | None) -> str:
+    """How long something is past."""
+    return "never" if value is None else f"{seconds(value)} ago"

@@ -1,4 +1,4 @@
-"""The folder `.penstock/`: where `penstock up` keeps its broker's store and says where it listens."""
+"""The folder `.penstock/`: the store of our own broker, and where it listens."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""Every event of the platform, by name: subject, stream, fields, meaning."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+
+from penstock.events.envelope import Codec, Event
+from penstock.events.job import JOB_EVENTS
+from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
+from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
+from penstock.events.subjects import Subjects
+from penstock.events.worker import WORKER_EVENTS
+
+LOGGED = Codec(*JOB_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS)
+"""What the event log may hold."""
+ALL = Codec(*LOGGED, *SNAPSHOTS)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of event as a subscriber needs to know it; ``schema`` is JSON Schema 2020-12."""
+
+    event: str
+    subject: str
+    stream: str
+    about: str
+    schema: dict[str, Any]
+
+
+def entry(event: type[Event], subjects: Subjects) -> Entry:
+    subject, stream = _place(event, subjects)
+    return Entry(
+        event=event.__name__,
+        subject=subject,
+        stream=stream,
+        about=inspect.getdoc(event) or "",
+        schema=msgspec.json.schema(event),
+    )
+
+
+def _place(event: type[Event], subjects: Subjects) -> tuple[str, str]:
+    key = f"<{event.key_field}>"
+    if event is PoolSnapshot:
+        return subjects.pool_snapshot(key), subjects.snapshots_stream
+    if event is HostSnapshot:
+        return subjects.host_snapshot(key), subjects.snapshots_stream
+    if event is WorkersScaled:
+        return subjects.command(key), subjects.commands_stream
+    return subjects.events(event.noun, key, event.__name__), subjects.events_stream

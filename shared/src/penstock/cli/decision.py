@@ -1,0 +1,129 @@
+"""`penstock decision`: what was decided about a pool, and the chain of reasons."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.bus.protocol import Bus
+from penstock.cli import eventlog, wording
+from penstock.cli.command import Group
+from penstock.cli.errors import Failed
+from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.parameters import NAME
+from penstock.cli.session import Session
+from penstock.cli.story import because
+from penstock.config import Settings
+from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade
+from penstock.events.subjects import Subjects
+
+COLUMNS = (
+    Column("id", lambda row: row.id),
+    Column("at", lambda row: wording.clock(row.at)),
+    Column("pool", lambda row: row.pool),
+    Column("from", lambda row: str(row.current), number=True),
+    Column("to", lambda row: str(row.target), number=True),
+    Column("strategy", lambda row: row.strategy),
+    Column("predicted", lambda row: wording.seconds(row.predicted_pickup_seconds), number=True),
+    Column("last reason", because),
+)
+
+
+@click.group(cls=Group, example="penstock decision explain reports")
+def decision() -> None:
+    """Scaling decisions, and why they were made."""
+
+
+@decision.command(name="ls", example="penstock decision ls reports --changed --limit 50")
+@click.argument("pool", required=False, type=NAME)
+@click.option("--changed", is_flag=True, help="Only those that changed the number of workers.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.pass_obj
+def list_decisions(session: Session, pool: str | None, changed: bool, limit: int) -> None:
+    """List the last decisions, of one pool or of all, newest first."""
+
+    async def ask(bus: Bus, settings: Settings) -> list[ScalingDecisionMade]:
+        return await newest_decisions(bus, Subjects(settings.prefix), pool, changed, limit)
+
+    say_rows(session, session.ask(ask), COLUMNS, f"no decision was made{_about(pool)} yet")
+
+
+@decision.command(example="penstock decision explain reports")
+@click.argument("which", metavar="ID|POOL", type=NAME)
+@click.pass_obj
+def explain(session: Session, which: str) -> None:
+    """Explain one decision, or a pool's last one, as sentences from measurement to number."""
+
+    async def ask(bus: Bus, settings: Settings) -> ScalingDecisionMade | None:
+        return await find_decision(bus, Subjects(settings.prefix), which)
+
+    found = session.ask(ask)
+    if found is None:
+        raise Failed(f"no decision and no decided pool is called {which!r}; see 'decision ls'")
+    if session.as_json:
+        say_json(found)
+    else:
+        say("\n".join(sentences(found)))
+
+
+async def newest_decisions(
+    bus: Bus, subjects: Subjects, pool: str | None, changed: bool, limit: int
+) -> list[ScalingDecisionMade]:
+    """The last decisions, newest first."""
+    found: list[ScalingDecisionMade] = []
+    async for messages, _ in eventlog.back(bus, subjects.events_stream, _subject(subjects, pool)):
+        decoded = (SCALING_EVENTS.decode(stored.body) for stored in reversed(messages))
+        found = [
+            event
+            for event in decoded
+            if isinstance(event, ScalingDecisionMade)
+            and not (changed and event.current == event.target)
+        ]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+async def find_decision(bus: Bus, subjects: Subjects, which: str) -> ScalingDecisionMade | None:
+    """The last decision about the pool ``which``, else the decision with that id."""
+    last = await bus.last(subjects.events_stream, _subject(subjects, which))
+    if last is not None:
+        event = SCALING_EVENTS.decode(last.body)
+        return event if isinstance(event, ScalingDecisionMade) else None
+    async for messages, _ in eventlog.back(bus, subjects.events_stream, _subject(subjects, None)):
+        for stored in messages:
+            event = SCALING_EVENTS.decode(stored.body)
+            if isinstance(event, ScalingDecisionMade) and event.id == which:
+                return event
+    return None
+
+
+def sentences(made: ScalingDecisionMade) -> list[str]:
+    """A decision as its reasons tell it, one line a step."""
+    moment = wording.clock(made.at)
+    lines = [f"Pool {made.pool} at {moment}: {made.current} → {made.target} workers"]
+    for number, reason in enumerate(made.reasons, 1):
+        lines.append(
+            f"  {number}. {reason.text} → {reason.workers}  ({reason.step}: {reason.rule})"
+        )
+        if reason.values:
+            figures = ", ".join(f"{name} = {value}" for name, value in reason.values.items())
+            lines.append(f"     {figures}")
+    promised = wording.seconds(made.sla_seconds)
+    if made.predicted_pickup_seconds is not None:
+        predicted = wording.seconds(made.predicted_pickup_seconds)
+        lines.append(f"A job arriving then would start within {predicted}; promised: {promised}.")
+    if made.placement:
+        placed = ", ".join(f"{count} on {host}" for host, count in made.placement.items())
+        lines.append(f"Placed: {placed}.")
+    lines.append(f"Decision {made.id}, leader epoch {made.epoch}, by {made.source or 'unknown'}.")
+    if made.snapshot_ids:
+        lines.append(f"Made from snapshots {', '.join(made.snapshot_ids)}.")
+    return lines
+
+
+def _subject(subjects: Subjects, pool: str | None) -> str:
+    return subjects.events(noun="pool", key=pool or "*", name="ScalingDecisionMade")
+
+
+def _about(pool: str | None) -> str:
+    return f" about pool {pool!r}" if pool else ""

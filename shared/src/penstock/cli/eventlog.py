@@ -1,0 +1,95 @@
+"""Reading streams from the end: recent messages, the last of each subject, since a moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import datetime
+from typing import NamedTuple
+
+from penstock.bus.protocol import Bus, Stored
+
+FIRST_SPAN = 1_000
+"""Sequences looked at first; a caller that finds too little looks back fourfold."""
+DEEPEST_SPAN = 64_000
+
+
+class Back(NamedTuple):
+    """What was found looking back: messages, oldest first, and whether that is all there is."""
+
+    messages: list[Stored]
+    complete: bool
+
+
+async def back(bus: Bus, stream: str, subject: str) -> AsyncIterator[Back]:
+    """Looks back further and further from the last message of a subject, up to DEEPEST_SPAN."""
+    last = await bus.last(stream, subject)
+    if last is None:
+        yield Back([], complete=True)
+        return
+    span = FIRST_SPAN
+    while True:
+        start = max(1, last.sequence - span + 1)
+        found = [stored async for stored in between(bus, stream, subject, start, last.sequence)]
+        yield Back(found, complete=start == 1)
+        if start == 1 or span >= DEEPEST_SPAN:
+            return
+        span *= 4
+
+
+async def newest(bus: Bus, stream: str, subject: str, limit: int) -> list[Stored]:
+    """The last ``limit`` messages of a subject, oldest first."""
+    found: list[Stored] = []
+    async for found, _ in back(bus, stream, subject):
+        if len(found) >= limit:
+            break
+    return found[-limit:]
+
+
+async def latest(bus: Bus, stream: str, subject: str) -> list[Stored]:
+    """The last message of each subject that matches."""
+    last = await bus.last(stream, subject)
+    if last is None:
+        return []
+    return [stored async for stored in between(bus, stream, subject, "last", last.sequence)]
+
+
+async def between(
+    bus: Bus, stream: str, subject: str, start: int | str, end: int
+) -> AsyncIterator[Stored]:
+    """The messages of a subject from ``start`` (see `Bus.follow`) to sequence ``end``.
+
+    Args:
+        end: must exist, else the call waits for a later message.
+    """
+    async with aclosing(_follow(bus, stream, subject, start)) as messages:
+        async for stored in messages:
+            yield stored
+            if stored.sequence >= end:
+                return
+
+
+async def since(bus: Bus, stream: str, subject: str, moment: datetime) -> int:
+    """Sequence of the first message of a subject stored at or after ``moment`` (by bisection).
+
+    One past the last message when all are older.
+    """
+    last = await bus.last(stream, subject)
+    if last is None:
+        return 1
+    low, high = 1, last.sequence + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = await bus.next(stream, subject, middle)
+        if found is None or found.at >= moment:
+            high = middle
+        else:
+            low = found.sequence + 1
+    return low
+
+
+async def _follow(
+    bus: Bus, stream: str, subject: str, start: int | str
+) -> AsyncGenerator[Stored, None]:
+    async for stored in bus.follow(stream, [subject], start):
+        yield stored

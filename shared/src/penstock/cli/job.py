@@ -1,0 +1,183 @@
+"""`penstock job`: hand jobs over, look at them, cancel them, run dead ones again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Group
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.job_call import make_call
+from penstock.cli.job_list import Wanted, newest_jobs
+from penstock.cli.job_view import COLUMNS, JobRow, description, detail, row
+from penstock.cli.output import note, say, say_json, say_rows
+from penstock.cli.parameters import NAME, SECONDS
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.events.subjects import Subjects
+from penstock.jobs.client import Client, JobView
+from penstock.jobs.errors import JobsError
+from penstock.jobs.lifecycle import State
+
+
+@click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")
+def job() -> None:
+    """Submit, list, show, cancel and retry jobs."""
+
+
+@job.command(
+    example="penstock job submit reports.rebuild --arg table=orders --arg day=2026-11-20 --wait"
+)
+@click.argument("function")
+@click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
+@click.option("--queue", type=NAME, default="", help="Instead of the function's own queue.")
+@click.option("--delay", type=SECONDS, default=0.0, help="Not before so long, such as 30s, 10m.")
+@click.option("--wait", is_flag=True, help="Wait for its end; exit code 1 unless it completed.")
+@click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
+@click.pass_obj
+def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
+    """Hand a job over: FUNCTION as registered in one of the jobs.modules."""
+    call = make_call(session.settings(), function, arguments)
+    wait, timeout = options.pop("wait"), options.pop("timeout")
+
+    async def ask(bus: Bus, settings: Settings) -> str | JobView:
+        client = _client(bus, settings)
+        job_id = await client.dispatch(call, **options)
+        if not wait:
+            return job_id
+        if not session.as_json:
+            note(f"job {job_id}")
+        return await _wait(client, job_id, timeout)
+
+    answer = session.ask(ask)
+    if isinstance(answer, JobView):
+        _show(session, answer)
+        _fail_unless_completed(answer)
+    elif session.as_json:
+        say_json({"id": answer})
+    else:
+        say(answer)
+
+
+@job.command(name="ls", example="penstock job ls --state dead --queue reports --limit 50")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--queue", type=NAME, help="Only jobs of this queue.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.pass_obj
+def list_jobs(session: Session, state: str | None, queue: str | None, limit: int) -> None:
+    """List the jobs that something happened to last."""
+    wanted = Wanted(State(state) if state else None, queue, limit)
+
+    async def ask(bus: Bus, settings: Settings) -> list[JobRow]:
+        records = await newest_jobs(bus, Subjects(settings.prefix), wanted)
+        return [row(record) for record in records]
+
+    say_rows(session, session.ask(ask), COLUMNS, "no such job is in the event log")
+
+
+@job.command(example="penstock job show 0193…")
+@click.argument("id", type=NAME)
+@click.pass_obj
+def show(session: Session, id: str) -> None:
+    """Show one job: state, attempts, timeline, result, error."""
+    _show(session, session.ask(lambda bus, settings: _client(bus, settings).job(id)))
+
+
+@job.command(example="penstock job cancel 0193… --reason 'wrong table'")
+@click.argument("id", type=NAME)
+@click.option("--reason", default="cancelled by an operator", show_default=True)
+@click.pass_obj
+def cancel(session: Session, id: str, reason: str) -> None:
+    """Cancel a job that has not ended; a running one is told at once."""
+    view = session.ask(lambda bus, settings: _client(bus, settings).cancel(id, reason))
+    if session.as_json:
+        say_json(row(view.record))
+    if view.state is not State.CANCELLED:
+        raise Failed(f"job {id} had already ended: it is {view.state}")
+    if not session.as_json:
+        say(f"job {id} is cancelled")
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """What became of one dead job: the id of the job that runs it again, or why there is none."""
+
+    id: str
+    retried_as: str | None
+    error: str | None = None
+
+
+@job.command(example="penstock job retry --all-dead --queue reports")
+@click.argument("id", type=NAME, required=False)
+@click.option("--all-dead", is_flag=True, help="All jobs in the dead-letter stream.")
+@click.option("--queue", type=NAME, help="With --all-dead: only those of this queue.")
+@click.pass_obj
+def retry(session: Session, id: str | None, all_dead: bool, queue: str | None) -> None:
+    """Run a dead or cancelled job again, as a new job."""
+    if (id is None) != all_dead:
+        raise click.UsageError("give either a job ID or --all-dead", click.get_current_context())
+    if queue and not all_dead:
+        raise Refused("--queue goes with --all-dead; see 'penstock job retry --help'")
+
+    async def ask(bus: Bus, settings: Settings) -> list[Retried]:
+        client = _client(bus, settings)
+        if id is not None:
+            return [Retried(id, await client.retry(id))]
+        return [await _try_again(client, dead) for dead in await _dead(bus, settings, queue)]
+
+    _tell_retried(session, session.ask(ask))
+
+
+async def _dead(bus: Bus, settings: Settings, queue: str | None) -> list[str]:
+    subjects = Subjects(settings.prefix)
+    letters = await bus.count(subjects.dead_stream, subjects.dead(queue or "*", "*"))
+    return sorted(subject.split(".")[-1] for subject in letters)
+
+
+async def _try_again(client: Client, job_id: str) -> Retried:
+    try:
+        return Retried(job_id, await client.retry(job_id))
+    except JobsError as error:
+        return Retried(job_id, None, str(error))
+
+
+def _tell_retried(session: Session, outcomes: list[Retried]) -> None:
+    if session.as_json:
+        say_json(outcomes)
+    elif not outcomes:
+        note("no job is dead")
+    else:
+        for each in outcomes:
+            say(
+                f"{each.id} runs again as {each.retried_as}" if each.retried_as else f"{each.error}"
+            )
+    if failed := [each for each in outcomes if each.retried_as is None]:
+        raise Failed(f"{len(failed)} of {len(outcomes)} dead jobs could not be retried")
+
+
+def _client(bus: Bus, settings: Settings) -> Client:
+    limit = settings.jobs.max_payload_bytes
+    return Client(bus, prefix=settings.prefix, max_payload_bytes=limit)
+
+
+async def _wait(client: Client, job_id: str, timeout: float | None) -> JobView:
+    try:
+        return await client.wait(job_id, timeout)
+    except TimeoutError:
+        raise Failed(
+            f"job {job_id} has not ended after {timeout:g} s; see 'penstock job show {job_id}'"
+        ) from None
+
+
+def _show(session: Session, view: JobView) -> None:
+    if session.as_json:
+        say_json(detail(view))
+    else:
+        say("\n".join(description(view)))
+
+
+def _fail_unless_completed(view: JobView) -> None:
+    if view.state is not State.COMPLETED:
+        raise Failed(f"job {view.record.id} ended {view.state}")

@@ -1,0 +1,62 @@
+"""From what was typed to a checked call of a registered function."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.cli.errors import Refused
+from penstock.config import Settings
+from penstock.jobs import registry
+from penstock.jobs.errors import BadArguments
+from penstock.jobs.registry import Call, JobType
+
+_AT_FAULT = re.compile(r"\$\.(?P<name>\w+)")
+
+
+def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Call:
+    """The call, checked against the function's signature.
+
+    Each value is read as JSON; what is no JSON, or does not fit as such, is taken as text.
+
+    Raises:
+        Refused: a module cannot be imported, or an argument is not NAME=VALUE.
+        UnknownJob, BadArguments: no such function, or the arguments do not fit it.
+    """
+    texts = dict(_split(argument) for argument in arguments)
+    try:
+        registry.load(settings.jobs.modules)
+    except ImportError as error:
+        raise Refused(
+            f"jobs.modules: {error}; run this where the modules can be imported"
+        ) from error
+    return _fit(registry.find(function), texts)
+
+
+def _fit(kind: JobType[Any, Any], texts: dict[str, str]) -> Call:
+    values = {name: _read(text) for name, text in texts.items()}
+    while True:
+        try:
+            return kind(**values)
+        except BadArguments as error:
+            fault = _AT_FAULT.search(str(error))
+            name = fault["name"] if fault else ""
+            if values.get(name) == texts.get(name):  # is text already, or is not an argument
+                raise
+            values[name] = texts[name]
+
+
+def _split(argument: str) -> tuple[str, str]:
+    name, equals, text = argument.partition("=")
+    if not equals or not name.isidentifier():
+        raise Refused(f"--arg: found {argument!r}, expected NAME=VALUE such as table=orders")
+    return name, text
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,163 @@
+"""Jobs as people and programs look at them: rows of a list, one job with its story."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.cli import wording
+from penstock.cli.output import Column
+from penstock.cli.story import happened
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.job import JobDispatched, JobError
+from penstock.jobs import payload
+from penstock.jobs.client import JobView
+from penstock.jobs.lifecycle import JobRecord
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One job in a list. ``waited_seconds``: from available to started, of the last attempt."""
+
+    id: str
+    state: str
+    function: str
+    queue: str
+    attempt: int
+    dispatched_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    run_seconds: float | None = None
+    host: str = ""
+    worker: str = ""
+    progress: str = ""
+    error: str = ""
+
+
+COLUMNS = (
+    Column("id", lambda row: row.id),
+    Column("state", lambda row: row.state),
+    Column("function", lambda row: row.function),
+    Column("queue", lambda row: row.queue),
+    Column("attempt", lambda row: str(row.attempt), number=True),
+    Column("dispatched", lambda row: wording.clock(row.dispatched_at)),
+    Column("ran", lambda row: wording.seconds(row.run_seconds), number=True),
+    Column("worker", lambda row: row.worker or wording.UNKNOWN),
+    Column("note", lambda row: row.error or row.progress),
+)
+
+
+class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """One job with everything that is known; ``arguments`` and ``result`` as plain values."""
+
+    job: JobRow
+    tags: tuple[str, ...]
+    tries: int
+    arguments: Any
+    result: Any
+    error: JobError | None
+    retry_of: str | None
+    timeline: list[Any]
+
+
+def row(record: JobRecord) -> JobRow:
+    return JobRow(
+        id=record.id,
+        state=record.state,
+        function=record.function,
+        queue=record.queue,
+        attempt=record.attempt,
+        dispatched_at=record.dispatched_at,
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+        run_seconds=record.run_seconds,
+        host=record.host,
+        worker=record.worker,
+        progress=_progress(record),
+        error=f"{record.error.kind}: {record.error.message}" if record.error else "",
+    )
+
+
+def detail(view: JobView) -> JobDetail:
+    first = view.events[0][1]
+    return JobDetail(
+        job=row(view.record),
+        tags=view.record.tags,
+        tries=first.tries if isinstance(first, JobDispatched) else 0,
+        arguments=_arguments(view.record),
+        result=msgspec.to_builtins(view.result, enc_hook=repr),
+        error=view.record.error,
+        retry_of=view.record.retry_of,
+        timeline=[_plain(sequence, event) for sequence, event in view.events],
+    )
+
+
+def description(view: JobView) -> list[str]:
+    """One job as lines of text."""
+    record, told = view.record, detail(view)
+    lines = [
+        f"job        {record.id}",
+        f"state      {record.state}, attempt {record.attempt}" + _tries(told.tries),
+        f"function   {record.function}",
+        f"queue      {record.queue}",
+        f"arguments  {_json(told.arguments)}",
+        *_optional("tags", ", ".join(record.tags)),
+        *_optional("retry of", record.retry_of or ""),
+        *_optional("progress", _progress(record)),
+        *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
+        *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),
+        *_optional("result", _json(told.result) if record.result else ""),
+        "timeline",
+        *_timeline(view.events),
+    ]
+    if record.error:
+        lines += ["error", *_indented(f"{record.error.kind}: {record.error.message}")]
+        lines += _indented(record.error.traceback)
+    return lines
+
+
+def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
+    return [
+        f"  {wording.clock(event.at)}  {event.name:<13}  {happened(event)}".rstrip()
+        if isinstance(event, Event)
+        else f"  {'':8}  {event.type} (of a later version)"
+        for _, event in events
+    ]
+
+
+def _plain(sequence: int, event: Event | UnknownEvent) -> Any:
+    if isinstance(event, UnknownEvent):
+        return msgspec.json.decode(event.raw)
+    tree = msgspec.to_builtins(event)
+    tree.pop("payload", None)  # shown decoded, as the arguments
+    tree.pop("result", None)
+    return {"sequence": sequence, **tree}
+
+
+def _arguments(record: JobRecord) -> Any:
+    try:
+        return msgspec.msgpack.decode(payload.decode(record.payload).arguments)
+    except msgspec.MsgspecError as error:
+        return f"(unreadable: {error})"
+
+
+def _progress(record: JobRecord) -> str:
+    return f"{record.done} of {record.total or '?'}" if record.done is not None else ""
+
+
+def _tries(tries: int) -> str:
+    return f" of {tries}" if tries else ""
+
+
+def _optional(title: str, text: str) -> list[str]:
+    return [f"{title:<9}  {text}"] if text else []
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {each}" for each in text.splitlines()]
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

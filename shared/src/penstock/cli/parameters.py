@@ -1,0 +1,40 @@
+"""What may stand behind an option or as an argument; checked before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli.wording import read_seconds
+from penstock.events.subjects import BadName, check_name
+
+
+class Name(click.ParamType[str]):
+    """A queue, pool, job id or host: anything that becomes a token of a subject."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return check_name(param.name if param and param.name else "the", str(value))
+        except BadName as error:
+            self.fail(str(error), param, ctx)
+
+
+class Seconds(click.ParamType[float]):
+    """A length of time with a unit, in seconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            return value if isinstance(value, float) else read_seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+NAME = Name()
+SECONDS = Seconds()

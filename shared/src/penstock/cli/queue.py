@@ -1,0 +1,96 @@
+"""`penstock queue`: how deep each queue is and how old its oldest job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+import msgspec
+
+from penstock.bus.protocol import Bus, QueueDepth
+from penstock.cli import wording
+from penstock.cli.command import Group
+from penstock.cli.output import Column, say_rows
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.config.topology import is_excluded, pools
+from penstock.events.envelope import utc_now
+from penstock.events.subjects import Subjects
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue. ``pool`` is empty where no pool serves it: its jobs wait for ever."""
+
+    queue: str
+    pool: str
+    excluded: bool
+    waiting: int = 0
+    running: int = 0
+    delayed: int = 0
+    oldest_waiting_seconds: float | None = None
+
+
+COLUMNS = (
+    Column("queue", lambda row: row.queue),
+    Column("pool", lambda row: row.pool or ("(excluded)" if row.excluded else "(none)")),
+    Column("waiting", lambda row: str(row.waiting), number=True),
+    Column("running", lambda row: str(row.running), number=True),
+    Column("delayed", lambda row: str(row.delayed), number=True),
+    Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
+)
+
+
+@click.group(cls=Group, example="penstock queue ls")
+def queue() -> None:
+    """Queues: how many jobs wait, run and are delayed, and how long."""
+
+
+@queue.command(name="ls", example="penstock queue ls --json")
+@click.pass_obj
+def list_queues(session: Session) -> None:
+    """List every queue that is configured or holds jobs."""
+    rows = session.ask(queue_rows)
+    say_rows(session, rows, COLUMNS, "no queue is configured and none holds a job")
+
+
+async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
+    """A row for each queue, by name."""
+    subjects, now = Subjects(settings.prefix), utc_now()
+    owner = {name: pool.name for pool in pools(settings).values() for name in pool.queues}
+    depths = await bus.depths()
+    delayed = await _delayed(bus, subjects)
+    rows = []
+    for name in sorted({*owner, *depths, *delayed}):
+        depth = depths.get(name)
+        rows.append(
+            QueueRow(
+                queue=name,
+                pool=owner.get(name, ""),
+                excluded=is_excluded(settings, name),
+                waiting=depth.waiting if depth else 0,
+                running=depth.claimed if depth else 0,
+                delayed=delayed.get(name, 0),
+                oldest_waiting_seconds=await _oldest(bus, subjects, depth, now),
+            )
+        )
+    return rows
+
+
+async def _delayed(bus: Bus, subjects: Subjects) -> dict[str, int]:
+    """Schedules by queue: jobs with a delay, and retries."""
+    found: dict[str, int] = {}
+    counts = await bus.count(subjects.jobs_stream, subjects.schedule("*", "*"))
+    for subject, number in counts.items():
+        name = subject.split(".")[-2]
+        found[name] = found.get(name, 0) + number
+    return found
+
+
+async def _oldest(
+    bus: Bus, subjects: Subjects, depth: QueueDepth | None, now: datetime
+) -> float | None:
+    if depth is None or not depth.waiting:
+        return None
+    beyond = depth.delivered_sequence + 1
+    first = await bus.next(subjects.jobs_stream, subjects.queue(depth.queue), beyond)
+    return max(0.0, (now - first.at).total_seconds()) if first else None

@@ -1,0 +1,116 @@
+"""Any event as one line for people: when, what it is about, what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.cli.wording import clock, seconds
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.job import (
+    JobCancelled,
+    JobCompleted,
+    JobDead,
+    JobDispatched,
+    JobFailed,
+    JobProgressed,
+    JobRecovered,
+    JobReleased,
+    JobRetrying,
+    JobStarted,
+)
+from penstock.events.scaling import (
+    LeaderChanged,
+    ScalingDecisionMade,
+    SlaBreached,
+    SlaBreachPredicted,
+    SlaRecovered,
+    WorkersScaled,
+)
+from penstock.events.worker import (
+    HostJoined,
+    HostLost,
+    WorkerCrashLooping,
+    WorkerReady,
+    WorkerStarted,
+    WorkerStopped,
+)
+
+
+def line(event: Event | UnknownEvent) -> str:
+    """``12:00:01 pool reports ScalingDecisionMade: 2 → 5 workers, because …``."""
+    if isinstance(event, UnknownEvent):
+        return f"{'':8} {event.type} (of a later version)"
+    told = happened(event)
+    about = f"{event.noun} {event.key} {event.name}"
+    return f"{clock(event.at)} {about}{': ' if told else ''}{told}"
+
+
+def happened(event: Event) -> str:
+    """What the event says beyond its name; empty where the name says it all."""
+    tell = _WORDS.get(type(event))
+    return tell(event) if tell else ""
+
+
+def because(decision: ScalingDecisionMade) -> str:
+    """The reason that settled the number: the last of the chain."""
+    return decision.reasons[-1].text if decision.reasons else "no reason was recorded"
+
+
+def _attempt_error(event: JobFailed) -> str:
+    return f"attempt {event.attempt}: {event.error.kind}: {event.error.message}"
+
+
+def _started(event: JobStarted) -> str:
+    waited = seconds(event.pickup_seconds)
+    return f"attempt {event.attempt} by {event.worker} on {event.host}, after {waited}"
+
+
+def _stopped(event: WorkerStopped) -> str:
+    job = f", gave back job {event.job_id}" if event.job_id else ""
+    return f"{event.cause}, exit code {event.exit_code}, lived {seconds(event.lived_seconds)}{job}"
+
+
+def _predicted(event: SlaBreachPredicted) -> str:
+    late = seconds(event.predicted_pickup_seconds)
+    return f"a job would start after {late}, promised {seconds(event.sla_seconds)}"
+
+
+def _breached(event: SlaBreached) -> str:
+    oldest = seconds(event.oldest_waiting_seconds)
+    return f"the oldest job waits {oldest}, promised {seconds(event.sla_seconds)}"
+
+
+def _dispatched(event: JobDispatched) -> str:
+    due = f", due {clock(event.due_at)}" if event.due_at else ""
+    return f"{event.function} on {event.queue}{due}"
+
+
+_WORDS: dict[type[Event], Callable[[Any], str]] = {
+    JobDispatched: _dispatched,
+    JobStarted: _started,
+    JobProgressed: lambda event: f"{event.done} of {event.total or '?'}",
+    JobCompleted: lambda event: f"attempt {event.attempt}, ran {seconds(event.run_seconds)}",
+    JobFailed: _attempt_error,
+    JobRetrying: lambda event: f"attempt {event.attempt} at {clock(event.due_at)}",
+    JobReleased: lambda event: str(event.reason),
+    JobRecovered: lambda event: str(event.reason),
+    JobCancelled: lambda event: str(event.reason),
+    JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
+    ScalingDecisionMade: lambda event: f"{event.current} → {event.target}: {because(event)}",
+    SlaBreachPredicted: _predicted,
+    SlaBreached: _breached,
+    SlaRecovered: lambda event: f"after {seconds(event.breached_seconds)}",
+    WorkersScaled: lambda event: ", ".join(f"{pool} {n}" for pool, n in event.pools.items()),
+    LeaderChanged: lambda event: f"epoch {event.epoch}",
+    WorkerStarted: lambda event: f"{event.pool} on {event.host}, {event.cause}",
+    WorkerReady: lambda event: (
+        f"{event.pool} on {event.host}, after {seconds(event.spawn_seconds)}"
+    ),
+    WorkerStopped: _stopped,
+    WorkerCrashLooping: lambda event: (
+        f"{event.pool}: {event.failures} failures, next start in {seconds(event.backoff_seconds)}"
+    ),
+    HostJoined: lambda event: f"{event.cpu_cores:g} cores, {event.memory_bytes >> 20} MiB",
+    HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
+}
