@@ -171,6 +171,13 @@ class Bus(Protocol):
         """The messages of a subject in order, oldest first."""
         ...
 
+    async def count(self, stream: str, subject: str) -> dict[str, int]:
+        """How many messages each subject holds, of those that match (wildcards allowed).
+
+        A few paged requests, each as large as the subjects are many: not for every second.
+        """
+        ...
+
     async def remove(self, stream: str, subject: str) -> None:
         """Deletes all messages of a subject."""
         ...

@@ -1,0 +1,185 @@
+"""The metrics service: looks at queues, hears workers, publishes a snapshot of each pool."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from penstock.bus.protocol import BusError
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.events.envelope import MalformedEvent, new_id
+from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
+from penstock.events.subjects import Subjects
+from penstock.metrics.core.cadence import Cadence, Told
+from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.publish import Publisher
+from penstock.metrics.queues import QueueWatch
+from penstock.metrics.reports import WorkerEar
+from penstock.metrics.wakeups import FirstJobs
+from penstock.runtime import service
+from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock.metrics")
+
+_WOKEN_SECONDS = 0.05
+_LOOK_SHARE = 0.1
+"""Looking at the queues takes at most this share of the time, however many there are."""
+_REMEMBER_AT_ONCE = 50
+_REPORTS_MISSED = 2.0
+
+
+def run(settings: Settings) -> None:
+    """The whole process; raises ConfigError before anything starts."""
+    pools(settings)
+    service.run("metrics", settings, body)
+
+
+async def body(running: Service) -> None:
+    """What the service does between its start and its end."""
+    await Metrics(running).run()
+
+
+class Metrics:
+    """Measures every configured pool each interval, and at once when it matters."""
+
+    def __init__(self, running: Service) -> None:
+        settings, bus = running.settings, running.bus
+        subjects, configured = Subjects(settings.prefix), pools(settings)
+        self._service, self._bus, self._subjects = running, bus, subjects
+        self._watch = QueueWatch(
+            bus, subjects, (queue for pool in configured.values() for queue in pool.queues)
+        )
+        self._meters = {
+            pool.name: PoolMeter(
+                pool.name,
+                [self._watch.queues[name] for name in pool.queues],
+                settings.metrics.window_seconds,
+                settings.jobs.claim_seconds + _REPORTS_MISSED,
+            )
+            for pool in configured.values()
+        }
+        self._pool_of = {name: pool.name for pool in configured.values() for name in pool.queues}
+        self._told = {name: Told() for name in configured}
+        self._cadence = Cadence(
+            interval_seconds=settings.metrics.interval_seconds,
+            least_seconds=1 / settings.metrics.max_per_second,
+        )
+        self._first_jobs = FirstJobs(bus, subjects)
+        self._ear = WorkerEar(bus, subjects, self._meters)
+        self._publisher = Publisher(bus, subjects, running.source)
+        self._looked_at = time.monotonic()
+        self._broker_away = False
+
+    async def run(self) -> None:
+        listening = await self._ear.listen()
+        await self._remember()
+        self._service.spawn(self._ear.follow(), "worker events")
+        self._service.spawn(self._count_delayed(), "schedules")
+        self._service.spawn(self._measure(), "measure")
+        await self._service.stopping.wait()
+        with suppress(BusError):
+            await listening.unsubscribe()
+            await self._first_jobs.close()
+
+    # --- loops -----------------------------------------------------------------------------------
+    async def _measure(self) -> None:
+        while not self._service.stopping.is_set():
+            try:
+                await self._round()
+                self._broker_answers()
+            except BusError as error:
+                self._broker_fails(error)
+            await self._wait()
+
+    async def _count_delayed(self) -> None:
+        seconds = self._cadence.interval_seconds
+        while True:
+            with suppress(BusError):  # the measuring loop says so
+                seconds = await self._watch.count_delayed()
+            if not await self._service.pause(seconds):
+                return
+
+    # --- one round -------------------------------------------------------------------------------
+    async def _round(self) -> None:
+        """1 look at all queues; 2 ask for heads that moved; 3 fold; 4 publish; 5 listen anew."""
+        woken = self._first_jobs.take()
+        self._looked_at = time.monotonic()
+        for rung in woken:
+            self._told[self._pool_of[rung]].woken = True
+        await self._watch.look()
+        await self._watch.look_up_heads()
+        now, at = time.monotonic(), datetime.now(UTC)
+        for name, meter in self._meters.items():
+            meter.observe(now)
+            told, waiting = self._told[name], meter.waiting(now)
+            told.observe(waiting, meter.workers.ready, meter.has_arrivals, now)
+        if snapshots := list(self._due(now, at)):
+            await self._publisher.publish(snapshots)
+        for queue in self._watch.queues.values():
+            await self._first_jobs.arm(queue)
+
+    def _due(self, now: float, at: datetime) -> Iterator[PoolSnapshot]:
+        for name, meter in self._meters.items():
+            told, ready = self._told[name], meter.workers.ready
+            if not (reason := told.reason(self._cadence, ready, now)):
+                continue
+            envelope = {"id": new_id(), "source": self._service.source}
+            if snapshot := meter.snapshot(now, at, envelope, reason):
+                told.told(ready, now)
+                yield snapshot
+
+    async def _wait(self) -> None:
+        """Until the next look is due or a first job rings; never more looks than their share."""
+        now = time.monotonic()
+        rest = self._looked_at + self._watch.cost_seconds / _LOOK_SHARE - now
+        if rest > 0:
+            await asyncio.sleep(rest)
+        due = self._next_look() - time.monotonic()
+        if due > 0 and not self._broker_away:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._first_jobs.rang.wait(), due)
+        elif self._broker_away:
+            await asyncio.sleep(self._cadence.interval_seconds)
+
+    def _next_look(self) -> float:
+        """When to look again, on the steady clock."""
+        interval, looked_at = self._cadence.interval_seconds, self._looked_at
+        if any(told.woken for told in self._told.values()):
+            return looked_at + min(_WOKEN_SECONDS, interval)
+        if any(told.is_close(looked_at) for told in self._told.values()):
+            return looked_at + min(self._cadence.close_seconds, interval)
+        oldest = min((told.at for told in self._told.values()), default=looked_at)
+        return min(max(oldest, looked_at - interval) + interval, looked_at + interval)
+
+    # --- the broker ------------------------------------------------------------------------------
+    async def _remember(self) -> None:
+        """How long things take is worth keeping over a restart: it is in the last snapshots."""
+        names = list(self._meters)
+        with suppress(BusError):
+            for start in range(0, len(names), _REMEMBER_AT_ONCE):
+                turn = names[start : start + _REMEMBER_AT_ONCE]
+                await asyncio.gather(*(self._remember_one(name) for name in turn))
+
+    async def _remember_one(self, pool: str) -> None:
+        stored = await self._bus.last(
+            self._subjects.snapshots_stream, self._subjects.pool_snapshot(pool)
+        )
+        with suppress(MalformedEvent):
+            last = SNAPSHOTS.decode(stored.body) if stored else None
+            if isinstance(last, PoolSnapshot):
+                self._meters[pool].remember(last)
+
+    def _broker_fails(self, error: BusError) -> None:
+        if not self._broker_away:
+            log.warning("nothing is measured: %s", error)
+        self._broker_away = True
+
+    def _broker_answers(self) -> None:
+        if self._broker_away:
+            log.warning("measuring again")
+        self._broker_away = False

@@ -1,0 +1,180 @@
+"""A pool's measurements, folded over its queues and workers into a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from penstock.events.snapshot import PoolSnapshot
+from penstock.events.worker import QueueReport, WorkerReport
+from penstock.metrics.core.lapsed import Lapsed
+from penstock.metrics.core.queue import Look, Queue
+from penstock.metrics.core.rates import RateWindow
+from penstock.metrics.core.sketches import BadSketch, Distribution, with_running
+from penstock.metrics.core.workers import Workers
+
+_SPAWN_WINDOW_SECONDS = 900.0
+_DEFAULT_HORIZON_SECONDS = 5.0
+"""How far a forecast looks while nobody knows how long a worker takes to start."""
+
+
+class PoolMeter:
+    """What is known of one pool. Times are seconds of one steady clock.
+
+    Args:
+        queues: the pool's queues in priority order; several for a group.
+        window_seconds: how far back rates and distributions look.
+        patience_seconds: after which a job that no living worker holds is taken as waiting.
+    """
+
+    def __init__(
+        self, name: str, queues: Sequence[Queue], window_seconds: float, patience_seconds: float
+    ) -> None:
+        self.name = name
+        self.queues = tuple(queues)
+        self.workers = Workers()
+        self._arrivals = RateWindow(window_seconds)
+        self._finishes = RateWindow(window_seconds)
+        self._finished = 0
+        self._at: float | None = None
+        self._lapsed = Lapsed(patience_seconds)
+        self._service = Distribution(window_seconds, keeps_last=True)
+        self._pickup = Distribution(window_seconds)
+        self._spawn = Distribution(_SPAWN_WINDOW_SECONDS, keeps_last=True)
+
+    # --- taking in -------------------------------------------------------------------------------
+    def observe(self, now: float) -> None:
+        """The queues were looked at again: rates go on from the look before."""
+        looks = self._looks()
+        if looks is None:
+            return
+        self.workers.refresh(now)
+        at = min(look.at for look in looks)
+        if self._at is not None:
+            self._observe_rates(self._at, at)
+        self._at = at
+        delivered = any(
+            q.before is None or q.look is None or q.look.delivered != q.before.delivered
+            for q in self.queues
+        )
+        claimed = sum(look.claimed for look in looks)
+        self._lapsed.observe(claimed, self.workers.held, delivered, now)
+
+    def _observe_rates(self, start: float, end: float) -> None:
+        came = [queue.arrived for queue in self.queues]
+        if None not in came:
+            self._arrivals.add(start, end, sum(filter(None, came)))
+        if self.workers.heard_at is not None:
+            self._finishes.add(start, end, self._finished)
+        self._finished = 0
+
+    def hear(self, report: WorkerReport, now: float) -> None:
+        """A worker's report.
+
+        Raises:
+            BadSketch: durations in it that cannot be used; everything else in it was taken.
+        """
+        if not self.workers.hear(report, now):
+            return
+        mine = {queue.name for queue in self.queues}
+        failures = [
+            failure
+            for name, done in report.queues.items()
+            if name in mine and (failure := self._hear_queue(done, now))
+        ]
+        if failures:
+            raise failures[0]
+
+    def _hear_queue(self, done: QueueReport, now: float) -> BadSketch | None:
+        self._finished += max(done.finished, 0)
+        try:
+            if done.service_sketch:
+                self._service.merge(
+                    done.service_sketch, done.service_sum_seconds, done.service_sum_squares, now
+                )
+            if done.pickup_sketch:
+                self._pickup.merge(done.pickup_sketch, done.pickup_sum_seconds, 0.0, now)
+        except BadSketch as error:
+            return error
+        return None
+
+    def hear_spawn(self, seconds: float, now: float) -> None:
+        """A worker became ready, so long after its host got the command."""
+        self._spawn.add(seconds, now)
+
+    def remember(self, last: PoolSnapshot) -> None:
+        """What an earlier process measured and is still worth knowing: how long things take."""
+        self._service.remember(last.service)
+        self._spawn.remember(last.spawn)
+        self.workers.cpu_cores = self.workers.cpu_cores or last.worker_cpu_cores
+        self.workers.memory_bytes = self.workers.memory_bytes or last.worker_memory_bytes
+
+    # --- giving out ------------------------------------------------------------------------------
+    @property
+    def is_known(self) -> bool:
+        """Every queue was looked at."""
+        return self._looks() is not None
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Jobs came between the last two looks."""
+        return any(queue.arrived for queue in self.queues)
+
+    def waiting(self, now: float) -> int:
+        return sum(look.waiting for look in self._looks() or ()) + self._lapsed.waiting(now)
+
+    def snapshot(
+        self, now: float, at: datetime, envelope: Mapping[str, str], wakeup: str
+    ) -> PoolSnapshot | None:
+        """The pool now; None while one of its queues was never looked at.
+
+        Args:
+            at: the same instant as ``now``, by the wall clock.
+            envelope: ``id`` and ``source`` of the snapshot.
+        """
+        looks = self._looks()
+        if looks is None:
+            return None
+        workers, spawn = self.workers, self._spawn.quantiles(now)
+        rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
+        lapsed = self._lapsed.waiting(now)
+        return PoolSnapshot(
+            **envelope,
+            at=at,
+            pool=self.name,
+            queues=tuple(queue.name for queue in self.queues),
+            waiting=sum(look.waiting for look in looks) + lapsed,
+            delayed=sum(queue.delayed or 0 for queue in self.queues),
+            running=sum(look.claimed for look in looks) - lapsed,
+            oldest_waiting_seconds=self._oldest_seconds(now, at.timestamp()),
+            arrival_per_second=rate.per_second if rate else None,
+            arrival_trend=rate.trend if rate else "stable",
+            forecast_per_second=rate.forecast_per_second if rate else None,
+            throughput_per_second=self._finishes.mean_per_second(),
+            service=with_running(self._service.quantiles(now), tuple(workers.running_seconds(now))),
+            pickup=self._pickup.quantiles(now),
+            spawn=spawn,
+            workers_ready=workers.ready,
+            workers_idle=workers.idle,
+            worker_cpu_cores=workers.cpu_cores,
+            worker_memory_bytes=workers.memory_bytes,
+            queue_age_seconds=self._queue_age_seconds(looks, now),
+            worker_age_seconds=None if workers.heard_at is None else now - workers.heard_at,
+            wakeup=wakeup,
+        )
+
+    def _looks(self) -> tuple[Look, ...] | None:
+        looks = tuple(queue.look for queue in self.queues if queue.look is not None)
+        return looks if len(looks) == len(self.queues) else None
+
+    def _oldest_seconds(self, now: float, wall_now: float) -> float | None:
+        """The largest of the queues' ages; one unknown age makes it unknown."""
+        ages = [queue.oldest_seconds(wall_now) for queue in self.queues]
+        known = [age for age in ages if age is not None]
+        if len(known) < len(ages):
+            return None
+        return max(*known, self._lapsed.oldest_seconds(now))
+
+    def _queue_age_seconds(self, looks: Sequence[Look], now: float) -> float:
+        heads = max(queue.head_age_seconds(now) for queue in self.queues)
+        return max(now - min(look.at for look in looks), heads)

@@ -1,0 +1,118 @@
+"""One queue between two looks: what arrived, and how long its first waiting job has waited."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker said about a queue at ``at`` (seconds of a steady clock).
+
+    Attributes:
+        waiting: never delivered; claimed: delivered and not answered.
+        delivered: deliveries so far, redeliveries included; redelivered: of the claimed ones.
+        delivered_sequence: waiting jobs are stored beyond it.
+    """
+
+    at: float
+    waiting: int
+    claimed: int
+    delivered: int
+    delivered_sequence: int
+    redelivered: int = 0
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first waiting job as it was looked up at ``at``, beyond sequence ``after``.
+
+    ``stored_at`` is POSIX seconds by the broker's clock; None when no job was left there.
+    """
+
+    at: float
+    after: int
+    stored_at: float | None
+
+
+def arrived(before: Look, after: Look) -> int | None:
+    """Jobs that came between two looks; None when they cannot be compared.
+
+    Growth of (waiting + delivered), less the redeliveries: the broker's ``redelivered`` is a gauge
+    that falls again as those jobs are answered, so only its rises count. A consumer made anew or a
+    broker that lost its latest deliveries counts from lower than before: not comparable. Jobs that
+    were taken out unstarted (cancelled, purged) can hide arrivals, and never make them negative.
+    """
+    if after.delivered < before.delivered:
+        return None
+    again = max(after.redelivered - before.redelivered, 0)
+    growth = after.waiting - before.waiting + after.delivered - before.delivered - again
+    return growth if growth >= 0 else None
+
+
+class Queue:
+    """A queue's latest look, and the head of its line.
+
+    Attributes:
+        look: None before the first. before: the look before it.
+        delayed: jobs scheduled for later, None until counted.
+    """
+
+    __slots__ = ("before", "delayed", "head", "look", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.look: Look | None = None
+        self.before: Look | None = None
+        self.head: Head | None = None
+        self.delayed: int | None = None
+
+    def see(self, look: Look) -> None:
+        taken_out = self.look is not None and (
+            look.delivered_sequence == self.look.delivered_sequence
+            and look.waiting < self.look.waiting
+        )
+        if taken_out or not look.waiting:
+            self.head = None
+        self.before, self.look = self.look, look
+
+    @property
+    def arrived(self) -> int | None:
+        """Jobs that came between the last two looks, None when unknown."""
+        return arrived(self.before, self.look) if self.before and self.look else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits, nothing runs, nothing came."""
+        look = self.look
+        return look is not None and not (look.waiting or look.claimed or self.arrived)
+
+    @property
+    def wants_head(self) -> bool:
+        """Its first waiting job is not known, or was delivered since."""
+        look, head = self.look, self.head
+        if look is None or not look.waiting:
+            return False
+        return head is None or head.after != look.delivered_sequence or head.stored_at is None
+
+    def oldest_seconds(self, wall_now: float) -> float | None:
+        """Age of the oldest waiting job; 0 when none waits, None when unknown.
+
+        Of a head that was delivered since, the age still stands as an upper bound; the age of that
+        measurement is :meth:`head_age_seconds`.
+        """
+        look, head = self.look, self.head
+        if look is None:
+            return None
+        if not look.waiting:
+            return 0.0
+        if head is None:
+            return None
+        if head.stored_at is None:
+            # Picked up between look and look-up: none waited then. A later look contradicts it.
+            return 0.0 if head.at >= look.at else None
+        return max(wall_now - head.stored_at, 0.0)
+
+    def head_age_seconds(self, now: float) -> float:
+        """How old the look-up of the head is, where it moved and was not asked for again."""
+        if self.head is None or not self.wants_head:
+            return 0.0
+        return now - self.head.at

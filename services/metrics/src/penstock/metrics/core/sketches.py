@@ -1,0 +1,166 @@
+"""Distributions that age by time: mergeable quantile sketches in rotating sub-windows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import isfinite
+
+from datasketches import kll_doubles_sketch
+
+from penstock.events.snapshot import Quantiles
+
+_PARTS = 6
+_K = 200
+"""KLL's accuracy parameter: rank error about 1.3 % (Karnin, Lang & Liberty 2016)."""
+
+
+class BadSketch(ValueError):
+    """Bytes that are no KLL sketch of doubles, or sums that are no durations."""
+
+
+class _Part:
+    __slots__ = ("sketch", "squares", "start", "total")
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self.sketch = kll_doubles_sketch(_K)
+        self.total = 0.0
+        self.squares = 0.0
+
+
+class Distribution:
+    """Durations in seconds over the last ``window_seconds``, forgotten a sixth at a time.
+
+    Args:
+        keeps_last: what was known last stays known until something newer comes (a property of the
+            jobs, like service time); otherwise it is forgotten (a property of the moment).
+    """
+
+    def __init__(self, window_seconds: float, *, keeps_last: bool = False) -> None:
+        self._part_seconds = window_seconds / _PARTS
+        self._window_seconds = window_seconds
+        self._keeps_last = keeps_last
+        self._parts: deque[_Part] = deque()
+        self._cached: Quantiles | None = None
+        self._fresh = True
+
+    def add(self, seconds: float, now: float) -> None:
+        """One duration."""
+        if not isfinite(seconds) or seconds < 0:
+            raise BadSketch(f"expected seconds, zero or more, found {seconds}")
+        part = self._part(now)
+        part.sketch.update(seconds)
+        part.total += seconds
+        part.squares += seconds * seconds
+
+    def merge(self, raw: bytes, total: float, squares: float, now: float) -> None:
+        """A worker's serialized sketch with the sum and the sum of squares of what is in it.
+
+        Raises:
+            BadSketch: what was sent cannot be used; nothing was merged.
+        """
+        if not (isfinite(total) and isfinite(squares)) or min(total, squares) < 0:
+            raise BadSketch(f"expected sums of seconds, found {total} and {squares}")
+        try:
+            sketch = kll_doubles_sketch.deserialize(raw)
+            if sketch.is_empty():
+                return
+            lowest = sketch.get_min_value()
+        except Exception as error:  # the library raises what its C++ threw
+            raise BadSketch(f"expected a serialized KLL sketch of doubles: {error}") from error
+        if not lowest >= 0:
+            raise BadSketch(f"expected durations, found {lowest} s")
+        part = self._part(now)
+        part.sketch.merge(sketch)
+        part.total += total
+        part.squares += squares
+
+    def remember(self, quantiles: Quantiles | None) -> None:
+        """What was known before this process: stands until the first own sample."""
+        if not self._parts:
+            self._cached = quantiles
+
+    def quantiles(self, now: float) -> Quantiles | None:
+        """The distribution now; None when there is no sample to speak of."""
+        self._forget(now)
+        if self._fresh:
+            return self._cached
+        if self._parts or not self._keeps_last:
+            self._cached = _summary(self._parts)
+        self._fresh = True
+        return self._cached
+
+    def _part(self, now: float) -> _Part:
+        self._forget(now)
+        if not self._parts or now - self._parts[-1].start >= self._part_seconds:
+            self._parts.append(_Part(now))
+        self._fresh = False
+        return self._parts[-1]
+
+    def _forget(self, now: float) -> None:
+        while self._parts and self._parts[0].start + self._part_seconds <= (
+            now - self._window_seconds
+        ):
+            self._parts.popleft()
+            self._fresh = False
+
+
+def with_running(known: Quantiles | None, running_seconds: Sequence[float]) -> Quantiles | None:
+    """Service time with the running jobs counted as "at least this long".
+
+    A running job says something only once it is older than the mean: then it is a sample of its
+    age. While nothing has finished, jobs older than a second are all there is to know.
+    """
+    if known is None:
+        longer = sorted(age for age in running_seconds if age >= 1.0)
+        return _of_running(longer) if longer else None
+    longer = [age for age in running_seconds if age > known.mean_seconds]
+    if not longer:
+        return known
+    count = known.count + len(longer)
+    mean = (known.mean_seconds * known.count + sum(longer)) / count
+    return Quantiles(
+        count=count,
+        mean_seconds=mean,
+        p50_seconds=known.p50_seconds,
+        p95_seconds=known.p95_seconds,
+        p99_seconds=max(known.p99_seconds, *longer),
+        cv2=known.cv2,
+    )
+
+
+def _of_running(ages: Sequence[float]) -> Quantiles:
+    last = len(ages) - 1
+    return Quantiles(
+        count=len(ages),
+        mean_seconds=sum(ages) / len(ages),
+        p50_seconds=ages[last // 2],
+        p95_seconds=ages[-1],
+        p99_seconds=ages[-1],
+    )
+
+
+def _summary(parts: Sequence[_Part] | deque[_Part]) -> Quantiles | None:
+    if not parts:
+        return None
+    merged = kll_doubles_sketch(_K)
+    for part in parts:
+        merged.merge(part.sketch)
+    count: int = merged.n
+    mean = sum(part.total for part in parts) / count
+    p50, p95, p99 = (float(q) for q in merged.get_quantiles([0.5, 0.95, 0.99]))
+    return Quantiles(
+        count=count,
+        mean_seconds=mean,
+        p50_seconds=p50,
+        p95_seconds=p95,
+        p99_seconds=p99,
+        cv2=_cv2(count, mean, sum(part.squares for part in parts)),
+    )
+
+
+def _cv2(count: int, mean: float, squares: float) -> float:
+    """Squared coefficient of variation; 1 (exponential) where the sums cannot tell."""
+    ratio = squares / (count * mean * mean) if count > 1 and mean else 0.0
+    return max(ratio - 1.0, 0.0) if ratio > 1 - 1e-6 else 1.0

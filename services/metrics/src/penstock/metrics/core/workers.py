@@ -1,0 +1,94 @@
+"""The workers as they report themselves: who is there, what they hold, what they use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.events.worker import WorkerReport
+
+SILENT_SECONDS = 3.0
+"""A worker not heard for this long no longer counts."""
+_READY = ("idle", "busy")
+
+
+class Worker:
+    """The last report of a worker, when it was heard, and its use of cores while it worked."""
+
+    __slots__ = ("cpu_cores", "heard_at", "report")
+
+    def __init__(self, report: WorkerReport, heard_at: float) -> None:
+        self.report = report
+        self.heard_at = heard_at
+        self.cpu_cores: float | None = None
+
+
+class Workers:
+    """The living workers of one pool.
+
+    Attributes:
+        heard_at: when any was heard last, None for never.
+        cpu_cores: mean cores used by one worker while it works; memory_bytes: mean of one.
+            The last known values stand while nobody works.
+    """
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+        self.heard_at: float | None = None
+        self.cpu_cores: float | None = None
+        self.memory_bytes: int | None = None
+
+    def hear(self, report: WorkerReport, now: float) -> bool:
+        """Takes a report in; False when a later one of the same worker was heard before."""
+        known = self._workers.get(report.worker)
+        if known and known.report.started_at == report.started_at:
+            if report.number <= known.report.number:
+                return False
+            known.cpu_cores = _cores(known.report, report) or known.cpu_cores
+            known.report, known.heard_at = report, now
+        else:
+            self._workers[report.worker] = Worker(report, now)
+        self.heard_at = now
+        return True
+
+    def gone(self, worker: str) -> None:
+        self._workers.pop(worker, None)
+
+    def refresh(self, now: float) -> None:
+        """Forgets the silent ones and works the means out again."""
+        for name, worker in tuple(self._workers.items()):
+            if now - worker.heard_at > SILENT_SECONDS:
+                del self._workers[name]
+        cores = [w.cpu_cores for w in self._workers.values() if w.cpu_cores is not None]
+        memory = [w.report.memory_bytes for w in self._workers.values() if w.report.memory_bytes]
+        if cores:
+            self.cpu_cores = sum(cores) / len(cores)
+        if memory:
+            self.memory_bytes = sum(memory) // len(memory)
+
+    @property
+    def ready(self) -> int:
+        """Workers that could take a job or are running one."""
+        return sum(w.report.state in _READY for w in self._workers.values())
+
+    @property
+    def idle(self) -> int:
+        return sum(w.report.state == "idle" for w in self._workers.values())
+
+    @property
+    def held(self) -> int:
+        """Jobs that living workers hold, draining ones included."""
+        return sum(len(w.report.claims) for w in self._workers.values())
+
+    def running_seconds(self, now: float) -> Iterator[float]:
+        """How long each job has run by now."""
+        for worker in self._workers.values():
+            for claim in worker.report.claims:
+                if claim.running_seconds > 0:
+                    yield claim.running_seconds + now - worker.heard_at
+
+
+def _cores(before: WorkerReport, after: WorkerReport) -> float | None:
+    """Cores used between two reports, None while it did not work."""
+    seconds, used = after.at - before.at, after.cpu_seconds - before.cpu_seconds
+    worked = "busy" in (before.state, after.state) or after.queues
+    return used / seconds if worked and seconds > 0 and used >= 0 else None

@@ -1,0 +1,119 @@
+"""Looking at queues: all depths in a few requests, and the heads of the lines that moved."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Iterable
+
+from penstock.bus.protocol import Bus, BusError, QueueDepth
+from penstock.events.subjects import Subjects
+from penstock.metrics.core.queue import Head, Look, Queue
+
+log = logging.getLogger("penstock.metrics")
+
+LOOK_UPS_PER_SECOND = 200
+_AT_ONCE = 20
+_DELAYED_SECONDS = 5.0
+_DELAYED_SHARE = 0.02
+"""Counting schedules takes at most this share of the time, however many there are."""
+
+
+class QueueWatch:
+    """The configured queues as the broker sees them.
+
+    Attributes:
+        queues: by name. cost_seconds: what the last look at all of them took.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, names: Iterable[str]) -> None:
+        self.queues = {name: Queue(name) for name in names}
+        self.cost_seconds = 0.0
+        self._bus = bus
+        self._subjects = subjects
+        self._allowance = float(LOOK_UPS_PER_SECOND)
+        self._at = time.monotonic()
+        self._strangers: set[str] = set()
+        self._refused: set[str] = set()
+
+    async def look(self) -> None:
+        """Measures every queue; raises BusUnavailable or BusRefused and then changed nothing."""
+        at = time.monotonic()
+        depths = await self._bus.depths()
+        self.cost_seconds = time.monotonic() - at
+        for name, depth in depths.items():
+            if queue := self.queues.get(name):
+                queue.see(_look(depth, at))
+            else:
+                self._stranger(name)
+        await self._ensure(self.queues.keys() - depths.keys())
+        self._allowance = min(
+            self._allowance + (at - self._at) * LOOK_UPS_PER_SECOND, LOOK_UPS_PER_SECOND
+        )
+        self._at = at
+
+    async def look_up_heads(self) -> None:
+        """When the first waiting jobs came: as many as may be asked now, longest ago first."""
+        wanting = (queue for queue in self.queues.values() if queue.wants_head)
+        turn = heapq.nsmallest(int(self._allowance), wanting, key=_looked_up_at)
+        self._allowance -= len(turn)
+        for start in range(0, len(turn), _AT_ONCE):
+            await asyncio.gather(
+                *(self._look_up(queue) for queue in turn[start : start + _AT_ONCE])
+            )
+
+    async def _look_up(self, queue: Queue) -> None:
+        look = queue.look
+        if look is None:
+            return
+        after = look.delivered_sequence
+        subject = self._subjects.queue(queue.name)
+        first = await self._bus.next(self._subjects.jobs_stream, subject, after + 1)
+        queue.head = Head(time.monotonic(), after, first.at.timestamp() if first else None)
+
+    async def count_delayed(self) -> float:
+        """Counts the schedules of every queue; returns after how many seconds to count again."""
+        start = time.monotonic()
+        schedules = await self._bus.count(
+            self._subjects.jobs_stream, self._subjects.schedule("*", "*")
+        )
+        counts = dict.fromkeys(self.queues, 0)
+        for subject, count in schedules.items():
+            name = subject.rsplit(".", 2)[-2]
+            if name in counts:
+                counts[name] += count
+        for name, count in counts.items():
+            self.queues[name].delayed = count
+        return max(_DELAYED_SECONDS, (time.monotonic() - start) / _DELAYED_SHARE)
+
+    async def _ensure(self, missing: Iterable[str]) -> None:
+        """A queue that nobody has used yet has no consumer, and would never be measured."""
+        for name in missing:
+            try:
+                await self._bus.ensure_queue(name)
+            except BusError as error:
+                if name not in self._refused:
+                    self._refused.add(name)
+                    log.warning("queue %s cannot be measured yet: %s", name, error)
+
+    def _stranger(self, name: str) -> None:
+        if name not in self._strangers:
+            self._strangers.add(name)
+            log.info("queue %s is in no pool (or excluded): left alone", name)
+
+
+def _look(depth: QueueDepth, at: float) -> Look:
+    return Look(
+        at=at,
+        waiting=depth.waiting,
+        claimed=depth.claimed,
+        delivered=depth.delivered,
+        delivered_sequence=depth.delivered_sequence,
+        redelivered=depth.redelivered,
+    )
+
+
+def _looked_up_at(queue: Queue) -> float:
+    return queue.head.at if queue.head else 0.0

@@ -1,0 +1,73 @@
+"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.bus.protocol import Bus, Subscription
+from penstock.events.envelope import MalformedEvent
+from penstock.events.subjects import Subjects
+from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
+from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.core.sketches import BadSketch
+
+log = logging.getLogger("penstock.metrics")
+
+_COMPLAINT_SECONDS = 60.0
+
+
+class WorkerEar:
+    """Hands what workers say to their pools' meters. Nothing that is heard can stop it."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter]) -> None:
+        self._bus = bus
+        self._subjects = subjects
+        self._meters = meters
+        self._decoder = msgspec.json.Decoder(WorkerReport)
+        self._complained_at: dict[str, float] = {}
+
+    async def listen(self) -> Subscription:
+        return await self._bus.listen(self._subjects.worker_report("*", "*"), self._on_report)
+
+    async def follow(self) -> None:
+        """Worker events, without end."""
+        subjects = [
+            self._subjects.events("worker", "*", kind.__name__)
+            for kind in (WorkerReady, WorkerStopped)
+        ]
+        async for stored in self._bus.follow(self._subjects.events_stream, subjects):
+            try:
+                event = WORKER_EVENTS.decode(stored.body)
+            except MalformedEvent as error:
+                self._complain(stored.subject, error)
+                continue
+            self._on_event(event)
+
+    def _on_event(self, event: object) -> None:
+        match event:
+            case WorkerReady(spawn_seconds=float(seconds)) if meter := self._meters.get(event.pool):
+                try:
+                    meter.hear_spawn(seconds, time.monotonic())
+                except BadSketch as error:
+                    self._complain(f"worker {event.worker}", error)
+            case WorkerStopped() if meter := self._meters.get(event.pool):
+                meter.workers.gone(event.worker)
+
+    def _on_report(self, subject: str, body: bytes) -> None:
+        try:
+            report = self._decoder.decode(body)
+            if meter := self._meters.get(report.pool):
+                meter.hear(report, time.monotonic())
+        except (msgspec.DecodeError, BadSketch) as error:
+            self._complain(subject, error)
+
+    def _complain(self, subject: str, error: Exception) -> None:
+        """Once a minute for each kind of mistake: a broken worker repeats it each second."""
+        now, kind = time.monotonic(), type(error).__name__
+        if now - self._complained_at.get(kind, -_COMPLAINT_SECONDS) >= _COMPLAINT_SECONDS:
+            self._complained_at[kind] = now
+            log.warning("%s: ignored what cannot be read: %s", subject, error)
