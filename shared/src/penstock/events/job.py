@@ -55,12 +55,15 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         attempt: 1 for the first; interruptions by the platform do not count.
         pickup_seconds: from available (dispatched or due) to started.
+        message: sequence of the queue message it was started from: only that message, delivered
+            again, proves that the worker was lost.
     """
 
     queue: str
     attempt: int
     host: str
     worker: str
+    message: int = 0
     pickup_seconds: float = 0.0
 
 

@@ -1,0 +1,271 @@
+"""Winning jobs, keeping them, giving them back: every transition a compare-and-set on the job's events."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError, Delivery, Expect, Outgoing, WrongSequence
+from penstock.config import Profile, Settings
+from penstock.events.envelope import Event, encode, utc_now
+from penstock.events.job import (
+    JOB_EVENTS,
+    JobDead,
+    JobError,
+    JobEvent,
+    JobRecovered,
+    JobReleased,
+    JobStarted,
+)
+from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import lifecycle, payload, registry
+from penstock.jobs import queue as queues
+from penstock.jobs.errors import JobRefused
+from penstock.jobs.lifecycle import JobRecord
+from penstock.worker.core.settle import Action, settle
+from penstock.worker.held import Held
+
+log = logging.getLogger("penstock.worker")
+
+
+class Rejected(Exception):
+    """A queue message that cannot be run, with the kind of error to record."""
+
+    def __init__(self, kind: str, message: str, job_id: str = "") -> None:
+        super().__init__(message)
+        self.error = JobError(kind=kind, message=message[:4000])
+        self.job_id = job_id
+
+
+class Claims:
+    """This worker's side of the job protocol.
+
+    Args:
+        profile: the pool's, for what a job leaves open.
+        host / worker: who claims, for the events.
+    """
+
+    def __init__(
+        self, bus: Bus, settings: Settings, profile: Profile, host: str, worker: str
+    ) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._profile = profile
+        self._host, self._worker = host, worker
+        self.source = f"worker/{host}.{worker}"
+        self.subjects = Subjects(settings.prefix)
+
+    # --- winning -----------------------------------------------------------------------------------
+    async def win(self, deliveries: Sequence[Delivery]) -> list[Held]:
+        """The jobs that are ours to run, of these deliveries; the others are dealt with."""
+        asked: list[tuple[Held, JobStarted]] = []
+        for delivery in deliveries:
+            try:
+                asked.append(self._prepare(delivery))
+            except Rejected as reason:
+                await self._reject(delivery, reason)
+        answers = await self._bus.append_many([self._start(job, event) for job, event in asked])
+        won = []
+        for (job, event), answer in zip(asked, answers, strict=True):
+            if isinstance(answer, int):
+                job.token = job.sequence = answer
+                won.append(job)
+            elif isinstance(answer, WrongSequence):
+                if await self._settle(job, event):
+                    won.append(job)
+            else:
+                log.warning("job %s cannot be claimed now: %s", job.id, answer)
+                await self._bus.give_back([job.delivery.ack_subject])
+        return won
+
+    def _prepare(self, delivery: Delivery) -> tuple[Held, JobStarted]:
+        headers = delivery.headers
+        job_id = headers.get(queues.JOB, "")
+        try:
+            sequence = int(headers.get(queues.SEQUENCE, ""))
+            attempt = int(headers.get(queues.ATTEMPT, "1"))
+            check_name("job", job_id)
+            call = payload.decode(delivery.body)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise Rejected("malformed", f"not a job message: {error}") from error
+        if call.id != job_id:
+            raise Rejected("malformed", f"header names job {job_id}, body names {call.id[:80]}")
+        try:
+            kind = registry.find(call.function)
+            arguments = kind.decode(call.arguments)
+        except JobRefused as error:
+            name = "unknown-job" if "no job is called" in str(error) else "bad-arguments"
+            raise Rejected(name, str(error), job_id) from error
+        now = time.time()
+        job = Held(
+            delivery=delivery,
+            payload=call,
+            kind=kind,
+            arguments=arguments,
+            attempt=attempt,
+            token=0,
+            sequence=sequence,
+            pickup_seconds=max(now - delivery.stored_at, 0.0),
+            timeout_seconds=call.timeout_seconds or self._profile.timeout_seconds,
+            tries=call.tries or self._profile.tries,
+            started_at=now,
+        )
+        return job, self._started(job)
+
+    def _started(self, job: Held) -> JobStarted:
+        return JobStarted(
+            job_id=job.id,
+            correlation_id=job.id,
+            source=self.source,
+            queue=job.queue,
+            attempt=job.attempt,
+            host=self._host,
+            worker=self._worker,
+            pickup_seconds=job.pickup_seconds,
+            message=job.delivery.sequence,
+        )
+
+    def _start(self, job: Held, event: JobStarted) -> Outgoing:
+        return self.outgoing(event, job.sequence, job.delivery.headers)
+
+    def outgoing(
+        self, event: JobEvent, expected: int | None, headers: Mapping[str, str] | None = None
+    ) -> Outgoing:
+        """An event of a job, to be stored only if its last event is ``expected``."""
+        trace = {"traceparent": t} if headers and (t := headers.get("traceparent")) else {}
+        expect = None if expected is None else Expect(expected, self.subjects.job(event.job_id))
+        return Outgoing(self.subjects.event(event), encode(event), trace, expect)
+
+    # --- what to do when the race was lost, or the message is old ------------------------------------
+    async def _settle(self, job: Held, event: JobStarted) -> bool:
+        """True when the job is ours after all."""
+        record, ours = await self.look_up(job.id, event.id)
+        if record is None:
+            await self._reject(job.delivery, Rejected("malformed", "no event of this job exists"))
+            return False
+        if ours:  # our own append, whose answer was lost
+            job.token = job.sequence = record.sequence
+            return True
+        action = settle(
+            record, job.delivery.sequence, utc_now(), self._settings.jobs.max_lost_workers
+        )
+        job.attempt = record.next_attempt
+        try:
+            return await self._act(action, job, record)
+        except BusError as error:  # somebody else was quicker, or the broker is away
+            log.info("job %s: %s", job.id, error)
+            await self._bus.give_back([job.delivery.ack_subject])
+            return False
+
+    async def _act(self, action: Action, job: Held, record: JobRecord) -> bool:
+        match action:
+            case Action.START | Action.RECOVER:
+                messages = [self.outgoing(self._started(job), None, job.delivery.headers)]
+                if action is Action.RECOVER:
+                    recovered = JobRecovered(
+                        job_id=job.id,
+                        correlation_id=job.id,
+                        source=self.source,
+                        reason=f"worker {record.worker} on {record.host} was lost",
+                    )
+                    messages.insert(0, self.outgoing(recovered, None))
+                first = msgspec.structs.replace(
+                    messages[0], expect=Expect(record.sequence, self.subjects.job(job.id))
+                )
+                job.sequence = await self._bus.append_atomic([first, *messages[1:]])
+                job.token = job.sequence
+                return True
+            case Action.POISON:
+                lost = record.lost_workers + 1
+                error = JobError(kind="poison", message=f"lost its worker {lost} times in a row")
+                await self.bury(record, error, job.delivery.headers)
+            case Action.FOLLOW_UP:
+                await self.follow_up(record, job.delivery.headers)
+            case Action.DROP:
+                pass
+        await self._bus.ack([job.delivery])
+        return False
+
+    async def look_up(self, job_id: str, event_id: str = "") -> tuple[JobRecord | None, bool]:
+        """The job now, and whether the event of that id is its last one."""
+        events: list[tuple[int, Event]] = []
+        for message in await self._bus.history(
+            self.subjects.events_stream, self.subjects.job(job_id)
+        ):
+            event = JOB_EVENTS.decode(message.body)
+            if isinstance(event, Event):
+                events.append((message.sequence, event))
+        record = lifecycle.fold(events)
+        return record, bool(events) and events[-1][1].id == event_id
+
+    async def bury(
+        self, record: JobRecord, error: JobError, headers: Mapping[str, str]
+    ) -> None:
+        """Dead, with its dead letter. Raises BusError."""
+        event = JobDead(
+            job_id=record.id,
+            correlation_id=record.id,
+            source=self.source,
+            queue=record.queue,
+            error=error,
+        )
+        sequence = await self._bus.append(self.outgoing(event, record.sequence, headers))
+        await self.follow_up(lifecycle.evolve(record, event, sequence), headers)
+        log.warning("job %s is dead: %s: %s", record.id, error.kind, error.message)
+
+    async def follow_up(self, record: JobRecord, headers: Mapping[str, str]) -> None:
+        """Makes what must exist outside the log for a job in this state. Raises BusError."""
+        trace = {"traceparent": t} if (t := headers.get("traceparent")) else {}
+        message = queues.follow_up(self.subjects, record, utc_now(), trace)
+        if message is not None:
+            await self._bus.append(message)
+
+    async def _reject(self, delivery: Delivery, reason: Rejected) -> None:
+        """A message that cannot run becomes a dead letter with the reason; nothing is lost."""
+        try:
+            record = (await self.look_up(reason.job_id))[0] if reason.job_id else None
+            if record is not None and not record.state.ended:
+                await self.bury(record, reason.error, delivery.headers)
+            elif record is None:
+                await self._dead_letter(delivery, reason)
+        except BusError as error:
+            log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
+            await self._bus.give_back([delivery.ack_subject])
+            return
+        await self._bus.ack([delivery])
+
+    async def _dead_letter(self, delivery: Delivery, reason: Rejected) -> None:
+        queue = delivery.subject.rpartition(".")[2]
+        name = f"message-{delivery.sequence}"
+        letter = queues.DeadLetter(
+            job_id=name,
+            queue=queue,
+            function="",
+            payload=delivery.body,
+            error=reason.error,
+            attempts=0,
+            at=time.time(),
+        )
+        log.warning("queue %s, message %d: %s", queue, delivery.sequence, reason)
+        await self._bus.append(
+            Outgoing(self.subjects.dead(queue, name), msgspec.json.encode(letter))
+        )
+
+    # --- keeping and giving back -----------------------------------------------------------------------
+    async def release(self, jobs: Iterable[Held], reason: str) -> None:
+        """Gives jobs back unfinished; the attempt does not count."""
+        held = list(jobs)
+        events = [
+            JobReleased(job_id=job.id, correlation_id=job.id, source=self.source, reason=reason)
+            for job in held
+        ]
+        await self._bus.append_many(
+            [
+                self.outgoing(event, job.sequence)
+                for event, job in zip(events, held, strict=True)
+            ]
+        )  # an append that loses means that somebody else decided: giving back is right all the same
+        await self._bus.give_back([job.delivery.ack_subject for job in held])

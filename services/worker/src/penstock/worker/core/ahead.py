@@ -1,0 +1,45 @@
+"""How many jobs a worker may claim ahead of the one it runs. Pure.
+
+For jobs of a few microseconds the round trips to the broker cost more than the jobs, so they are
+claimed many at a time; a long job must never hold others behind it while some worker is idle.
+"""
+
+from __future__ import annotations
+
+MOST = 256
+_FORGET = 0.05
+_FLOOR_SECONDS = 10e-6
+
+
+class Ahead:
+    """Expected run time of a queue's jobs, quick to rise and slow to fall.
+
+    Args:
+        budget_seconds: expected work that may be claimed beyond the running job.
+    """
+
+    def __init__(self, budget_seconds: float) -> None:
+        self.budget_seconds = budget_seconds
+        self.expected_seconds: float | None = None
+
+    def saw(self, run_seconds: float) -> None:
+        """A job of this queue took so long."""
+        expected = self.expected_seconds
+        if expected is None or run_seconds > expected:
+            self.expected_seconds = max(run_seconds, _FLOOR_SECONDS)
+        else:
+            self.expected_seconds = max(
+                expected + _FORGET * (run_seconds - expected), _FLOOR_SECONDS
+            )
+
+    def room(self, unfinished: int) -> int:
+        """How many more may be claimed with ``unfinished`` jobs claimed and not finished.
+
+        One when there is none, whatever is known; none while a job of unknown length runs.
+        """
+        if unfinished == 0 and self.expected_seconds is None:
+            return 1
+        if self.expected_seconds is None:
+            return 0
+        room = int(self.budget_seconds / self.expected_seconds) - unfinished
+        return min(max(room, 0 if unfinished else 1), MOST)

@@ -1,0 +1,68 @@
+"""What follows from a failed attempt: the events, in one atomic batch. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from penstock.events.job import JobDead, JobError, JobEvent, JobFailed, JobRetrying
+from penstock.jobs.retry import Backoff
+
+_MESSAGE_LIMIT = 4_000
+_TRACEBACK_LIMIT = 16_000
+
+
+def failed(
+    *,
+    job_id: str,
+    queue: str,
+    attempt: int,
+    tries: int,
+    backoff: Backoff,
+    error: JobError,
+    run_seconds: float,
+    now: datetime,
+    source: str,
+) -> tuple[JobEvent, ...]:
+    """JobFailed, and JobRetrying while tries are left, else JobDead."""
+    failure = JobFailed(
+        job_id=job_id,
+        correlation_id=job_id,
+        source=source,
+        at=now,
+        queue=queue,
+        attempt=attempt,
+        error=error,
+        run_seconds=run_seconds,
+    )
+    verdict: JobEvent
+    if attempt < tries:
+        verdict = JobRetrying(
+            job_id=job_id,
+            correlation_id=job_id,
+            causation_id=failure.id,
+            source=source,
+            at=now,
+            attempt=attempt + 1,
+            due_at=now + timedelta(seconds=backoff.delay_seconds(attempt)),
+        )
+    else:
+        verdict = JobDead(
+            job_id=job_id,
+            correlation_id=job_id,
+            causation_id=failure.id,
+            source=source,
+            at=now,
+            queue=queue,
+            error=error,
+        )
+    return (failure, verdict)
+
+
+def error_of(raised: BaseException, traceback: str) -> JobError:
+    """An exception as it is recorded, bounded in size."""
+    kind = type(raised)
+    return JobError(
+        kind=f"{kind.__module__}.{kind.__qualname__}",
+        message=str(raised)[:_MESSAGE_LIMIT],
+        traceback=traceback[-_TRACEBACK_LIMIT:],
+    )

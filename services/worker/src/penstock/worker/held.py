@@ -1,0 +1,64 @@
+"""A job that this worker holds, from claimed to recorded."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.bus.protocol import Delivery
+from penstock.events.job import JobError
+from penstock.jobs.payload import Payload
+from penstock.jobs.registry import JobType
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One claimed job.
+
+    Attributes:
+        token: sequence of this attempt's JobStarted: the fencing token.
+        sequence: of the job's last event that we know; what the next append expects.
+        begun_at / ended_at: monotonic seconds in the job thread; None before.
+        interrupted: the exception type thrown into it from outside, if any.
+        appending: a progress event under way; the end waits for it.
+        lost: somebody else decides about this job now: nothing is recorded for it.
+    """
+
+    delivery: Delivery
+    payload: Payload
+    kind: JobType[Any, Any]
+    arguments: dict[str, Any]
+    attempt: int
+    token: int
+    sequence: int
+    pickup_seconds: float
+    timeout_seconds: float
+    tries: int
+    started_at: float
+    begun_at: float | None = None
+    ended_at: float | None = None
+    interrupted: type[BaseException] | None = None
+    lost: bool = False
+    result: bytes = b""
+    error: JobError | None = None
+    cpu_seconds: float = 0.0
+    progress: tuple[int, int | None] | None = None
+    recorded_progress: tuple[int, int | None] | None = None
+    used_spark: str | None = None
+    appending: Future[int] | None = None
+    span: Any = field(default=None)
+
+    @property
+    def id(self) -> str:
+        return self.payload.id
+
+    @property
+    def queue(self) -> str:
+        return self.payload.queue
+
+    @property
+    def run_seconds(self) -> float:
+        if self.begun_at is None or self.ended_at is None:
+            return 0.0
+        return self.ended_at - self.begun_at

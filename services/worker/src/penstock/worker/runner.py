@@ -1,0 +1,164 @@
+"""The job thread: runs the author's functions one after another, while the loop keeps the claims.
+
+The loop that talks to the broker stays in the main thread: a job that computes for an hour does not
+keep its claim from being extended, and one that blocks for ever can still be seen and ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
+from queue import SimpleQueue
+from typing import Any
+
+from penstock import telemetry
+from penstock.jobs.errors import Interruption
+from penstock.jobs.registry import encode_result
+from penstock.telemetry import names
+from penstock.worker.core.outcome import error_of
+from penstock.worker.held import Held
+
+_TELL_EACH_SECONDS = 0.005
+
+MakeContext = Callable[[Held], Any]
+
+
+class Runner:
+    """One thread, one job at a time.
+
+    Args:
+        make_context: gives a held job its :class:`penstock.jobs.Context`.
+        finished: called in the loop when finished jobs can be collected.
+    """
+
+    def __init__(self, make_context: MakeContext, finished: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._make_context = make_context
+        self._finished = finished
+        self._todo: deque[Held] = deque()
+        self._done: deque[Held] = deque()
+        self._wake: SimpleQueue[bool] = SimpleQueue()
+        self._guard = threading.Lock()
+        self._told = False
+        self.current: Held | None = None
+        self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
+        self._thread.start()
+
+    # --- called in the loop ------------------------------------------------------------------------
+    def add(self, jobs: list[Held]) -> None:
+        self._todo.extend(jobs)
+        self._wake.put(True)
+
+    def collect(self) -> list[Held]:
+        """The jobs finished since the last call."""
+        self._told = False
+        found = []
+        while self._done:
+            found.append(self._done.popleft())
+        return found
+
+    def take_back(self) -> list[Held]:
+        """The jobs not begun, which now never will be."""
+        taken = []
+        while self._todo:
+            try:
+                taken.append(self._todo.pop())
+            except IndexError:
+                break
+        return taken
+
+    def interrupt(self, job: Held, reason: type[Interruption]) -> None:
+        """Raises ``reason`` in the job's thread if it still runs; waits for no one."""
+        with self._guard:
+            if self.current is job and job.interrupted is None:
+                job.interrupted = reason
+                _raise_in(self._thread, reason)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._wake.put(False)
+
+    # --- the thread ----------------------------------------------------------------------------------
+    def _forever(self) -> None:
+        while self._wake.get():
+            told_at = time.monotonic()
+            while self._todo:
+                try:
+                    job = self._todo.popleft()
+                except IndexError:  # taken back
+                    break
+                self._one(job)
+                self._done.append(job)
+                now = time.monotonic()
+                if not self._todo or now - told_at > _TELL_EACH_SECONDS:
+                    told_at = now
+                    self._tell()
+
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            self._loop.call_soon_threadsafe(self._finished)
+
+    def _one(self, job: Held) -> None:
+        with self._guard:
+            job.begun_at = time.monotonic()
+            self.current = job
+        cpu = time.thread_time()
+        try:
+            with _span(job) as job.span:
+                job.result = encode_result(self._call(job))
+        except BaseException as error:  # an author may raise anything, SystemExit included
+            job.error = error_of(error, traceback.format_exc())
+        finally:
+            with self._guard:
+                self.current = None
+                if job.interrupted is not None:
+                    _raise_in(self._thread, None)  # not raised yet: it must not hit the next job
+            job.cpu_seconds = time.thread_time() - cpu
+            job.ended_at = time.monotonic()
+
+    def _call(self, job: Held) -> Any:
+        kind = job.kind
+        if kind.takes_context:
+            result = kind.function(self._make_context(job), **job.arguments)
+        else:
+            result = kind.function(**job.arguments)
+        return asyncio.run(result) if kind.is_async else result
+
+
+def _span(job: Held) -> Any:
+    if not telemetry.enabled():
+        return nullcontext()
+    return telemetry.span(
+        names.run(job.payload.function),
+        parent=job.delivery.headers,
+        kind=telemetry.SpanKind.CONSUMER,
+        links=telemetry.links(job.delivery.headers),
+        attributes={
+            names.MESSAGING_SYSTEM: names.NATS,
+            names.MESSAGING_OPERATION_NAME: "run",
+            names.MESSAGING_OPERATION_TYPE: names.PROCESS,
+            names.MESSAGING_DESTINATION: job.queue,
+            names.MESSAGING_MESSAGE_ID: job.id,
+            names.FUNCTION: job.payload.function,
+            names.ATTEMPT: job.attempt,
+            names.WAIT_SECONDS: job.pickup_seconds,
+            names.FENCING_TOKEN: job.token,
+        },
+    )
+
+
+def _raise_in(thread: threading.Thread, error: type[BaseException] | None) -> None:
+    target = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), target)
+
+

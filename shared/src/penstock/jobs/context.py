@@ -1,0 +1,57 @@
+"""What a running job is given."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.jobs.registry import Call
+
+
+class Context(Protocol):
+    """A running job's view of the platform; the first parameter of a job function.
+
+    Attributes:
+        job_id: this job. attempt: 1 for the first; interruptions by the platform do not count.
+        fencing_token: grows with every start of a job anywhere; hand it to sinks that can refuse
+            writes of a deposed attempt.
+        deadline: POSIX seconds after which the attempt is ended; None without timeout.
+        logger: bound to this job.
+    """
+
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def fencing_token(self) -> int: ...
+    @property
+    def deadline(self) -> float | None: ...
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]: ...
+
+    @property
+    def span(self) -> Any:
+        """The OpenTelemetry span of this run, for attributes of the author's own."""
+        ...
+
+    @property
+    def spark(self) -> SparkSession:
+        """A session on the host's Spark, opened on first use, tagged with job id and token."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the result is not wanted any more: stop at the next good moment."""
+        ...
+
+    def progress(self, done: int, total: int | None = None) -> None:
+        """Tells how far the job is; recorded at most once a second, never blocks."""
+        ...
+
+    def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:
+        """Dispatches another job from inside this one; returns its id."""
+        ...

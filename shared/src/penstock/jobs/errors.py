@@ -1,0 +1,62 @@
+"""What can go wrong around a job.
+
+::
+
+    JobsError
+    ├── JobRefused            a dispatch that cannot be accepted
+    │   ├── UnknownJob        no function of that name in the configured modules
+    │   ├── BadArguments      arguments that do not fit the function's signature
+    │   ├── PayloadTooLarge   the encoded call exceeds jobs.max_payload_bytes
+    │   └── AlreadyDispatched a job of that id exists
+    ├── NotFound              no job of that id
+    └── IllegalTransition     an event that may not follow; carries the job's recent story
+    Interruption (BaseException: raised inside a running job, not to be swallowed)
+    ├── Cancelled
+    └── TimedOut
+"""
+
+from __future__ import annotations
+
+
+class JobsError(Exception):
+    pass
+
+
+class JobRefused(JobsError):
+    pass
+
+
+class UnknownJob(JobRefused):
+    pass
+
+
+class BadArguments(JobRefused):
+    pass
+
+
+class PayloadTooLarge(JobRefused):
+    pass
+
+
+class AlreadyDispatched(JobRefused):
+    pass
+
+
+class NotFound(JobsError):
+    pass
+
+
+class IllegalTransition(JobsError):
+    pass
+
+
+class Interruption(BaseException):
+    """Raised in the thread of a running job; a BaseException, so that `except Exception` lets it by."""
+
+
+class Cancelled(Interruption):
+    """The job was cancelled, or another worker holds it now."""
+
+
+class TimedOut(Interruption):
+    """The job ran longer than its `timeout_seconds`."""

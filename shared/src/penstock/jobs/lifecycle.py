@@ -1,0 +1,198 @@
+"""The life of a job: one table of transitions, and the fold that walks it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.job import (
+    JobCancelled,
+    JobCompleted,
+    JobDead,
+    JobDispatched,
+    JobError,
+    JobEvent,
+    JobFailed,
+    JobProgressed,
+    JobRecovered,
+    JobReleased,
+    JobRetrying,
+    JobStarted,
+)
+from penstock.jobs.errors import IllegalTransition
+
+
+class State(StrEnum):
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_ENDED = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED})
+_LIVE = tuple(state for state in State if state not in _ENDED)
+_STARTABLE = (State.SCHEDULED, State.WAITING, State.RETRYING)
+
+
+class Edge(NamedTuple):
+    """``event`` takes a job from any of ``sources`` to ``target``; ``why`` is for people."""
+
+    sources: tuple[State | None, ...]
+    event: type[JobEvent]
+    target: State
+    why: str
+
+
+TRANSITIONS: tuple[Edge, ...] = (
+    Edge((None,), JobDispatched, State.WAITING, "accepted (scheduled, if it is due later)"),
+    Edge(_STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set"),
+    Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job told how far it is"),
+    Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
+    Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
+    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left"),
+    Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
+    Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost"),
+    Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
+    Edge(_LIVE, JobCancelled, State.CANCELLED, "somebody cancelled it"),
+)
+
+_BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its events tell it.
+
+    Attributes:
+        sequence: of the last event: what the next append expects.
+        attempt: the running or last attempt; 0 before the first.
+        next_attempt: number of the attempt that a start would be.
+        lost_workers: how often in a row a worker was lost with it.
+        available_at: since when it could start.
+        message: queue message that the running attempt was started from.
+        token: sequence of the last JobStarted: the fencing token of that attempt.
+    """
+
+    id: str
+    queue: str
+    function: str
+    payload: bytes
+    state: State
+    sequence: int
+    dispatched_at: datetime
+    available_at: datetime
+    tags: tuple[str, ...] = ()
+    attempt: int = 0
+    next_attempt: int = 1
+    lost_workers: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    host: str = ""
+    worker: str = ""
+    message: int = 0
+    token: int = 0
+    done: int | None = None
+    total: int | None = None
+    result: bytes = b""
+    error: JobError | None = None
+    retry_of: str | None = None
+    run_seconds: float | None = None
+
+
+def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:
+    """The record after ``event``, stored at ``sequence``.
+
+    Raises:
+        IllegalTransition: the event may not follow; the text carries the job's story.
+    """
+    edge = _BY_EVENT.get(type(event))
+    state = record.state if record else None
+    if edge is None or state not in edge.sources:
+        raise IllegalTransition(
+            f"job {event.job_id}: {event.name} may not follow state {state or 'nothing'} "
+            f"(last sequence {record.sequence if record else 0}, this one {sequence})"
+        )
+    if record is None:
+        assert isinstance(event, JobDispatched)
+        return _dispatched(event, sequence)
+    moved = msgspec.structs.replace(record, state=edge.target, sequence=sequence)
+    if isinstance(event, JobStarted):
+        moved = msgspec.structs.replace(moved, token=sequence)
+    return msgspec.structs.replace(moved, **_changes(record, event))
+
+
+def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> JobRecord | None:
+    """The record after all ``(sequence, event)``; None when there are none."""
+    record: JobRecord | None = None
+    for sequence, event in events:
+        if isinstance(event, JobEvent):
+            record = evolve(record, event, sequence)
+        elif record is not None:  # of a later version: it moves the sequence, nothing else we know
+            record = msgspec.structs.replace(record, sequence=sequence)
+    return record
+
+
+def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
+    return JobRecord(
+        id=event.job_id,
+        queue=event.queue,
+        function=event.function,
+        payload=event.payload,
+        tags=event.tags,
+        state=State.SCHEDULED if event.due_at else State.WAITING,
+        sequence=sequence,
+        dispatched_at=event.at,
+        available_at=event.due_at or event.at,
+        retry_of=event.retry_of,
+    )
+
+
+def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
+    match event:
+        case JobStarted():
+            return {
+                "attempt": event.attempt,
+                "started_at": event.at,
+                "finished_at": None,
+                "host": event.host,
+                "worker": event.worker,
+                "message": event.message,
+            }
+        case JobProgressed():
+            return {"done": event.done, "total": event.total}
+        case JobCompleted():
+            return {
+                "result": event.result,
+                "finished_at": event.at,
+                "run_seconds": event.run_seconds,
+                "error": None,
+            }
+        case JobFailed():
+            return {
+                "error": event.error,
+                "finished_at": event.at,
+                "run_seconds": event.run_seconds,
+                "lost_workers": 0,
+            }
+        case JobRetrying():
+            return {"next_attempt": event.attempt, "available_at": event.due_at}
+        case JobReleased():
+            return {"available_at": event.at}
+        case JobRecovered():
+            return {"available_at": event.at, "lost_workers": record.lost_workers + 1}
+        case JobDead():
+            return {"error": event.error, "finished_at": event.at}
+        case JobCancelled():
+            return {"finished_at": event.at}
+    return {}

@@ -1,0 +1,102 @@
+"""The messages that follow from a job's state: in its queue, in the schedule, among the dead.
+
+Event first, queue derived: each can be made again from the job's events at any time, and a double does
+no harm, since a worker's first act is a compare-and-set on the sequence that the message carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.bus.protocol import Headers, Outgoing
+from penstock.events.job import JobError
+from penstock.events.subjects import Subjects
+from penstock.jobs.lifecycle import JobRecord, State
+
+JOB = "Penstock-Job"
+SEQUENCE = "Penstock-Seq"
+ATTEMPT = "Penstock-Attempt"
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that will not run again by itself, with everything needed to run it again.
+
+    Attributes:
+        payload: the encoded call, or the unreadable message itself.
+        at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
+    """
+
+    job_id: str
+    queue: str
+    function: str
+    payload: bytes
+    error: JobError
+    attempts: int
+    at: float
+    tags: tuple[str, ...] = ()
+    trace: str = ""
+
+
+def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) -> Headers:
+    found = {JOB: job_id, SEQUENCE: str(sequence), **trace}
+    if attempt > 1:
+        found[ATTEMPT] = str(attempt)
+    return found
+
+
+def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+    """The queue message of a job that can start now."""
+    return Outgoing(
+        subjects.queue(record.queue),
+        record.payload,
+        headers(record.id, record.sequence, record.next_attempt, trace),
+    )
+
+
+def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+    """A schedule kept by the broker, which puts the job into its queue when it is due.
+
+    Never a delayed NAK: that would hold a place among the claimed.
+    """
+    due = record.available_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return Outgoing(
+        subjects.schedule(record.queue, record.id),
+        record.payload,
+        {
+            **headers(record.id, record.sequence, record.next_attempt, trace),
+            "Nats-Schedule": f"@at {due}",
+            "Nats-Schedule-Target": subjects.queue(record.queue),
+        },
+    )
+
+
+def dead(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+    """The dead letter of a dead job."""
+    letter = DeadLetter(
+        job_id=record.id,
+        queue=record.queue,
+        function=record.function,
+        payload=record.payload,
+        error=record.error or JobError(kind="unknown", message="no error was recorded"),
+        attempts=record.attempt,
+        at=(record.finished_at or record.dispatched_at).timestamp(),
+        tags=record.tags,
+        trace=trace.get("traceparent", ""),
+    )
+    return Outgoing(subjects.dead(record.queue, record.id), msgspec.json.encode(letter))
+
+
+def follow_up(
+    subjects: Subjects, record: JobRecord, now: datetime, trace: Mapping[str, str]
+) -> Outgoing | None:
+    """What must exist outside the event log for a job in this state; None for nothing."""
+    if record.state in (State.SCHEDULED, State.RETRYING) and record.available_at > now:
+        return scheduled(subjects, record, trace)
+    if record.state in (State.SCHEDULED, State.RETRYING, State.WAITING):
+        return ready(subjects, record, trace)
+    if record.state is State.DEAD:
+        return dead(subjects, record, trace)
+    return None

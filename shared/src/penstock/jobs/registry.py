@@ -1,0 +1,233 @@
+"""Registered functions. A message names one of these or is refused: it can never name code to import."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from penstock.events.subjects import check_name
+from penstock.jobs.errors import BadArguments, UnknownJob
+from penstock.jobs.retry import Backoff
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_TAGS = 10
+MAX_TAG_LENGTH = 100
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A function with its arguments, ready to be dispatched."""
+
+    job: JobType[Any, Any]
+    arguments: bytes
+
+    def __repr__(self) -> str:
+        return f"<call of {self.job.name}>"
+
+
+class JobType(Generic[P, R]):
+    """A function marked as a job; calling it gives a :class:`Call`, not a run.
+
+    Attributes:
+        name: what messages call it. function: the author's function, for direct tests.
+        takes_context: its first parameter is the :class:`Context`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        *,
+        name: str,
+        queue: str,
+        tries: int,
+        timeout_seconds: float,
+        backoff: Backoff,
+        tags: tuple[str, ...],
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.queue = check_name("queue", queue)
+        self.tries = tries
+        self.timeout_seconds = timeout_seconds
+        self.backoff = backoff
+        self.tags = tags
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = inspect.signature(function)
+        self.takes_context, self._parameters = _split_context(name, self.signature)
+        self._arguments = _argument_struct(function, name, self._parameters)
+        self._decoder = msgspec.msgpack.Decoder(self._arguments)
+        self._fields = self._arguments.__struct_fields__
+        hints = typing.get_type_hints(function)
+        self._result = msgspec.msgpack.Decoder(hints.get("return", Any))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Call:
+        """A call with these arguments.
+
+        Raises:
+            BadArguments: they do not fit the signature.
+        """
+        try:
+            if args:
+                names = [parameter.name for parameter in self._parameters]
+                if len(args) > len(names):
+                    raise TypeError(f"takes {len(names)} arguments, found {len(args)}")
+                doubled = set(names[: len(args)]) & set(kwargs)
+                if doubled:
+                    raise TypeError(f"argument {doubled.pop()!r} is given twice")
+                kwargs = dict(zip(names, args, strict=False)) | kwargs
+            arguments = msgspec.convert(kwargs, self._arguments)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise BadArguments(f"{self.name}{self.signature}: {error}") from error
+        return Call(self, _encode(arguments))
+
+    def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
+        """Keyword arguments out of an encoded call. Raises BadArguments."""
+        try:
+            found = self._decoder.decode(arguments)
+        except msgspec.MsgspecError as error:
+            raise BadArguments(f"{self.name}{self.signature}: {error}") from error
+        return {name: getattr(found, name) for name in self._fields}
+
+    def decode_result(self, result: bytes) -> R:
+        value: R = self._result.decode(result)
+        return value
+
+
+def encode_result(value: Any) -> bytes:
+    """A job's result as MessagePack. Raises TypeError when it cannot be."""
+    return _encode(value)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@overload
+def job(function: Callable[P, R], /) -> JobType[P, R]: ...
+@overload
+def job(
+    *,
+    queue: str = "default",
+    name: str = "",
+    tries: int = 0,
+    timeout_seconds: float = 0.0,
+    backoff: Backoff = Backoff(),
+    tags: Sequence[str] = (),
+) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
+def job(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    queue: str = "default",
+    name: str = "",
+    tries: int = 0,
+    timeout_seconds: float = 0.0,
+    backoff: Backoff = Backoff(),
+    tags: Sequence[str] = (),
+) -> Any:
+    """Marks a function as a job.
+
+    Args:
+        queue: where it waits unless the dispatch says otherwise.
+        name: what messages call it; default is ``module.function``.
+        tries: attempts allowed; 0 takes the pool's. timeout_seconds: per attempt; 0 likewise.
+        backoff: delay between attempts.
+        tags: at most 10, of at most 100 characters.
+
+    Example::
+
+        @job(queue="reports", tries=5)
+        def rebuild(context: Context, table: str, day: date) -> int: ...
+
+        await client.dispatch(rebuild(table="orders", day=date(2026, 11, 20)))
+    """
+
+    def mark(marked: Callable[..., Any]) -> JobType[Any, Any]:
+        if tries < 0 or timeout_seconds < 0:
+            raise ValueError("tries and timeout_seconds cannot be negative")
+        kind: JobType[Any, Any] = JobType(
+            marked,
+            name=name or f"{marked.__module__}.{marked.__qualname__}",
+            queue=queue,
+            tries=tries,
+            timeout_seconds=timeout_seconds,
+            backoff=backoff,
+            tags=check_tags(tags),
+        )
+        REGISTRY[kind.name] = kind
+        return kind
+
+    return mark(function) if function is not None else mark
+
+
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """``tags`` without doubles. Raises ValueError when there are too many or one is too long."""
+    found = tuple(dict.fromkeys(tags))
+    if len(found) > MAX_TAGS:
+        raise ValueError(f"a job has at most {MAX_TAGS} tags, found {len(found)}")
+    for tag in found:
+        if not 0 < len(tag) <= MAX_TAG_LENGTH:
+            raise ValueError(f"a tag has 1 to {MAX_TAG_LENGTH} characters, found {tag[:120]!r}")
+    return found
+
+
+REGISTRY: dict[str, JobType[Any, Any]] = {}
+"""Filled by importing the modules that the configuration names."""
+
+
+def load(modules: Iterable[str]) -> None:
+    """Imports the configured modules. Raises ImportError with the module's name."""
+    for module in modules:
+        importlib.import_module(module)
+
+
+def find(name: str) -> JobType[Any, Any]:
+    """The registered function of that name. Raises UnknownJob with the nearest known names."""
+    try:
+        return REGISTRY[name]
+    except KeyError:
+        near = difflib.get_close_matches(name, REGISTRY, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else "is its module named in jobs.modules?"
+        raise UnknownJob(f"no job is called {name[:200]!r}; {hint}") from None
+
+
+def _split_context(
+    name: str, signature: inspect.Signature
+) -> tuple[bool, list[inspect.Parameter]]:
+    parameters = list(signature.parameters.values())
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"{name}: *{parameter.name} cannot be typed; name each argument")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{name}: {parameter.name} is positional-only; jobs are called by name")
+    if parameters and parameters[0].name == "context":
+        return True, parameters[1:]
+    return False, parameters
+
+
+def _argument_struct(
+    function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
+) -> type[msgspec.Struct]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: list[Any] = []
+    for parameter in parameters:
+        kind = hints.get(parameter.name, Any)
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, _default(parameter.default)))
+    return msgspec.defstruct(
+        f"Arguments of {name}", fields, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, (list, dict, set)):
+        return msgspec.field(default_factory=value.copy)
+    return value

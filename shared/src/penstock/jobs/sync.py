@@ -1,0 +1,97 @@
+"""The same verbs without asyncio: a loop of its own in one background thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, TypeVar
+
+from penstock.config import Settings
+from penstock.jobs.client import Client, JobView
+from penstock.jobs.registry import Call
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """A :class:`Client` for code without an event loop.
+
+    Example::
+
+        with SyncClient(load()) as client:
+            job_id = client.dispatch(rebuild(table="orders"))
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="penstock-client", daemon=True
+        )
+        self._thread.start()
+        self._connection = Client.connect(settings)
+        try:
+            self._client = self._call(self._connection.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def dispatch(
+        self,
+        call: Call,
+        *,
+        queue: str = "",
+        delay: float | timedelta = 0.0,
+        at: datetime | None = None,
+        tags: Iterable[str] = (),
+        job_id: str = "",
+    ) -> str:
+        """See :meth:`Client.dispatch`."""
+        return self._call(
+            self._client.dispatch(call, queue=queue, delay=delay, at=at, tags=tags, job_id=job_id)
+        )
+
+    def dispatch_many(self, calls: Sequence[Call], *, queue: str = "") -> list[str]:
+        """See :meth:`Client.dispatch_many`."""
+        return self._call(self._client.dispatch_many(calls, queue=queue))
+
+    def job(self, job_id: str) -> JobView:
+        """See :meth:`Client.job`."""
+        return self._call(self._client.job(job_id))
+
+    def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
+        """See :meth:`Client.wait`."""
+        return self._call(self._client.wait(job_id, timeout_seconds))
+
+    def cancel(self, job_id: str, reason: str = "cancelled by a client") -> JobView:
+        """See :meth:`Client.cancel`."""
+        return self._call(self._client.cancel(job_id, reason))
+
+    def retry(self, job_id: str) -> str:
+        """See :meth:`Client.retry`."""
+        return self._call(self._client.retry(job_id))
+
+    def close(self) -> None:
+        self._call(self._connection.__aexit__(None, None, None))
+        self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
