@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -15,17 +14,13 @@ from penstock.config import Settings
 from penstock.telemetry import spans
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
-log = logging.getLogger(__name__)
+    from opentelemetry.sdk.trace import TracerProvider
 
 Shutdown = Callable[[], None]
 
 QUEUE_SPANS = 8192
 """Spans that wait for the collector at most; more than that are dropped, oldest first."""
 FLUSH_MILLISECONDS = 1000
-EXPORT_SECONDS = 5
 SHUTDOWN_SECONDS = 2.0
 _PATH = "/v1/traces"
 
@@ -43,18 +38,17 @@ def setup(service_name: str, instance: str, settings: Settings) -> Shutdown:
     endpoint = endpoint_of(settings, os.environ)
     if endpoint is None:
         return _nothing
-    provider = _provider(service_name, instance, endpoint, settings.telemetry.sample_share)
+    provider, hurry = _provider(service_name, instance, endpoint, settings.telemetry.sample_share)
     spans.use(provider.get_tracer("penstock"))
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its story
-    return lambda: _end(provider)
+    return lambda: _end(provider, hurry)
 
 
 def preload(settings: Settings) -> None:
     """Does the imports of :func:`setup` (0.4 s) before a fork, if they will be needed."""
     if endpoint_of(settings, os.environ) is not None:
-        import opentelemetry.exporter.otlp.proto.http.trace_exporter  # noqa: F401, PLC0415
-        import requests  # noqa: F401, PLC0415
+        import penstock.telemetry.posting  # noqa: F401, PLC0415
 
 
 def endpoint_of(settings: Settings, environment: Mapping[str, str]) -> str | None:
@@ -74,15 +68,16 @@ def _nothing() -> None:
     pass
 
 
-def _provider(service_name: str, instance: str, endpoint: str, share: float) -> TracerProvider:
+def _provider(
+    service_name: str, instance: str, endpoint: str, share: float
+) -> tuple[TracerProvider, Callable[[], None]]:
     # imported here: a process without an endpoint does not pay for the SDK
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter,
-    )
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
+
+    from penstock.telemetry.posting import CollectorExporter  # noqa: PLC0415
 
     about: dict[str, str | int] = {
         "service.name": service_name,
@@ -96,44 +91,18 @@ def _provider(service_name: str, instance: str, endpoint: str, share: float) -> 
         resource=Resource.create({**about}),
         shutdown_on_exit=False,  # its wait is unbounded, ours is not
     )
-    exporter = _told_once(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_SECONDS), endpoint)
+    exporter = CollectorExporter(endpoint)
     processor = BatchSpanProcessor(
         exporter, max_queue_size=QUEUE_SPANS, schedule_delay_millis=FLUSH_MILLISECONDS
     )
     provider.add_span_processor(processor)
-    return provider
+    return provider, exporter.hurry
 
 
-def _told_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
-    """``exporter``, logging when the collector goes away and when it is back, not each batch."""
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult  # noqa: PLC0415
-
-    logging.getLogger(type(exporter).__module__).setLevel(logging.CRITICAL)
-    where = endpoint.rpartition("@")[2]  # without user and password
-
-    class ToldOnce(SpanExporter):
-        lost = False
-
-        def export(self, batch: Sequence[ReadableSpan]) -> SpanExportResult:
-            result = exporter.export(batch)
-            lost = result is not SpanExportResult.SUCCESS
-            if lost != self.lost:
-                self.lost = lost
-                if lost:
-                    log.warning("trace collector %s does not answer; spans are dropped", where)
-                else:
-                    log.info("trace collector %s answers again", where)
-            return result
-
-        def shutdown(self) -> None:
-            exporter.shutdown()
-
-    return ToldOnce()
-
-
-def _end(provider: TracerProvider) -> None:
+def _end(provider: TracerProvider, hurry: Callable[[], None]) -> None:
     """Flushes in a thread of its own: a collector that hangs does not keep the process."""
     spans.use(None)
+    hurry()
     flush = threading.Thread(target=provider.shutdown, name="telemetry-flush", daemon=True)
     flush.start()
     flush.join(SHUTDOWN_SECONDS)
