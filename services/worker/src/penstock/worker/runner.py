@@ -18,10 +18,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from penstock import telemetry
-from penstock.jobs.errors import Interruption
+from penstock.jobs.errors import Interruption, TimedOut
 from penstock.jobs.registry import encode_result
 from penstock.telemetry import names
-from penstock.worker.core.outcome import error_of
+from penstock.worker.core.outcome import error_of, timed_out
 from penstock.worker.held import Held
 
 _TELL_EACH_SECONDS = 0.005
@@ -116,6 +116,8 @@ class Runner:
         try:
             with _span(job) as job.span:
                 job.result = encode_result(self._call(job))
+        except TimedOut:
+            job.error = timed_out(job.timeout_seconds)
         except BaseException as error:  # an author may raise anything, SystemExit included
             job.error = error_of(error, traceback.format_exc())
         finally:

@@ -58,6 +58,10 @@ def failed(
     return (failure, verdict)
 
 
+def timed_out(timeout_seconds: float) -> JobError:
+    return JobError(kind="timeout", message=f"ran longer than its {timeout_seconds:g} s")
+
+
 def error_of(raised: BaseException, traceback: str) -> JobError:
     """An exception as it is recorded, bounded in size."""
     kind = type(raised)

@@ -1,0 +1,21 @@
+"""The jobs that the benchmarks run."""
+
+from __future__ import annotations
+
+from penstock.jobs import Context, job
+
+
+@job(queue="bench")
+def noop(number: int) -> int:
+    """Nothing, with an argument and a result."""
+    return number
+
+
+@job(queue="bench")
+def first_answer(context: Context) -> float:
+    """The smallest Spark query; returns how long it took, with the session opened if need be."""
+    import time
+
+    started = time.perf_counter()
+    context.spark.sql("select 1").collect()
+    return time.perf_counter() - started

@@ -1,0 +1,81 @@
+"""The running job's :class:`penstock.jobs.Context`, in the job thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.jobs.client import Client
+from penstock.jobs.errors import Cancelled
+from penstock.jobs.registry import Call
+from penstock.worker.held import Held
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.worker.spark import SparkLease
+
+_DISPATCH_SECONDS = 30.0
+
+
+class RunContext:
+    """One job's view; everything that talks to the broker is handed to the worker's loop."""
+
+    def __init__(
+        self, job: Held, loop: asyncio.AbstractEventLoop, client: Client, spark: SparkLease
+    ) -> None:
+        self._job = job
+        self._loop = loop
+        self._client = client
+        self._spark = spark
+
+    @property
+    def job_id(self) -> str:
+        return self._job.id
+
+    @property
+    def attempt(self) -> int:
+        return self._job.attempt
+
+    @property
+    def fencing_token(self) -> int:
+        return self._job.token
+
+    @property
+    def deadline(self) -> float | None:
+        timeout, begun = self._job.timeout_seconds, self._job.begun_at
+        if not timeout or begun is None:
+            return None
+        return time.time() + begun + timeout - time.monotonic()
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        about = {"job_id": self._job.id, "attempt": self._job.attempt}
+        return logging.LoggerAdapter(logging.getLogger(self._job.payload.function), about)
+
+    @property
+    def span(self) -> Any:
+        return self._job.span
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._job.lost:
+            raise Cancelled
+        session = self._spark.session(self._job.id, self._job.token)
+        self._job.used_spark = session.session_id
+        return session
+
+    @property
+    def cancelled(self) -> bool:
+        return self._job.lost
+
+    def progress(self, done: int, total: int | None = None) -> None:
+        if self._job.lost:
+            raise Cancelled
+        self._job.progress = (done, total)
+
+    def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:
+        work = self._client.dispatch(call, queue=queue, delay=delay)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DISPATCH_SECONDS)

@@ -1,0 +1,356 @@
+"""The worker: claims jobs, has them run, records how they ended, keeps what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from penstock import telemetry
+from penstock.bus.protocol import Bus, BusError, BusUnavailable
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.jobs.client import Client
+from penstock.jobs.errors import Cancelled, Interruption, TimedOut
+from penstock.runtime.assignment import Assignment
+from penstock.telemetry import names
+from penstock.worker.claims import Claims
+from penstock.worker.context import RunContext
+from penstock.worker.core.ahead import Ahead
+from penstock.worker.core.outcome import timed_out
+from penstock.worker.held import Held
+from penstock.worker.intake import Intake
+from penstock.worker.orphan import Orphan
+from penstock.worker.recording import Recorder
+from penstock.worker.reports import Reporter
+from penstock.worker.runner import Runner
+from penstock.worker.spark import SparkLease
+
+log = logging.getLogger("penstock.worker")
+
+_TICK_SECONDS = 0.25
+_REPORT_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
+_MAX_UNRECORDED = 2048
+UNRESPONSIVE = 75
+"""Exit code of a worker whose job would not stop."""
+
+
+class Worker:
+    """One process, one job at a time.
+
+    Args:
+        assignment: who it is and which queues it serves.
+    """
+
+    def __init__(self, bus: Bus, assignment: Assignment) -> None:
+        settings: Settings = assignment.settings
+        profile = pools(settings)[assignment.pool].profile
+        self._bus = bus
+        self._settings = settings
+        self._assignment = assignment
+        self._loop = asyncio.get_running_loop()
+        self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker)
+        self._recorder = Recorder(self._claims)
+        self._intake = Intake(bus, assignment.queues)
+        self._reporter = Reporter(
+            bus,
+            self._claims.subjects,
+            host=assignment.host,
+            worker=assignment.worker,
+            pool=assignment.pool,
+        )
+        self._client = Client(
+            bus, prefix=settings.prefix, max_payload_bytes=settings.jobs.max_payload_bytes
+        )
+        self._spark = SparkLease(assignment.run_dir, settings.spark)
+        self._runner = Runner(self._context, self._collect)
+        self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
+        self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
+        self._held: dict[str, Held] = {}
+        self._unfinished = 0
+        self._changed = asyncio.Event()
+        self._taking: asyncio.Task[Any] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._watch: asyncio.TimerHandle | None = None
+        self._told_busy = False
+        self._took_first = False
+        self.paused = False
+        self.stopping = ""
+
+    def _context(self, job: Held) -> RunContext:
+        return RunContext(job, self._loop, self._client, self._spark)
+
+    # --- the way of a job ------------------------------------------------------------------------
+    async def run(self) -> None:
+        """Until :meth:`stop`; then finishes the running job and gives the others back."""
+        notices = await self._bus.listen(self._claims.subjects.cancel_notice("*"), self._noticed)
+        ticking = self._spawn(self._tick())
+        try:
+            await self._report()
+            while not self.stopping:
+                await self._take_some()
+            await self._intake.close()
+            await self._release(self._runner.take_back(), self.stopping)
+            while self._held:
+                await self._wait_for_change()
+        finally:
+            ticking.cancel()
+            await notices.unsubscribe()
+            self._runner.stop()
+            self._spark.close()
+            with suppress(BusError):
+                await self._report()
+
+    async def _take_some(self) -> None:
+        room = 0 if self.paused else self._ahead.room(self._unfinished)
+        if room == 0 or len(self._held) > _MAX_UNRECORDED:
+            await self._wait_for_change()
+            return
+        idle = self._unfinished == 0
+        self._taking = self._spawn(self._take(room, idle))
+        with suppress(asyncio.CancelledError):
+            found = await self._taking
+            if not found and not idle:
+                await self._wait_for_change()
+
+    async def _take(self, room: int, wait: bool) -> bool:
+        try:
+            deliveries = await self._intake.take(room, wait)
+            if not deliveries:
+                return False
+            won = await asyncio.shield(self._spawn(self._win(deliveries)))
+        except BusUnavailable as error:
+            log.info("no broker: %s", error)
+            await asyncio.sleep(_TICK_SECONDS)
+            return True
+        return bool(won)
+
+    async def _win(self, deliveries: list[Any]) -> list[Held]:
+        won = await self._claims.win(deliveries)
+        if not won:
+            return won
+        self._reporter.started(won)
+        if not self._took_first:
+            self._first_job(won[0])
+        for job in won:
+            self._held[job.id] = job
+        if self.stopping:
+            await self._release(won, self.stopping)
+            return won
+        self._unfinished += len(won)
+        self._runner.add(won)
+        self._watch_over()
+        return won
+
+    def _collect(self) -> None:
+        """Called when the job thread has finished some."""
+        done = self._runner.collect()
+        if not done:
+            return
+        self._unfinished -= len(done)
+        for job in done:
+            self._ahead.saw(job.run_seconds)
+            if job.used_spark:
+                self._spark.release(job.id)
+        self._reporter.finished(done)
+        self._changed.set()
+        self._spawn(self._record(done))
+
+    async def _record(self, done: list[Held]) -> None:
+        await self._recorder.record(done)
+        for job in done:
+            self._held.pop(job.id, None)
+        self._changed.set()
+        if not self._held and self._told_busy:
+            self._told_busy = False
+            await self._report()
+
+    async def _release(self, jobs: list[Held], reason: str) -> None:
+        if not jobs:
+            return
+        with suppress(BusError):
+            await self._claims.release(jobs, reason)
+        for job in jobs:
+            self._held.pop(job.id, None)
+        self._changed.set()
+
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # --- keeping what is held ------------------------------------------------------------------------
+    def _watch_over(self) -> None:
+        """Looks at the running job once it has taken longer than what may be claimed ahead."""
+        if self._watch is None:
+            delay = max(self._settings.jobs.claim_ahead_seconds, 0.01)
+            self._watch = self._loop.call_later(delay, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        job, limit = self._runner.current, self._settings.jobs.claim_ahead_seconds
+        if job is None or job.begun_at is None:
+            return
+        if time.monotonic() - job.begun_at < limit:
+            self._watch_over()
+            return
+        self._ahead.saw(time.monotonic() - job.begun_at)
+        if behind := self._runner.take_back():  # it turned out to be long: nobody waits behind it
+            self._unfinished -= len(behind)
+            self._spawn(self._release(behind, "held behind a long job"))
+        self._told_busy = True
+        self._spawn(self._report())
+        if job.timeout_seconds:
+            left = job.begun_at + job.timeout_seconds - time.monotonic()
+            self._loop.call_later(max(left, 0.0), self._end, job, TimedOut, "it timed out")
+
+    async def _tick(self) -> None:
+        """Claims, reports, progress, and whether the jobs are still ours."""
+        extended = reported = checked = time.monotonic()
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            now = time.monotonic()
+            try:
+                if now - extended >= self._settings.jobs.claim_seconds / 3:
+                    extended = now
+                    await self._extend()
+                if now - reported >= _REPORT_SECONDS:
+                    reported = now
+                    await self._report()
+                if now - checked >= _CHECK_SECONDS:
+                    checked = now
+                    await self._check()
+            except BusError as error:
+                log.debug("tick: %s", error)
+
+    async def _extend(self) -> None:
+        if self._runner.alive:
+            await self._bus.extend([job.delivery for job in self._held.values() if not job.lost])
+
+    async def _report(self) -> None:
+        state = "busy" if self._unfinished else "idle"
+        if self.stopping or self.paused:
+            state = "draining"
+        held = list(self._held.values())
+        await self._reporter.send(
+            state, held, spark=self._spark.is_open, because=self.stopping
+        )
+
+    async def _check(self) -> None:
+        if self._orphan.lapsed():
+            self.stop("orphaned")
+        job = self._runner.current
+        if job is None or job.begun_at is None or time.monotonic() - job.begun_at < _CHECK_SECONDS:
+            return
+        await self._recorder.progress(job)
+        record, _ = await self._claims.look_up(job.id)
+        if record is None or record.token != job.token or record.state.ended:
+            await self._lose(job)
+
+    # --- ending a job from outside -----------------------------------------------------------------------
+    def _noticed(self, subject: str, _: bytes) -> None:
+        job = self._held.get(subject.rpartition(".")[2])
+        if job is not None:
+            self._spawn(self._confirm_cancel(job))
+
+    async def _confirm_cancel(self, job: Held) -> None:
+        """A notice is only a hint; the job's own events decide."""
+        record, _ = await self._claims.look_up(job.id)
+        if record is not None and record.state.ended:
+            await self._lose(job)
+
+    async def _lose(self, job: Held) -> None:
+        """The job is cancelled, or somebody else's: stop its work; nothing more is recorded."""
+        if job.lost:
+            return
+        job.lost = True
+        log.info("job %s is not ours any more: stopping it", job.id)
+        record, _ = await self._claims.look_up(job.id)
+        if record is not None and record.state.ended:
+            await self._bus.ack([job.delivery])
+        if job.used_spark:
+            await asyncio.to_thread(self._spark.interrupt, job.id)
+        grace = self._settings.jobs.cancel_grace_seconds
+        self._loop.call_later(grace, self._end, job, Cancelled, "it was cancelled")
+
+    def _end(self, job: Held, how: type[Interruption], why: str) -> None:
+        """Throws ``how`` into the job; if that does not stop it, this process ends with it."""
+        if self._runner.current is not job:
+            return
+        self._runner.interrupt(job, how)
+        if job.used_spark:
+            self._spawn(asyncio.to_thread(self._spark.interrupt, job.id))
+        grace = max(self._settings.jobs.cancel_grace_seconds, 0.5)
+        self._loop.call_later(grace, self._give_up, job, why)
+
+    def _give_up(self, job: Held, why: str) -> None:
+        if self._runner.current is job:
+            log.error("job %s does not stop although %s: this worker ends", job.id, why)
+            self._spawn(self._quit(job, why))
+
+    async def _quit(self, job: Held, why: str) -> None:
+        with suppress(BusError, TimeoutError):
+            async with asyncio.timeout(5):
+                await self._release(self._runner.take_back(), why)
+                if not job.lost:
+                    job.ended_at = time.monotonic()
+                    job.error = timed_out(job.timeout_seconds)
+                    await self._recorder.record([job])
+                self._held.pop(job.id, None)
+                self.stopping = f"a job did not stop although {why}"
+                await self._report()
+        os._exit(UNRESPONSIVE)
+
+    # --- the process ---------------------------------------------------------------------------------------
+    def stop(self, reason: str) -> None:
+        """Finishes the running job, takes no other."""
+        if not self.stopping:
+            self.stopping = reason
+            log.info("ending: %s", reason)
+        if self._taking is not None:
+            self._taking.cancel()
+        self._changed.set()
+
+    def pause(self) -> None:
+        self.paused = True
+        if self._taking is not None:
+            self._taking.cancel()
+
+    def resume(self) -> None:
+        self.paused = False
+        self._changed.set()
+
+    def _first_job(self, job: Held) -> None:
+        """The end of a scaling's story, linked to the job's."""
+        self._took_first = True
+        if not telemetry.enabled():
+            return
+        assignment = self._assignment
+        telemetry.start(
+            names.first_job(assignment.pool),
+            parent=assignment.headers,
+            links=telemetry.links(job.delivery.headers),
+            started_at=assignment.commanded_at,
+            attributes={
+                names.POOL: assignment.pool,
+                names.HOST: assignment.host,
+                names.WORKER: assignment.worker,
+                names.JOB: job.id,
+                names.SPAWN_SECONDS: time.time() - assignment.commanded_at,
+            },
+        ).end()
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("%r", error, exc_info=error)
+            self.stop(f"broken: {error!r}")

@@ -1,0 +1,66 @@
+"""A job worker's process: connects, serves its queues, ends when told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import uuid
+
+import uvloop
+
+from penstock import telemetry
+from penstock.bus.nats import connect
+from penstock.config import ConfigError, Settings
+from penstock.config.topology import pools
+from penstock.jobs import registry
+from penstock.runtime.assignment import Assignment
+from penstock.worker.loop import Worker
+
+log = logging.getLogger("penstock.worker")
+
+
+def main(assignment: Assignment) -> int:
+    """Runs one worker to its end; returns the exit code. Called in a fresh process or fork."""
+    registry.load(assignment.settings.jobs.modules)
+    gc.freeze()
+    uvloop.run(_serve(assignment))
+    return 0
+
+
+async def _serve(assignment: Assignment) -> None:
+    bus = await connect(assignment.settings, f"worker {assignment.worker}")
+    end_telemetry = telemetry.setup("penstock-worker", assignment.worker, assignment.settings)
+    try:
+        worker = Worker(bus, assignment)
+        loop = asyncio.get_running_loop()
+        for number, reason in (
+            (signal.SIGTERM, "asked to end"),
+            (signal.SIGQUIT, "asked to end quickly"),
+            (signal.SIGINT, "interrupted"),
+        ):
+            loop.add_signal_handler(number, worker.stop, reason)
+        loop.add_signal_handler(signal.SIGUSR1, worker.pause)
+        loop.add_signal_handler(signal.SIGUSR2, worker.resume)
+        await worker.run()
+    finally:
+        await bus.close()
+        end_telemetry()
+
+
+def alone(settings: Settings, pool: str) -> Assignment:
+    """What a worker without an executor is told. Raises ConfigError for an unknown pool."""
+    found = pools(settings)
+    if pool not in found:
+        raise ConfigError(f"no pool {pool!r}; known pools: {', '.join(sorted(found)) or 'none'}")
+    return Assignment(
+        worker=f"{pool}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        host=settings.host.name,
+        pool=pool,
+        queues=found[pool].queues,
+        run_dir="",
+        settings=settings,
+        commanded_at=0.0,
+    )
