@@ -1,0 +1,76 @@
+"""What tests share: a real broker, settings of their own, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from tests.making import MakeSettings
+
+from penstock.runtime.broker import Broker
+from penstock.runtime.paths import temporary_dir
+
+pytest.register_assert_rewrite("tests.contract", "tests.waiting")
+
+_SESSION_MARK = "PENSTOCK_TEST_SESSION"
+_MARK = uuid.uuid4().hex
+
+
+@pytest.fixture(scope="session")
+def session_broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def nats_url(session_broker: Broker) -> str:
+    """The broker that the session's tests share; none may stop it."""
+    return session_broker.url
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """A broker of this test's own, to be killed, frozen and restarted."""
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> Iterator[MakeSettings]:
+    """Makes settings; the broker is the test's own where it asks for one, else the session's."""
+
+    def url() -> str:
+        own = "broker" in request.fixturenames
+        found: Broker = request.getfixturevalue("broker" if own else "session_broker")
+        return found.url
+
+    with temporary_dir() as folder:  # a short path: sockets live in it
+        yield MakeSettings(url, str(folder / "run"))
+
+
+def pytest_configure() -> None:
+    os.environ[_SESSION_MARK] = _MARK  # every process that descends from this one inherits it
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No process of this session may be left, not even one that lost its parent."""
+    _, left = psutil.wait_procs(_descendants(), timeout=3)
+    for process in left:
+        print(f"\nleft behind, ended now: {process}")  # noqa: T201 - pytest's report is over
+        process.kill()
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _descendants() -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(_SESSION_MARK) == _MARK:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

@@ -1,0 +1,243 @@
+"""The bus contract, first part: storing with compare-and-set, reading back, following."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.contract.setting import Examined, bodies, numbered, take
+from tests.waiting import eventually
+
+from penstock.bus.protocol import Bus, BusRefused, Expect, Outgoing, PayloadTooLarge, WrongSequence
+
+
+class StoringContract:
+    async def test_a_message_is_read_back_as_it_was_stored(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        before = datetime.now(UTC) - timedelta(seconds=5)
+        subject, headers = examined.event("a"), {"traceparent": "00-ab-cd-01", "Penstock-Job": "ü"}
+        sequence = await bus.append(Outgoing(subject, b"\x00\r\n\xff", headers))
+
+        stored = await bus.last(examined.subjects.events_stream, subject)
+
+        assert stored is not None
+        assert (stored.subject, stored.sequence) == (subject, sequence)
+        assert stored.body == b"\x00\r\n\xff"
+        assert dict(stored.headers) == headers
+        assert before < stored.at < datetime.now(UTC) + timedelta(seconds=5)
+
+    async def test_reading_by_position(self, bus: Bus, examined: Examined) -> None:
+        stream = examined.subjects.events_stream
+        first = await bus.append(Outgoing(examined.event("a", "JobDispatched"), b"1"))
+        other = await bus.append(Outgoing(examined.event("b"), b"2"))
+        third = await bus.append(Outgoing(examined.event("a"), b"3"))
+        assert first < other < third
+        every = examined.subjects.job("a")
+
+        assert bodies(await bus.history(stream, every)) == [b"1", b"3"]
+        assert bodies(await bus.history(stream, every, limit=1)) == [b"1"]
+        last = await bus.last(stream, every)
+        assert last and last.body == b"3"
+        after = await bus.next(stream, every, first + 1)
+        assert after and after.sequence == third
+        at = await bus.next(stream, every, first)
+        assert at and at.sequence == first
+
+    async def test_nothing_there_is_none(self, bus: Bus, examined: Examined) -> None:
+        stream, nobody = examined.subjects.events_stream, examined.subjects.job("nobody")
+        assert await bus.last(stream, nobody) is None
+        assert await bus.next(stream, nobody, 1) is None
+        assert await bus.history(stream, nobody) == []
+
+    async def test_remove_takes_one_subject_only(self, bus: Bus, examined: Examined) -> None:
+        stream = examined.subjects.events_stream
+        await bus.append_many([Outgoing(examined.event(job), job.encode()) for job in "aab"])
+
+        await bus.remove(stream, examined.event("a"))
+
+        assert bodies(await bus.history(stream, examined.subjects.events())) == [b"b"]
+
+    async def test_state_and_commands_keep_the_last_only(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        subjects = examined.subjects
+        for stream, subject in (
+            (subjects.commands_stream, subjects.command("host-a")),
+            (subjects.state_stream, subjects.state("lease", "decider")),
+        ):
+            await bus.append_many(numbered(subject, 3))
+            assert bodies(await bus.history(stream, subject)) == [b"2"]
+
+    async def test_a_subject_or_stream_that_does_not_exist_is_refused(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        with pytest.raises(BusRefused, match="nowhere"):
+            await bus.append(Outgoing(f"{examined.subjects.prefix}.nowhere", b""))
+        with pytest.raises(BusRefused):
+            await bus.last("NO_SUCH_STREAM", "x")
+
+    # --- compare and set ------------------------------------------------------------------------
+    async def test_compare_and_set_wins_and_loses(self, bus: Bus, examined: Examined) -> None:
+        subject = examined.event("a")
+        first = await bus.append(Outgoing(subject, b"1", expect=Expect(0)))
+        second = await bus.append(Outgoing(subject, b"2", expect=Expect(first)))
+
+        with pytest.raises(WrongSequence) as lost:
+            await bus.append(Outgoing(subject, b"late", expect=Expect(first)))
+
+        assert (lost.value.subject, lost.value.expected) == (subject, first)
+        assert lost.value.found in (second, 0)
+        found = await bus.history(examined.subjects.events_stream, subject)
+        assert bodies(found) == [b"1", b"2"]
+
+    async def test_expectation_over_all_events_of_a_job(self, bus: Bus, examined: Examined) -> None:
+        every = examined.subjects.job("a")
+        first = await bus.append(
+            Outgoing(examined.event("a", "JobDispatched"), b"", {}, Expect(0, every))
+        )
+        await bus.append(Outgoing(examined.event("b"), b""))  # another job is not in the way
+        await bus.append(Outgoing(examined.event("a", "JobStarted"), b"", {}, Expect(first, every)))
+
+        with pytest.raises(WrongSequence):
+            await bus.append(
+                Outgoing(examined.event("a", "JobCancelled"), b"", {}, Expect(first, every))
+            )
+        with pytest.raises(WrongSequence):
+            await bus.append(
+                Outgoing(examined.event("a", "JobDispatched"), b"", {}, Expect(0, every))
+            )
+
+    async def test_of_many_who_expect_nothing_one_creates(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        others = [bus, await examined.client(), await examined.client()]
+        every = examined.subjects.job("a")
+        create = Outgoing(examined.event("a"), b"", expect=Expect(0, every))
+
+        answers = await asyncio.gather(
+            *(o.append(create) for o in others * 5), return_exceptions=True
+        )
+
+        assert sorted(type(answer).__name__ for answer in answers) == [
+            *["WrongSequence"] * 14,
+            "int",
+        ]
+
+    async def test_expectation_holds_again_after_removal(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        subject = examined.subjects.state("lease", "x")
+        await bus.append(Outgoing(subject, b"1", expect=Expect(0)))
+        await bus.remove(examined.subjects.state_stream, subject)
+        await bus.append(Outgoing(subject, b"2", expect=Expect(0)))
+
+    async def test_many_get_one_answer_each_in_order(self, bus: Bus, examined: Examined) -> None:
+        answers = await bus.append_many(
+            [
+                Outgoing(examined.event("a"), b"1", expect=Expect(0)),
+                Outgoing(examined.event("a"), b"2", expect=Expect(0)),
+                Outgoing(f"{examined.subjects.prefix}.nowhere", b"3"),
+                Outgoing(examined.event("b"), b"x" * 2_000_000),
+                Outgoing(examined.event("b"), b"5"),
+            ]
+        )
+        kinds = [type(answer) for answer in answers]
+        assert kinds == [int, WrongSequence, BusRefused, PayloadTooLarge, int]
+        assert await bus.append_many([]) == []
+
+    async def test_a_batch_is_stored_whole_or_not_at_all(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        every, stream = examined.subjects.job("a"), examined.subjects.events_stream
+
+        def pair(expected: int) -> list[Outgoing]:
+            failed = Outgoing(examined.event("a", "JobFailed"), b"1", {}, Expect(expected, every))
+            return [failed, Outgoing(examined.event("a", "JobRetrying"), b"2")]
+
+        last = await bus.append_atomic(pair(0))
+        with pytest.raises(WrongSequence):
+            await bus.append_atomic(pair(last - 1))
+
+        history = await bus.history(stream, every)
+        assert [stored.sequence for stored in history] == [last - 1, last]
+        assert await bus.append_atomic(pair(last)[:1]) == last + 1
+        for wrong in (0, 1001):
+            with pytest.raises(ValueError, match="1000"):
+                await bus.append_atomic(numbered(examined.event("a"), wrong))
+
+    async def test_a_message_id_is_stored_once(self, bus: Bus, examined: Examined) -> None:
+        message = Outgoing(examined.subjects.queue("q"), b"", {"Nats-Msg-Id": "one"})
+        assert await bus.append(message) == await bus.append(message)
+        stream = examined.subjects.jobs_stream
+        assert len(await bus.history(stream, examined.subjects.queue("q"))) == 1
+
+    async def test_too_large_is_refused_and_the_bus_goes_on(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        for message in (
+            Outgoing(examined.event("a"), b"x" * 1_100_000),
+            Outgoing(examined.event("a"), b"", {"Big": "x" * 1_100_000}),
+        ):
+            with pytest.raises(PayloadTooLarge, match="bytes"):
+                await bus.append(message)
+        await bus.append(Outgoing(examined.event("a"), b"x" * 1_000_000))
+
+    # --- following ------------------------------------------------------------------------------
+    async def test_follow_all_is_past_then_future(self, bus: Bus, examined: Examined) -> None:
+        await bus.append_many(numbered(examined.event("a"), 3))
+        async with aclosing(_follow(bus, examined, start="all")) as stream:
+            assert bodies(await take(stream, 3)) == [b"0", b"1", b"2"]
+            await bus.append_many(numbered(examined.event("b"), 300))
+            assert bodies(await take(stream, 300)) == [b"%d" % number for number in range(300)]
+
+    async def test_follow_from_a_sequence(self, bus: Bus, examined: Examined) -> None:
+        answers = await bus.append_many(numbered(examined.event("a"), 5))
+        async with aclosing(_follow(bus, examined, start=answers[3])) as stream:
+            assert bodies(await take(stream, 2)) == [b"3", b"4"]
+
+    async def test_follow_new_leaves_out_the_past(self, bus: Bus, examined: Examined) -> None:
+        await bus.append(Outgoing(examined.event("a"), b"past"))
+        async with aclosing(_follow(bus, examined, start="new")) as stream:
+            heard = asyncio.create_task(take(stream, 3))
+
+            async def heard_enough() -> (
+                bool
+            ):  # when following has begun cannot be seen from outside
+                await bus.append(Outgoing(examined.event("a"), b"new"))
+                return heard.done()
+
+            await eventually(heard_enough)
+            found = await heard
+        assert set(bodies(found)) == {b"new"}
+        first = found[0].sequence
+        assert [stored.sequence for stored in found] == [first, first + 1, first + 2]
+
+    async def test_follow_last_begins_with_the_last_of_each_subject(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        for number in range(2):
+            for job in ("a", "b"):
+                await bus.append(Outgoing(examined.event(job), f"{job}{number}".encode()))
+        async with aclosing(_follow(bus, examined, start="last")) as stream:
+            assert bodies(await take(stream, 2)) == [b"a1", b"b1"]
+            await bus.append_many(numbered(examined.event("a"), 2))
+            assert bodies(await take(stream, 2)) == [b"0", b"1"]
+
+    async def test_follow_hears_its_subjects_only_and_followers_do_not_compete(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream = examined.subjects.events_stream
+        wanted = [examined.event("a"), examined.subjects.job("b")]
+        await bus.append_many([Outgoing(examined.event(job), job.encode()) for job in "acbab"])
+        for _ in range(2):
+            follow: Any = bus.follow(stream, wanted, "all")
+            async with aclosing(follow) as messages:
+                assert bodies(await take(messages, 4)) == [b"a", b"b", b"a", b"b"]
+
+
+def _follow(bus: Bus, examined: Examined, start: Any) -> Any:
+    return bus.follow(examined.subjects.events_stream, [examined.subjects.events()], start)
