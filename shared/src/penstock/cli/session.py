@@ -33,6 +33,12 @@ class Session:
 
         start(self.log_level or ("info" if service else "warning"), self.log_json)
 
+    def flags(self) -> list[str]:
+        """The options that a service started by this command is given too."""
+        named = (("--config", self.config_file), ("--log-level", self.log_level))
+        flags = [part for name, value in named if value for part in (name, value)]
+        return [*flags, *(["--log-json"] if self.log_json else [])]
+
     def settings(self) -> Settings:
         """The settings in force. Raises ConfigError."""
         import os  # noqa: PLC0415
@@ -55,13 +61,15 @@ class Session:
         return settings if settings.nats.url else with_url(settings, find_url())
 
     @asynccontextmanager
-    async def bus(self, settings: Settings) -> AsyncIterator[Bus]:
+    async def bus(
+        self, settings: Settings, patience_seconds: float = PATIENCE_SECONDS
+    ) -> AsyncIterator[Bus]:
         """A connection that is closed in the end."""
         from msgspec.structs import replace  # noqa: PLC0415
 
         from penstock.bus.nats import connect  # noqa: PLC0415
 
-        patience = min(PATIENCE_SECONDS, settings.nats.connect_timeout_seconds)
+        patience = min(patience_seconds, settings.nats.connect_timeout_seconds)
         nats = replace(settings.nats, connect_timeout_seconds=patience)
         bus = await connect(replace(settings, nats=nats))
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -46,6 +48,17 @@ def write_url(url: str, folder: Path = FOLDER) -> None:
     half = folder / f"{_URL}.new"
     half.write_text(f"{url}\n", "utf-8")
     half.replace(folder / _URL)
+
+
+def run_folder(folder: Path = FOLDER) -> Path:
+    """Where the executor of this folder's installation keeps its sockets and records.
+
+    In the user's runtime folder, since a socket's path must be short and not every file system of
+    a working directory takes sockets; the same after each start, so that workers are found again.
+    """
+    place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    mark = blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
+    return place / f"penstock-{os.getuid()}" / f"up-{mark}"
 
 
 def is_up(folder: Path = FOLDER) -> bool:

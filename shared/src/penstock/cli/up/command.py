@@ -1,0 +1,166 @@
+"""`penstock up`: everything on this machine, one command."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from penstock.bus.protocol import Bus
+from penstock.cli.board import Board
+from penstock.cli.command import Command
+from penstock.cli.config import warnings
+from penstock.cli.errors import Refused
+from penstock.cli.output import note
+from penstock.cli.session import Session
+from penstock.cli.up import state
+from penstock.cli.up.processes import Processes, check_installed
+from penstock.cli.up.screen import Lines, Screen, Table
+from penstock.cli.up.watch import watch
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.events.subjects import Subjects
+from penstock.runtime.broker import Broker
+from penstock.runtime.paths import temporary_dir
+
+DRAW_SECONDS = 0.5
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How this `up` was asked for."""
+
+    live: bool
+    ephemeral: bool
+    port: int
+
+
+@click.command(
+    cls=Command, service=True, example="penstock up\npenstock up --ephemeral --no-live --port 4222"
+)
+@click.option("--live/--no-live", default=None, help="A live table, or lines; by the terminal.")
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: queues and log end with this run.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Of our own broker; 0: any free one."
+)
+@click.pass_obj
+def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
+    """Run everything on this machine: broker, services, workers. Ctrl-C ends it in order.
+
+    Without nats.url a broker is started, which keeps its store in .penstock/ here. The other
+    commands find it from the same folder. A second Ctrl-C does not wait for busy workers.
+    """
+    settings = session.settings()
+    if not pools(settings):
+        raise Refused("there is no pool to run; add a table [pools.NAME] to penstock.toml")
+    check_installed()
+    for text in warnings(settings):
+        note(f"warning: {text}")
+    shown_live = sys.stdout.isatty() if live is None else live
+    options = Options(live=shown_live and not session.as_json, ephemeral=ephemeral, port=port)
+    with _prepared(settings, options) as (complete, broker, folder):
+        asyncio.run(_Up(session, complete, broker, folder, options).run())
+
+
+@contextmanager
+def _prepared(
+    settings: Settings, options: Options
+) -> Iterator[tuple[Settings, Broker | None, Path]]:
+    """This folder taken, a broker running: complete settings, our broker, the folder for files."""
+    with ExitStack() as stack:
+        here = stack.enter_context(state.held())
+        folder = stack.enter_context(temporary_dir()) if options.ephemeral else here.resolve()
+        broker = None
+        if not settings.nats.url:
+            broker = stack.enter_context(Broker(folder / "nats", options.port))
+            settings = state.with_url(settings, broker.url)
+        if not settings.host.run_dir:
+            run_dir = state.run_folder(here)
+            settings = replace(settings, host=replace(settings.host, run_dir=str(run_dir)))
+            stack.callback(shutil.rmtree, run_dir, ignore_errors=True)
+        state.write_url(settings.nats.url)
+        yield settings, broker, folder
+
+
+class _Up:
+    """One run, from the first child's start to the last one's end."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings,
+        broker: Broker | None,
+        folder: Path,
+        options: Options,
+    ) -> None:
+        self._session, self._settings = session, settings
+        self._board = Board()
+        self._screen = self._make_screen(options)
+        logs = _fresh_logs(folder) if options.live else None
+        self._processes = Processes(settings, session.flags(), broker, logs, self._screen.tell)
+        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+
+    async def run(self) -> None:
+        """Until Ctrl-C or SIGTERM, and everything has ended."""
+        patience = self._settings.nats.connect_timeout_seconds
+        try:
+            async with self._session.bus(self._settings, patience) as bus:
+                self._listen_to_signals()
+                self._processes.start()
+                self._screen.tell(f"everything was started; broker at {self._settings.nats.url}")
+                await self._show(bus)
+        finally:
+            await self._processes.end(self._hurry)
+            await self._processes.end_broker()
+            self._screen.tell("everything has ended")
+            self._screen.close()
+
+    async def _show(self, bus: Bus) -> None:
+        """Draws while everything runs, and while it ends; raises what stops it from drawing."""
+        subjects = Subjects(self._settings.prefix)
+        watching = watch(bus, subjects, self._board, self._screen.happened)
+        tasks = [asyncio.create_task(watching), asyncio.create_task(self._draw())]
+        for task in tasks:
+            task.add_done_callback(lambda _: self._stopping.set())
+        await self._stopping.wait()
+        self._screen.tell("ending; busy workers may finish, Ctrl-C again does not wait for them")
+        await self._processes.end(self._hurry)
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _draw(self) -> None:
+        while True:
+            self._screen.draw(self._board, self._processes.all)
+            await asyncio.sleep(DRAW_SECONDS)
+
+    def _listen_to_signals(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._asked_to_end)
+
+    def _asked_to_end(self) -> None:
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    def _make_screen(self, options: Options) -> Screen:
+        if options.live:
+            return Table(self._settings, f"Penstock at {self._settings.nats.url}")
+        return Lines(self._settings, self._session.as_json)
+
+
+def _fresh_logs(folder: Path) -> Path:
+    """A folder for this run's logs; those of the last run go."""
+    logs = folder / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(mode=0o700)
+    return logs

@@ -1,0 +1,112 @@
+"""The processes of `penstock up`: a broker where none is configured, and the services."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from penstock.cli import service
+from penstock.cli.errors import Failed
+from penstock.cli.up import descendants
+from penstock.cli.up.supervised import Supervised
+from penstock.config import Settings
+from penstock.runtime import children
+from penstock.runtime.broker import Broker
+from penstock.runtime.children import Child, ChildFailed
+
+SERVICES = ("metrics", "decider", "orchestrator", "executor")
+_FIRST_TO_END = ("decider", "executor")
+_GRACE_SECONDS = 5.0
+_BEYOND_DRAIN_SECONDS = 10.0
+
+
+def check_installed() -> None:
+    """Raises Failed with the names of the services that are missing."""
+    if missing := [name for name in SERVICES if not service.installed(name)]:
+        packages = " ".join(f"penstock-{name}" for name in missing)
+        raise Failed(f"services are missing: {', '.join(missing)}; install {packages}")
+
+
+class Processes:
+    """Starts and ends everything.
+
+    Args:
+        settings: complete: with the broker's address and the run folder.
+        flags: global options handed on to each service.
+        broker: our own, already running; None where another is used.
+        logs: folder for each service's log; None lets them write where we do.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        flags: list[str],
+        broker: Broker | None,
+        logs: Path | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._settings, self._flags, self._broker, self._logs = settings, flags, broker, logs
+        self.services = {
+            name: Supervised(name, partial(self._begin, name), tell, self._log(name))
+            for name in SERVICES
+        }
+        self.broker = Supervised("nats-server", self._begin_broker, tell, None) if broker else None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def all(self) -> list[Supervised]:
+        return [*([self.broker] if self.broker else []), *self.services.values()]
+
+    def start(self) -> None:
+        """Starts all, and keeps them until :meth:`end`."""
+        descendants.adopt_orphans()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
+        self._tasks = [asyncio.create_task(each.keep(), name=each.name) for each in self.all]
+
+    async def end(self, hurry: asyncio.Event) -> None:
+        """Ends the services; the broker goes on, so that workers can say what became of their jobs.
+
+        First the decider and the executor, which drains its workers; then those that watch.
+        """
+        drain = self._settings.host.drain_seconds + _BEYOND_DRAIN_SECONDS
+        first = [self.services[name] for name in _FIRST_TO_END]
+        rest = [each for name, each in self.services.items() if name not in _FIRST_TO_END]
+        await asyncio.gather(*(each.end(drain, hurry) for each in first))
+        await asyncio.gather(*(each.end(_GRACE_SECONDS, hurry) for each in rest))
+
+    async def end_broker(self) -> None:
+        """The last to end; then whatever else is left below this process."""
+        if self.broker:
+            await self.broker.end(_GRACE_SECONDS, asyncio.Event())
+        await asyncio.gather(*self._tasks)
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
+        descendants.end_all(grace_seconds=1.0)
+
+    def _begin(self, name: str) -> Child:
+        return children.start(
+            [sys.executable, "-m", "penstock.cli.main", name, *self._flags],
+            name=name,
+            log=self._log(name),
+            env={
+                "PENSTOCK_NATS__URL": self._settings.nats.url,
+                "PENSTOCK_HOST__RUN_DIR": self._settings.host.run_dir,
+            },
+        )
+
+    def _begin_broker(self) -> Child:
+        assert self._broker
+        if self._broker.child is None or self._broker.child.exit_code is not None:
+            self._broker.start()
+        if self._broker.child is None:
+            raise ChildFailed("nats-server did not start")
+        return self._broker.child
+
+    def _log(self, name: str) -> Path | None:
+        return self._logs / f"{name}.log" if self._logs else None
+
+    def _reap(self) -> None:
+        descendants.reap_adopted({each.pid for each in self.all if each.pid})

@@ -1,0 +1,66 @@
+"""`penstock worker`: run one job worker in this terminal, or list all that live."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli import service, wording
+from penstock.cli.command import Group
+from penstock.cli.errors import Refused
+from penstock.cli.output import Column, note, say_rows
+from penstock.cli.parameters import NAME
+from penstock.cli.session import Session
+from penstock.cli.worker_list import living_workers
+from penstock.config.topology import pools
+
+COLUMNS = (
+    Column("worker", lambda row: row.worker),
+    Column("pool", lambda row: row.pool),
+    Column("host", lambda row: row.host),
+    Column("pid", lambda row: str(row.pid), number=True),
+    Column("state", lambda row: row.state),
+    Column("job", lambda row: row.job_id or wording.UNKNOWN),
+    Column("for", lambda row: wording.seconds(row.job_seconds), number=True),
+    Column("lived", lambda row: wording.seconds(row.lived_seconds), number=True),
+    Column("cpu", lambda row: wording.seconds(row.cpu_seconds), number=True),
+    Column("memory", lambda row: wording.memory(row.memory_bytes), number=True),
+)
+
+
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    service=True,
+    example="penstock worker --pool reports\npenstock worker ls",
+)
+@click.option("--pool", type=NAME, help="Run one worker of this pool, without an executor.")
+@click.pass_context
+def worker(context: click.Context, pool: str | None) -> None:
+    """Run one job worker until Ctrl-C (--pool), or list workers (ls)."""
+    if context.invoked_subcommand is not None:
+        if pool:
+            raise click.UsageError("--pool runs a worker and takes no command", context)
+        return
+    if pool is None:
+        raise click.UsageError("give --pool NAME to run a worker, or the command ls", context)
+    _run(context.ensure_object(Session), pool)
+
+
+def _run(session: Session, pool: str) -> None:
+    run = service.find("worker")
+    settings = session.reachable_settings()
+    known = pools(settings)
+    if pool not in known:
+        names = ", ".join(known) or "none is configured"
+        raise Refused(f"there is no pool {pool!r}; known pools: {names}")
+    run(settings, pool)
+
+
+@worker.command(name="ls", example="penstock worker ls --json")
+@click.pass_obj
+def list_workers(session: Session) -> None:
+    """List the workers that report now; listens for two seconds at most."""
+    rows, unheard = session.ask(living_workers)
+    say_rows(session, rows, COLUMNS, "no worker reports")
+    if unheard > 0:
+        note(f"{unheard} started workers did not report within two seconds")
