@@ -59,6 +59,7 @@ class Metrics:
                 pool.name,
                 [self._watch.queues[name] for name in pool.queues],
                 settings.metrics.window_seconds,
+                settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
             )
             for pool in configured.values()

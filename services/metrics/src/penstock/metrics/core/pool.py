@@ -24,17 +24,23 @@ class PoolMeter:
     Args:
         queues: the pool's queues in priority order; several for a group.
         window_seconds: how far back rates and distributions look.
+        interval_seconds: usual time between looks.
         patience_seconds: after which a job that no living worker holds is taken as waiting.
     """
 
     def __init__(
-        self, name: str, queues: Sequence[Queue], window_seconds: float, patience_seconds: float
+        self,
+        name: str,
+        queues: Sequence[Queue],
+        window_seconds: float = 60.0,
+        interval_seconds: float = 1.0,
+        patience_seconds: float = 6.0,
     ) -> None:
         self.name = name
         self.queues = tuple(queues)
         self.workers = Workers()
-        self._arrivals = RateWindow(window_seconds)
-        self._finishes = RateWindow(window_seconds)
+        self._arrivals = RateWindow(window_seconds, interval_seconds)
+        self._finishes = RateWindow(window_seconds, interval_seconds)
         self._finished = 0
         self._at: float | None = None
         self._lapsed = Lapsed(patience_seconds)

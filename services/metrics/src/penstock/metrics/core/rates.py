@@ -1,25 +1,36 @@
-"""Arrival rate, trend and forecast from counts, with Poisson noise kept apart from change."""
+"""Arrival rate, trend and forecast from counts, with noise kept apart from change.
+
+The window is split where the rate changed: at the cut that two Poisson rates explain best, then
+again within the newer part, until what is left is steady. Its mean is the rate. (Binary
+segmentation, Scott & Knott 1974, by the likelihood ratio of two Poisson counts.)
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from math import sqrt
+from itertools import accumulate
+from math import copysign, log, sqrt
+from typing import NamedTuple
 
-import msgspec
-
-SIGNIFICANT = 3.0
-"""Standard deviations between two windows that are called a change (checked every second)."""
+SIGNIFICANT = 4.2
+"""Signed root of the likelihood ratio that is called a change. Looked at each second, at up to 60
+cuts, Poisson noise reaches it about once a day; a batch dispatched at once, of any size, never."""
+_SHORTEST = 4
+"""A rate is judged over this many buckets at least: fewer cannot tell a batch from a rate."""
 _WORTH_NOTING = 0.1
-"""A smaller relative change is no trend, however certain it is."""
-_BUCKETS = 60
-_SHORTEST, _TREND_RECENT, _TREND_BEFORE = 1 / 15, 1 / 6, 1 / 3
-"""Shares of the whole window: the shortest look back, and the two windows a trend compares."""
+"""A smaller relative change is none, however certain it is."""
+_TREND_SHARE = 1 / 3
+"""A change is a trend for this share of the window."""
 _FORECAST_LIMIT = 2.0
+_FORECAST_CERTAINTY = 2.0
+"""A slope steeper than this many standard errors is extrapolated."""
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """Arrivals per second now; ``trend`` is up, down or stable; ``window_seconds`` it rests on."""
+class Rate(NamedTuple):
+    """Arrivals per second now.
+
+    ``trend``: up, down or stable; ``window_seconds``: how long the rate has been steady.
+    """
 
     per_second: float
     trend: str
@@ -27,27 +38,32 @@ class Rate(msgspec.Struct, frozen=True):
     window_seconds: float
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A stretch of the window: its count, the seconds observed, and Pearson's sum of squares."""
+class _Sums(NamedTuple):
+    """Of the intervals from the newest back to some age: what likelihood and dispersion need."""
 
     count: float
     seconds: float
     squares: float
+    """Sum of count² / seconds."""
 
-    @property
-    def per_second(self) -> float:
-        return self.count / self.seconds if self.seconds else 0.0
+    def less(self, other: _Sums) -> _Sums:
+        return _Sums(
+            self.count - other.count, self.seconds - other.seconds, self.squares - other.squares
+        )
 
 
 class RateWindow:
     """Counts of observed intervals over the last ``window_seconds``; gaps are no zeros.
 
     Quiet stretches are kept as one interval, so that an idle pool costs next to nothing.
+
+    Args:
+        bucket_seconds: shorter intervals are put together to about this; 0: a 60th of the window.
     """
 
-    def __init__(self, window_seconds: float) -> None:
+    def __init__(self, window_seconds: float, bucket_seconds: float = 0.0) -> None:
         self.window_seconds = window_seconds
-        self._bucket_seconds = window_seconds / _BUCKETS
+        self._bucket_seconds = max(bucket_seconds, window_seconds / 60)
         self._intervals: deque[tuple[float, float, int]] = deque()
 
     def add(self, start: float, end: float, count: int) -> None:
@@ -61,83 +77,115 @@ class RateWindow:
                 self._intervals.pop()
                 start, count = first, count + before
         self._intervals.append((start, end, count))
-        while self._intervals[0][1] <= end - self.window_seconds:
+        oldest = end - self.window_seconds
+        while self._intervals[0][1] <= oldest:
             self._intervals.popleft()
+        first, last, count = self._intervals[0]
+        if first < oldest and not count:
+            self._intervals[0] = (oldest, last, count)
+
+    def mean_per_second(self) -> float | None:
+        """Over all that the window holds; None before anything was observed."""
+        if not self._intervals:
+            return None
+        seconds = sum(end - start for start, end, _ in self._intervals)
+        return sum(count for _, _, count in self._intervals) / seconds
 
     def rate(self, horizon_seconds: float) -> Rate | None:
         """The rate now; None before anything was observed.
-
-        The rate is that of the longest recent window over which it did not change: long windows
-        when calm, the shortest right after a step (the idea of ADWIN, Bifet & Gavaldà 2007, on
-        doubling windows). A batch dispatched at once is no step: its own variance says so.
 
         Args:
             horizon_seconds: how far ahead a forecast looks.
         """
         if not self._intervals:
             return None
-        width = self._steady_seconds()
-        part = self._part(0.0, width)
-        trend, forecast = self._trend(horizon_seconds)
-        return Rate(part.per_second, trend, forecast, part.seconds)
+        sums = self._sums()
+        length, change = self._steady(sums)
+        steady = sums[length - 1]
+        per_second = steady.count / steady.seconds
+        if steady.seconds > self.window_seconds * _TREND_SHARE:
+            change = 0.0
+        slope, certainty = self._slope(length, steady)
+        trend = _trend(change, certainty)
+        if trend != "up" or certainty < _FORECAST_CERTAINTY:
+            return Rate(per_second, trend, None, steady.seconds)
+        ahead = per_second + slope * (steady.seconds / 2 + horizon_seconds)
+        forecast = min(ahead, _FORECAST_LIMIT * per_second)
+        return Rate(per_second, trend, forecast, steady.seconds)
 
-    def mean_per_second(self) -> float | None:
-        """Over all that the window holds; None before anything was observed."""
-        return self._part(0.0, self.window_seconds).per_second if self._intervals else None
+    def _sums(self) -> list[_Sums]:
+        """Newest first: sums over the newest interval, the newest two, and so on."""
+        spans = [(count, end - start) for start, end, count in reversed(self._intervals)]
+        return [
+            _Sums(count, seconds, squares)
+            for count, seconds, squares in zip(
+                accumulate(count for count, _ in spans),
+                accumulate(seconds for _, seconds in spans),
+                accumulate(count * count / seconds for count, seconds in spans),
+                strict=True,
+            )
+        ]
 
-    def _steady_seconds(self) -> float:
-        width = self.window_seconds * _SHORTEST
-        while width < self.window_seconds:
-            wider = min(2 * width, self.window_seconds)
-            if abs(self._change(self._part(0.0, width), self._part(width, wider))) > SIGNIFICANT:
-                return width
-            width = wider
-        return self.window_seconds
+    def _steady(self, sums: list[_Sums]) -> tuple[int, float]:
+        """How many of the newest intervals have one rate, and the change before (0: none)."""
+        length, change = len(sums), 0.0
+        while True:
+            whole, best, at = sums[length - 1], 0.0, 0
+            for index in range(length - 1):
+                newer = sums[index]
+                if newer.seconds >= (_SHORTEST - 0.5) * self._bucket_seconds:
+                    score = self._change(newer, whole.less(newer))
+                    if abs(score) > abs(best):
+                        best, at = score, index + 1
+            if not best:
+                return length, change
+            length, change = at, best
 
-    def _trend(self, horizon_seconds: float) -> tuple[str, float | None]:
-        short = self.window_seconds * _TREND_RECENT
-        long = short + self.window_seconds * _TREND_BEFORE
-        recent, before = self._part(0.0, short), self._part(short, long)
-        change = self._change(recent, before)
-        rise = recent.per_second - before.per_second
-        if abs(change) <= SIGNIFICANT or abs(rise) <= _WORTH_NOTING * before.per_second:
-            return "stable", None
-        if change < 0:
-            return "down", None
-        slope = rise / ((recent.seconds + before.seconds) / 2)
-        ahead = recent.per_second + slope * (recent.seconds / 2 + horizon_seconds)
-        return "up", min(ahead, _FORECAST_LIMIT * recent.per_second)
+    def _change(self, newer: _Sums, older: _Sums) -> float:
+        """Signed root of the likelihood ratio; 0 where it means nothing.
 
-    def _change(self, recent: Part, before: Part) -> float:
-        """Standard score of the two counts, were their rates the same.
-
-        Conditional binomial test of two Poisson counts (Przyborowski & Wilenski 1940), widened by
-        the dispersion within the two parts where arrivals come in batches.
+        Divided by the dispersion within the parts: where arrivals come in batches, more is noise.
         """
-        total = recent.count + before.count
-        if not total or not recent.seconds or not before.seconds:
+        if older.seconds < self._bucket_seconds / 2 or not newer.count + older.count:
             return 0.0
-        share = recent.seconds / (recent.seconds + before.seconds)
-        freedom = (recent.seconds + before.seconds) / self._bucket_seconds - 2
-        dispersion = max(1.0, (recent.squares + before.squares) / max(freedom, 1.0))
-        return (recent.count - total * share) / sqrt(total * share * (1 - share) * dispersion)
+        rate, before = newer.count / newer.seconds, older.count / older.seconds
+        if abs(rate - before) <= _WORTH_NOTING * before:
+            return 0.0
+        common = (newer.count + older.count) / (newer.seconds + older.seconds)
+        ratio = 2 * (_gain(newer.count, rate / common) + _gain(older.count, before / common))
+        if ratio <= SIGNIFICANT * SIGNIFICANT:
+            return 0.0
+        dispersion = max(1.0, self._dispersion(newer), self._dispersion(older))
+        score = sqrt(ratio / dispersion)
+        return copysign(score, rate - before) if score > SIGNIFICANT else 0.0
 
-    def _part(self, newest: float, oldest: float) -> Part:
-        """What was observed between two ages before the newest observation."""
-        pieces = list(self._pieces(newest, oldest))
-        count = sum(piece[0] for piece in pieces)
-        seconds = sum(piece[1] for piece in pieces)
-        if not count:
-            return Part(0.0, seconds, 0.0)
-        mean = count / seconds
-        squares = sum((c - mean * s) ** 2 / (mean * s) for c, s in pieces)
-        return Part(count, seconds, squares)
+    def _dispersion(self, part: _Sums) -> float:
+        """Pearson's chi-squared over its degrees of freedom: 1 for a Poisson process."""
+        if not part.count:
+            return 1.0
+        freedom = max(part.seconds / self._bucket_seconds - 1, 1.0)
+        return (part.squares * part.seconds / part.count - part.count) / freedom
 
-    def _pieces(self, newest: float, oldest: float) -> Iterator[tuple[float, float]]:
-        end = self._intervals[-1][1]
-        for first, last, count in reversed(self._intervals):
-            if last <= end - oldest:
-                return
-            seconds = min(last, end - newest) - max(first, end - oldest)
-            if seconds > 1e-9:
-                yield count * seconds / (last - first), seconds
+    def _slope(self, length: int, steady: _Sums) -> tuple[float, float]:
+        """Growth of the rate per second within the newest intervals, and over its error."""
+        spans = [self._intervals[-1 - index] for index in range(length)]
+        middle = sum(end * end - start * start for start, end, _ in spans) / (2 * steady.seconds)
+        spread = sum((end - middle) ** 3 - (start - middle) ** 3 for start, end, _ in spans) / 3
+        if not spread or not steady.count:
+            return 0.0, 0.0
+        slope = sum(count * ((start + end) / 2 - middle) for start, end, count in spans) / spread
+        variance = steady.count / steady.seconds / spread * max(1.0, self._dispersion(steady))
+        return slope, slope / sqrt(variance)
+
+
+def _trend(change: float, slope_certainty: float) -> str:
+    """Of a step where there was one, else of a slow ramp."""
+    if change:
+        return "up" if change > 0 else "down"
+    if abs(slope_certainty) > SIGNIFICANT:
+        return "up" if slope_certainty > 0 else "down"
+    return "stable"
+
+
+def _gain(count: float, ratio: float) -> float:
+    return count * log(ratio) if count else 0.0

@@ -8,6 +8,8 @@ from penstock.events.worker import WorkerReport
 
 SILENT_SECONDS = 3.0
 """A worker not heard for this long no longer counts."""
+_SMOOTHING = 0.3
+"""Weight of the newest second in a worker's use of cores."""
 _READY = ("idle", "busy")
 
 
@@ -20,6 +22,12 @@ class Worker:
         self.report = report
         self.heard_at = heard_at
         self.cpu_cores: float | None = None
+
+    def work(self, cores: float | None) -> None:
+        """Smooths over some seconds; None (it did not work) changes nothing."""
+        if cores is not None:
+            before = cores if self.cpu_cores is None else self.cpu_cores
+            self.cpu_cores = before + _SMOOTHING * (cores - before)
 
 
 class Workers:
@@ -43,7 +51,7 @@ class Workers:
         if known and known.report.started_at == report.started_at:
             if report.number <= known.report.number:
                 return False
-            known.cpu_cores = _cores(known.report, report) or known.cpu_cores
+            known.work(_cores(known.report, report))
             known.report, known.heard_at = report, now
         else:
             self._workers[report.worker] = Worker(report, now)

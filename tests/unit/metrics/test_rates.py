@@ -1,0 +1,108 @@
+"""Arrival rates: change is told apart from noise, gaps from zeros, batches from rates."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.metrics.core.rates import RateWindow
+
+
+def window(*per_second: int, start: float = 0.0) -> RateWindow:
+    """A window of 60 s that saw these counts, one a second."""
+    found = RateWindow(60)
+    for second, count in enumerate(per_second):
+        found.add(start + second, start + second + 1, count)
+    return found
+
+
+def poisson(rate: float, seconds: int, seed: int) -> list[int]:
+    source = random.Random(seed)
+    counts = [0] * seconds
+    at = source.expovariate(rate)
+    while at < seconds:
+        counts[int(at)] += 1
+        at += source.expovariate(rate)
+    return counts
+
+
+def test_nothing_is_known_before_something_was_observed() -> None:
+    assert RateWindow(60).rate(5) is None
+    assert RateWindow(60).mean_per_second() is None
+
+
+def test_a_quiet_queue_has_a_rate_of_zero_and_costs_one_interval() -> None:
+    quiet = window(*[0] * 300)
+    rate = quiet.rate(5)
+    assert rate and (rate.per_second, rate.trend, rate.forecast_per_second) == (0, "stable", None)
+    assert len(quiet._intervals) == 1
+
+
+def test_calm_traffic_is_measured_over_the_whole_window() -> None:
+    rate = window(*[10] * 90).rate(5)
+    assert rate and rate.per_second == pytest.approx(10)
+    assert rate.window_seconds == pytest.approx(60)
+
+
+def test_a_step_up_is_seen_in_seconds_and_then_called_stable() -> None:
+    after_4 = window(*[0] * 60, *[10] * 4).rate(5)
+    assert after_4 and after_4.per_second == pytest.approx(10)
+    assert (after_4.trend, window(*[0] * 60, *[10] * 40).rate(5).trend) == ("up", "stable")
+
+
+def test_a_step_down_is_seen_in_seconds() -> None:
+    rate = window(*[10] * 60, *[0] * 4).rate(5)
+    assert rate and rate.per_second == 0
+    assert rate.trend == "down"
+
+
+def test_a_batch_dispatched_at_once_is_no_rate() -> None:
+    rate = window(*[0] * 60, 200, 0, 0).rate(5)
+    assert rate and rate.per_second == pytest.approx(200 / 60)
+    assert rate.trend == "stable"
+
+
+def test_a_ramp_is_forecast_above_its_present_rate_and_within_bounds() -> None:
+    rate = window(*range(60)).rate(10)
+    assert rate and rate.trend == "up"
+    assert rate.forecast_per_second is not None
+    assert 60 < rate.forecast_per_second < 75  # 10 s ahead of 59 a second, growing by 1 a second
+
+
+def test_poisson_noise_is_rarely_called_a_trend() -> None:
+    trends = [window(*poisson(5, 90, seed)).rate(5).trend for seed in range(200)]
+    assert trends.count("stable") >= 196
+
+
+def test_a_gap_is_not_counted_as_quiet() -> None:
+    seen = RateWindow(60)
+    seen.add(0, 10, 100)
+    seen.add(40, 50, 100)
+    assert seen.mean_per_second() == pytest.approx(10)
+
+
+@given(st.lists(st.tuples(st.floats(0.05, 3), st.integers(0, 50)), min_size=1, max_size=200))
+def test_the_mean_is_what_was_counted_over_what_was_observed(
+    intervals: list[tuple[float, int]],
+) -> None:
+    seen, ends = RateWindow(1000), [0.0]
+    for seconds, count in intervals:
+        ends.append(ends[-1] + seconds)
+        seen.add(ends[-2], ends[-1], count)
+    mean = seen.mean_per_second()
+    assert mean == pytest.approx(sum(count for _, count in intervals) / ends[-1])
+    assert all(a[1] <= b[0] for a, b in pairwise(seen._intervals))
+
+
+@given(st.integers(1, 1000), st.floats(0.1, 10))
+def test_units_turn_round(count: int, scale: float) -> None:
+    """The same counts in twice the time are half the rate."""
+    one, other = RateWindow(60), RateWindow(60 * scale)
+    for second in range(60):
+        one.add(second, second + 1, count)
+        other.add(second * scale, (second + 1) * scale, count)
+    assert other.rate(5).per_second * scale == pytest.approx(one.rate(5).per_second, rel=1e-6)
