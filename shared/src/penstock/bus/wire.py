@@ -10,13 +10,17 @@ held by the contract suite.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from penstock.bus.protocol import Outgoing
+
+log = logging.getLogger("penstock.bus")
 
 RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
 """``(subject, reply, body, header block)``; called while the socket is read, must not block."""
@@ -27,12 +31,59 @@ _EXPECT = b"Nats-Expected-Last-Subject-Sequence: %d\r\n"
 _EXPECT_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n"
 
 
+class WireParser(Parser):  # type: ignore[misc]
+    """nats-py's parser with a short way for whole messages, which are nearly all there is.
+
+    nats-py matches each control line against up to seven patterns and moves the rest of the buffer
+    forward after each message: 24 µs a message at 64 kB a read, against 3 µs here.
+    """
+
+    async def parse(self, data: bytes = b"") -> None:
+        if self.state == AWAITING_CONTROL_LINE and not self.header_needed:
+            self.buf.extend(data)
+            data = b""
+            if done := await self._whole_messages(bytes(self.buf)):
+                del self.buf[:done]
+        if data or self.buf:
+            await super().parse(data)
+
+    async def _whole_messages(self, buffer: bytes) -> int:
+        """Handles the complete messages at the front; returns how many bytes they took."""
+        position, end = 0, len(buffer)
+        while position < end:
+            line = buffer.find(b"\r\n", position)
+            if line < 0:
+                break
+            fields = buffer[position:line].split()
+            if not fields or fields[0] not in _MESSAGE:
+                break
+            has_headers = fields[0] == b"HMSG"
+            body, size = line + 2, int(fields[-1])
+            if body + size + 2 > end:
+                break
+            reply = fields[3] if len(fields) == (6 if has_headers else 5) else b""
+            split = body + int(fields[-2]) if has_headers else body
+            position = body + size + 2
+            await self.nc._process_msg(
+                int(fields[2]),
+                fields[1],
+                reply,
+                buffer[split : body + size],
+                buffer[body:split] if has_headers else None,
+            )
+        return position
+
+
+_MESSAGE = (b"MSG", b"HMSG")
+
+
 class WireClient(Client):  # type: ignore[misc]
     """nats-py's client with a door for raw frames and raw deliveries."""
 
     def __init__(self) -> None:
         super().__init__()
         self._raw: dict[int, RawHandler] = {}
+        self._ps = WireParser(self)
 
     async def subscribe_raw(self, subject: str, handler: RawHandler) -> Subscription:
         """Calls ``handler`` for each message of ``subject``, without queue or task."""
@@ -63,7 +114,10 @@ class WireClient(Client):  # type: ignore[misc]
             if 0 < sub._max_msgs <= sub._received:
                 self._subs.pop(sid, None)
                 self._raw.pop(sid, None)
-        handler(subject.decode(), reply, data, headers)
+        try:
+            handler(subject.decode(), reply, data, headers)
+        except Exception:  # it would end nats-py's read loop
+            log.exception("a message on %s could not be handled", subject)
 
 
 def frame(message: Outgoing, reply: bytes, extra: bytes = b"") -> bytes:

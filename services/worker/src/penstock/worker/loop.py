@@ -96,7 +96,8 @@ class Worker:
             await self._intake.close()
             await self._release(self._runner.take_back(), self.stopping)
             while self._held:
-                await self._wait_for_change()
+                self._changed.clear()
+                await self._changed.wait()
         finally:
             ticking.cancel()
             await notices.unsubscribe()
@@ -106,16 +107,17 @@ class Worker:
                 await self._report()
 
     async def _take_some(self) -> None:
+        self._changed.clear()  # before looking, so that no change in between is missed
         room = 0 if self.paused else self._ahead.room(self._unfinished)
         if room == 0 or len(self._held) > _MAX_UNRECORDED:
-            await self._wait_for_change()
+            await self._changed.wait()
             return
         idle = self._unfinished == 0
         self._taking = self._spawn(self._take(room, idle))
         with suppress(asyncio.CancelledError):
             found = await self._taking
             if not found and not idle:
-                await self._wait_for_change()
+                await self._changed.wait()
 
     async def _take(self, room: int, wait: bool) -> bool:
         try:
@@ -177,10 +179,6 @@ class Worker:
         for job in jobs:
             self._held.pop(job.id, None)
         self._changed.set()
-
-    async def _wait_for_change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
 
     # --- keeping what is held ------------------------------------------------------------------------
     def _watch_over(self) -> None:

@@ -47,7 +47,8 @@ class Recorder:
         await asyncio.gather(self._completed(good), *(self._failed(job) for job in bad))
 
     async def _completed(self, jobs: list[Held]) -> None:
-        pending = [(job, self._completion(job)) for job in jobs]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        pending = [(job, self._completion(job, peak)) for job in jobs]
         while pending:
             answers = await self._bus.append_many(
                 [
@@ -71,7 +72,7 @@ class Recorder:
                 await asyncio.sleep(_RETRY_SECONDS)
             pending = again
 
-    def _completion(self, job: Held) -> JobCompleted:
+    def _completion(self, job: Held, peak_memory_bytes: int) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
             correlation_id=job.id,
@@ -81,7 +82,7 @@ class Recorder:
             run_seconds=job.run_seconds,
             result=job.result,
             cpu_seconds=job.cpu_seconds,
-            peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_memory_bytes=peak_memory_bytes,
             spark_session=job.used_spark,
         )
 

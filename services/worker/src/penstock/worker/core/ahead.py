@@ -7,12 +7,12 @@ claimed many at a time; a long job must never hold others behind it while some w
 from __future__ import annotations
 
 MOST = 256
-_FORGET = 0.05
+_RISE, _FALL = 0.2, 0.1
 _FLOOR_SECONDS = 10e-6
 
 
 class Ahead:
-    """Expected run time of a queue's jobs, quick to rise and slow to fall.
+    """Expected run time of a queue's jobs, quicker to rise than to fall.
 
     Args:
         budget_seconds: expected work that may be claimed beyond the running job.
@@ -25,12 +25,11 @@ class Ahead:
     def saw(self, run_seconds: float) -> None:
         """A job of this queue took so long."""
         expected = self.expected_seconds
-        if expected is None or run_seconds > expected:
+        if expected is None:
             self.expected_seconds = max(run_seconds, _FLOOR_SECONDS)
-        else:
-            self.expected_seconds = max(
-                expected + _FORGET * (run_seconds - expected), _FLOOR_SECONDS
-            )
+            return
+        weight = _RISE if run_seconds > expected else _FALL
+        self.expected_seconds = max(expected + weight * (run_seconds - expected), _FLOOR_SECONDS)
 
     def room(self, unfinished: int) -> int:
         """How many more may be claimed with ``unfinished`` jobs claimed and not finished.
