@@ -33,7 +33,7 @@ def job() -> None:
 )
 @click.argument("function")
 @click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
-@click.option("--queue", type=NAME, default="", help="Instead of the function's own queue.")
+@click.option("--queue", type=NAME, help="Instead of the function's own queue.")
 @click.option("--delay", type=SECONDS, default=0.0, help="Not before so long, such as 30s, 10m.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit code 1 unless it completed.")
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
@@ -42,10 +42,11 @@ def submit(session: Session, /, function: str, arguments: tuple[str, ...], **opt
     """Hand a job over: FUNCTION as registered in one of the jobs.modules."""
     call = make_call(session.settings(), function, arguments)
     wait, timeout = options.pop("wait"), options.pop("timeout")
+    to = {name: value for name, value in options.items() if value is not None}
 
     async def ask(bus: Bus, settings: Settings) -> str | JobView:
         client = _client(bus, settings)
-        job_id = await client.dispatch(call, **options)
+        job_id = await client.dispatch(call, **to)
         if not wait:
             return job_id
         if not session.as_json:

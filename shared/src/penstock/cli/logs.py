@@ -6,6 +6,12 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from unicodedata import category
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: what jobs say must not steer the terminal."""
+    return "".join(char if char in "\n\t" or category(char) != "Cc" else "�" for char in text)
 
 
 class PlainLines(logging.Formatter):
@@ -14,6 +20,9 @@ class PlainLines(logging.Formatter):
     def __init__(self) -> None:
         pattern = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s  %(message)s"
         super().__init__(pattern, "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 class JsonLines(logging.Formatter):

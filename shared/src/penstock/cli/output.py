@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import click
 import msgspec
 
+from penstock.cli.logs import printable
 from penstock.cli.session import Session
 
 
@@ -46,13 +46,6 @@ def say_rows(
         note(nothing)
     else:
         _print_table(rows, columns)
-
-
-def printable(text: str) -> str:
-    """``text`` without control characters: what jobs say must not steer the terminal."""
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) != "Cc" else "�" for char in text
-    )
 
 
 def _print_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:

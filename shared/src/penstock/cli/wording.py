@@ -11,11 +11,13 @@ _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min|m|h|d)?")
 
 
 def seconds(value: float | None) -> str:
-    """``0.25 s``, ``31 s``, ``2 min 5 s``, ``3 h 12 min``; a dash when it is not known."""
+    """``3 ms``, ``0.25 s``, ``31 s``, ``2 min 5 s``, ``3 h 12 min``; a dash when unknown."""
     if value is None:
         return UNKNOWN
+    if 0 < value < 0.1:
+        return f"{value * 1000:.0f} ms" if value >= 0.001 else "<1 ms"
     if value < 10:
-        return f"{value:.2g} s" if value >= 0.1 or value == 0 else f"{value * 1000:.0f} ms"
+        return f"{value:.2g} s"
     whole = round(value)
     if whole < 120:
         return f"{whole} s"

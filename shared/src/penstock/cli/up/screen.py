@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from penstock.cli.board import Board
-from penstock.cli.output import printable
+from penstock.cli.logs import printable
 from penstock.cli.story import line
 from penstock.cli.up.supervised import Supervised
 from penstock.cli.wording import clock, seconds
