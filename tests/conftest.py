@@ -15,7 +15,7 @@ from penstock.runtime.paths import temporary_dir
 
 pytest.register_assert_rewrite("tests.contract", "tests.waiting")
 
-_SESSION_MARK = "PENSTOCK_TEST_SESSION"
+_SESSION_MARK = "TEST_SESSION_OF_PENSTOCK"
 _MARK = uuid.uuid4().hex
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.config import explain
 from penstock.config.settings import Settings
 
 FILE = "penstock.toml"
@@ -34,35 +34,50 @@ def load(
     Args:
         path: a TOML file; None takes ``PENSTOCK_CONFIG``, then ``penstock.toml`` here if it exists.
         environment: variables ``PENSTOCK_SECTION__KEY`` (values as TOML, else taken as text).
-        flags: dotted names, e.g. ``{"nats.url": "nats://127.0.0.1:4222"}``; None values are skipped.
+        flags: by dotted name, e.g. ``{"nats.url": "nats://127.0.0.1:4222"}``; None is skipped.
 
     Raises:
         ConfigError: unreadable file, unknown key (with the nearest known one), wrong type.
     """
     env = os.environ if environment is None else environment
-    tree = _read_file(path or env.get(_FILE_VARIABLE))
-    for name, value in _from_environment(env):
-        _put(tree, name, value)
+    tree = _read_file(path or env.get(_FILE_VARIABLE) or None)
+    origins: dict[explain.Path, str] = {}
+    for variable, text in _from_environment(env):
+        where = _spelled(tree, variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
+        _put(tree, where, _value(text, where))
+        origins[tuple(where)] = variable
     for dotted, value in (flags or {}).items():
         if value is not None:
             _put(tree, dotted.split("."), value)
-    return check(tree)
+            origins.pop(tuple(dotted.split(".")), None)
+    return check(tree, origins)
 
 
-def check(tree: Mapping[str, Any]) -> Settings:
+def check(tree: Mapping[str, Any], origins: Mapping[explain.Path, str] | None = None) -> Settings:
     """Settings from plain tables. Raises ConfigError."""
     try:
         return msgspec.convert(tree, Settings, strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(str(error), tree)) from error
+        raise ConfigError(explain.explain(str(error), tree, origins or {})) from error
 
 
 def dump(settings: Settings) -> str:
-    """Settings as JSON, secrets masked."""
-    tree: dict[str, Any] = msgspec.to_builtins(settings)
-    if tree["nats"]["password"]:
-        tree["nats"]["password"] = "***"
-    return json.dumps(tree, indent=2)
+    """Settings as JSON, secrets masked: passwords, tokens, and what stands in addresses."""
+    return json.dumps(_masked(msgspec.to_builtins(settings)), indent=2, ensure_ascii=False)
+
+
+_SECRET_KEY = re.compile(r"password|secret|token", re.I)
+_SECRET_PART = re.compile(r"(?<=://)[^/@]+(?=@)|(?<=;token=)[^;]+")
+_MASK = "***"
+
+
+def _masked(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _masked(below, name) for name, below in value.items()}
+    if isinstance(value, str):
+        secret = value and _SECRET_KEY.search(key)
+        return _MASK if secret else _SECRET_PART.sub(_MASK, value)
+    return value
 
 
 def _read_file(path: str | Path | None) -> dict[str, Any]:
@@ -78,17 +93,31 @@ def _read_file(path: str | Path | None) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
-    for name, text in env.items():
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, text in sorted(env.items()):
         if name.startswith(ENVIRONMENT_PREFIX) and name != _FILE_VARIABLE:
-            yield name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"), _value(text)
+            yield name, text
 
 
-def _value(text: str) -> Any:
+def _spelled(tree: Any, path: list[str]) -> list[str]:
+    """``path`` with keys written as the file writes them: variables know no small letters."""
+    found = []
+    for key in path:
+        below = tree if isinstance(tree, Mapping) else {}
+        found.append(next((known for known in below if known.lower() == key), key))
+        tree = below.get(found[-1])
+    return found
+
+
+def _value(text: str, path: list[str]) -> Any:
+    """A variable's value: as it stands where text is expected, else as TOML reads it."""
+    if explain.takes_text(path):
+        return text
     try:
-        return tomllib.loads(f"x = {text}")["x"]
+        found = tomllib.loads(f"x = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return found["x"] if len(found) == 1 else text
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
@@ -97,40 +126,3 @@ def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
         if not isinstance(tree, dict):
             raise ConfigError(f"{'.'.join(path)}: {key!r} is a value, not a table")
     tree[path[-1]] = value
-
-
-_UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`(?: - at `\$?\.?(?P<where>[^`]*)`)?")
-_AT = re.compile(r"(?P<what>.*) - at `\$\.?(?P<where>[^`]*)`", re.S)
-
-
-def _explain(text: str, tree: Mapping[str, Any]) -> str:
-    if unknown := _UNKNOWN.search(text):
-        where, key = unknown["where"] or "", unknown["key"]
-        known = sorted(_known_keys(where))
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-        return f"{f'[{where}] ' if where else ''}unknown setting {key!r}; {hint}"
-    if at := _AT.match(text):
-        found = _lookup(tree, at["where"])
-        return f"{at['where']}: {at['what'][0].lower()}{at['what'][1:]}, found {found!r}"
-    return text
-
-
-def _known_keys(where: str) -> set[str]:
-    schema: Any = Settings
-    for part in filter(None, where.split(".")):
-        fields = {f.encode_name: f.type for f in msgspec.structs.fields(schema)}
-        if part not in fields:  # below a table of named tables, msgspec writes [...]
-            part = part.split("[")[0]
-        kind = fields.get(part)
-        if kind is None:
-            return set()
-        arguments = getattr(kind, "__args__", ())
-        schema = arguments[1] if len(arguments) == 2 else kind
-    return {f.encode_name for f in msgspec.structs.fields(schema)}
-
-
-def _lookup(tree: Any, where: str) -> Any:
-    for part in filter(None, re.split(r"[.\[\]]+", where)):
-        tree = tree.get(part, tree) if isinstance(tree, Mapping) else tree
-    return tree if not isinstance(tree, Mapping) else "a table"

@@ -1,17 +1,22 @@
-"""Every setting, declared once: name, type, default, meaning. `docs/settings.md` is made from this."""
+"""Every setting, declared once: name, type, default, meaning. `docs/settings.md` is made of it."""
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-Positive = Annotated[float, Meta(gt=0)]
-NonNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0, le=1e9)]
+NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
+Period = Annotated[float, Meta(gt=0, le=36_500)]
+"""Days or hours; the broker counts nanoseconds in 64 bits."""
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Share = Annotated[float, Meta(gt=0, lt=1)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+"""What may stand in a subject."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,10 +54,10 @@ class Streams(Section, frozen=True, kw_only=True):
     """
 
     replicas: Literal[1, 3, 5] = 1
-    events_max_age_days: Positive = 14.0
+    events_max_age_days: Period = 14.0
     events_max_bytes: Annotated[int, Meta(ge=1_000_000)] = 4_000_000_000
-    snapshots_max_age_hours: Positive = 48.0
-    dead_max_age_days: Positive = 90.0
+    snapshots_max_age_hours: Period = 48.0
+    dead_max_age_days: Period = 90.0
 
 
 class Jobs(Section, frozen=True, kw_only=True):
@@ -75,6 +80,10 @@ class Jobs(Section, frozen=True, kw_only=True):
     max_lost_workers: Annotated[int, Meta(ge=1)] = 5
 
 
+def _host_name(found: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", found.split(".", maxsplit=1)[0])[:64] or "local"
+
+
 class Host(Section, frozen=True, kw_only=True):
     """The executor's host.
 
@@ -87,10 +96,10 @@ class Host(Section, frozen=True, kw_only=True):
         drain_seconds: how long a busy worker may finish before it is killed.
         orphan_grace_seconds: workers end this long after their executor vanished.
         lease_seconds: a host silent this long is lost; its share moves to others.
-        max_parallel_starts: how many workers may be starting at the same time; 0 is twice the cores.
+        max_parallel_starts: how many workers may be starting at a time; 0 is twice the cores.
     """
 
-    name: str = msgspec.field(default_factory=lambda: socket.gethostname().split(".")[0] or "local")
+    name: Name = msgspec.field(default_factory=lambda: _host_name(socket.gethostname()))
     run_dir: str = ""
     reserve_cpu_cores: NonNegative = 0.5
     reserve_memory_bytes: Annotated[int, Meta(ge=0)] = 256 * 1024 * 1024
@@ -211,7 +220,12 @@ PROFILES: dict[str, Profile] = {
     ),
     "background": Profile(sla_seconds=300, min_workers=0, max_workers=5, forecast="hint"),
     "exclusive": Profile(
-        sla_seconds=60, min_workers=1, max_workers=1, forecast="off", scalable=False, strategy="fixed"
+        sla_seconds=60,
+        min_workers=1,
+        max_workers=1,
+        forecast="off",
+        scalable=False,
+        strategy="fixed",
     ),
 }
 """The profiles that ship; `[profiles.NAME]` adds others or overrides parts of these."""

@@ -1,4 +1,4 @@
-"""From tables to pools: the start-up rules. A topology that breaks one is refused before it runs."""
+"""From tables to pools: the start-up rules. A topology that breaks one is refused at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pools(settings: Settings) -> dict[str, Pool]:
 
     Raises:
         ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
-            unknown profile, a name that cannot be a subject, a pool that lives on an excluded queue.
+            unknown profile, a name that cannot be a subject, a pool on an excluded queue.
     """
     found = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -79,7 +79,8 @@ def _check(pool: Pool) -> None:
         raise ConfigError(
             f"{here}: min_workers {profile.min_workers} exceeds max_workers {profile.max_workers}"
         )
-    if not pool.scalable and (profile.min_workers != profile.max_workers or not profile.min_workers):
+    pinned_at = {profile.min_workers, profile.max_workers}
+    if not pool.scalable and (len(pinned_at) > 1 or 0 in pinned_at):
         raise ConfigError(
             f"{here}: a pinned pool needs min_workers = max_workers >= 1, "
             f"found {profile.min_workers}..{profile.max_workers}"

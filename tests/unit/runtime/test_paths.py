@@ -1,0 +1,53 @@
+"""Run folders are private; temporary ones do not stay behind."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from penstock.config.load import check
+from penstock.runtime.paths import free_port, run_dir, temporary_dir
+
+
+def test_a_run_folder_is_made_for_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    found = run_dir(check({"host": {"name": "h"}}))
+    assert found == run_dir(check({"host": {"name": "h"}}))
+    assert found != run_dir(check({"prefix": "other", "host": {"name": "h"}}))
+    assert found.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    place.mkdir()
+    place.chmod(0o777)
+    with pytest.raises(PermissionError, match="expected a folder that only user"):
+        run_dir(check({"host": {"run_dir": str(place)}}))
+
+
+def test_a_temporary_folder_is_gone_afterwards() -> None:
+    with pytest.raises(RuntimeError), temporary_dir() as folder:
+        (folder / "file").write_text("x")
+        raise RuntimeError
+    assert not folder.exists()
+
+
+def test_what_a_killed_owner_left_is_swept_and_what_is_in_use_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "penstock-left"
+    left.mkdir()
+    (left / ".owner").touch()
+    with temporary_dir() as used, temporary_dir() as other:
+        assert not left.exists()
+        assert used.is_dir()
+        assert other.is_dir()
+
+
+def test_a_free_port_is_one() -> None:
+    assert 1024 < free_port() < 65536
