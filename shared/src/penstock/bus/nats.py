@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import nats.errors
 
 from penstock.bus import streams
@@ -21,57 +18,20 @@ from penstock.bus.protocol import (
     BusUnavailable,
     Delivery,
     Outgoing,
-    PayloadTooLarge,
     QueueDepth,
     Stored,
     Subscription,
-    WrongSequence,
 )
-from penstock.bus.pull import Inbox, delivery, stored
-from penstock.bus.wire import WireClient, frame, parse_headers
+from penstock.bus.publishing import Publisher
+from penstock.bus.pull import Inbox, delivery
+from penstock.bus.reading import Reader
+from penstock.bus.wire import WireClient, frame
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
-T = TypeVar("T")
 log = logging.getLogger("penstock.bus")
 
 _ALREADY_EXISTS = 10058
-_WRONG_SEQUENCE = 10071
-_BATCH_LIMIT = 1000
-_FOLLOW_BATCH = 256
-_PAGE_LIMIT = 10_000
-
-
-class _ApiError(msgspec.Struct):
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class _PubAck(msgspec.Struct):
-    seq: int = 0
-    error: _ApiError | None = None
-
-
-class _Gather:
-    """Answers of one pipelined round, collected without a future each."""
-
-    __slots__ = ("answers", "done", "missing")
-
-    def __init__(self, count: int) -> None:
-        self.answers: list[bytes | None] = [None] * count
-        self.missing = count
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def put(self, index: int, body: bytes) -> None:
-        if self.answers[index] is None:
-            self.answers[index] = body
-            self.missing -= 1
-            if not self.missing and not self.done.done():
-                self.done.set_result(None)
-
-
-_decode_ack = msgspec.json.Decoder(_PubAck).decode
 
 
 async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
@@ -104,15 +64,14 @@ class NatsBus:
         self.subjects = Subjects(settings.prefix)
         self._settings = settings
         self._client = WireClient()
-        self._inbox = f"_INBOX.{uuid.uuid4().hex}"
-        self._rounds: dict[str, tuple[_Gather, int]] = {}
-        self._count = 0
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
         self._timeout = settings.nats.request_timeout_seconds
+        self._publisher = Publisher(self._client, self._timeout)
+        self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
 
-    # --- connection --------------------------------------------------------------------------------
+    # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
         reach = self._settings.nats
         options: dict[str, Any] = {}
@@ -138,7 +97,7 @@ class NatsBus:
             reconnected_cb=self._on_reconnected,
             **options,
         )
-        await self._client.subscribe_raw(f"{self._inbox}.*", self._on_answer)
+        await self._publisher.open()
         for stream in streams.streams(self._settings, self.subjects):
             await self._ensure_stream(streams.complete(stream, self._settings.streams.replicas))
 
@@ -172,8 +131,8 @@ class NatsBus:
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"the broker did not answer {verb}: {error!r}") from error
         answer: dict[str, Any] = json.loads(message.data)
-        if fail and (error := answer.get("error")):
-            raise BusRefused(f"{verb}: {error.get('description')}")
+        if fail and (refusal := answer.get("error")):
+            raise BusRefused(f"{verb}: {refusal.get('description')}")
         return answer
 
     async def close(self) -> None:
@@ -183,222 +142,37 @@ class NatsBus:
         with suppress(Exception):
             await self._client.close()
 
-    # --- storing -----------------------------------------------------------------------------------
-    def _on_answer(self, subject: str, _: bytes, body: bytes, headers: bytes | None) -> None:
-        waiting = self._rounds.pop(subject, None)
-        if waiting is not None:
-            status = parse_headers(headers)[0] if headers else 0
-            waiting[0].put(waiting[1], b"" if status == 503 else body or b"{}")
-
-    async def _round(self, frames: Callable[[Callable[[int], bytes]], list[bytes]], n: int) -> _Gather:
-        """Sends frames that ask for ``n`` answers and waits for these."""
-        gather = _Gather(n)
-        asked: list[str] = []
-
-        def reply(index: int) -> bytes:
-            self._count += 1
-            subject = f"{self._inbox}.{self._count}"
-            self._rounds[subject] = (gather, index)
-            asked.append(subject)
-            return subject.encode()
-
-        try:
-            await self._client.send(b"".join(frames(reply)))
-            async with asyncio.timeout(self._timeout):
-                await gather.done
-        except TimeoutError:
-            pass
-        except nats.errors.Error as error:
-            raise BusUnavailable(f"not connected to the broker: {error!r}") from error
-        finally:
-            if gather.missing:
-                for subject in asked:
-                    self._rounds.pop(subject, None)
-        return gather
-
-    def _check_size(self, message: Outgoing) -> None:
-        size = len(message.body) + sum(len(k) + len(v) + 4 for k, v in message.headers.items())
-        limit = self._client.max_payload - 512  # room for the headers that the bus adds
-        if size > limit:
-            raise PayloadTooLarge(
-                f"{message.subject}: {size} bytes, the broker takes {limit}; "
-                "keep large data in files and pass their names"
-            )
-
+    # --- storing and reading ----------------------------------------------------------------------
     async def append(self, message: Outgoing) -> int:
-        [answer] = await self.append_many([message])
-        if isinstance(answer, BusError):
-            raise answer
-        return answer
+        return await self._publisher.append(message)
 
     async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
-        if not messages:
-            return []
-        for message in messages:
-            self._check_size(message)
-        gather = await self._round(
-            lambda reply: [frame(message, reply(i)) for i, message in enumerate(messages)],
-            len(messages),
-        )
-        return [
-            _outcome(message, answer)
-            for message, answer in zip(messages, gather.answers, strict=True)
-        ]
+        return await self._publisher.append_many(messages)
 
     async def append_atomic(self, messages: Sequence[Outgoing]) -> int:
-        last = len(messages)
-        if not 1 <= last <= _BATCH_LIMIT:
-            raise ValueError(f"an atomic batch holds 1 to {_BATCH_LIMIT} messages, found {last}")
-        if last == 1:
-            return await self.append(messages[0])
-        for message in messages:
-            self._check_size(message)
-        batch = uuid.uuid4().hex.encode()
-
-        def frames(reply: Callable[[int], bytes]) -> list[bytes]:
-            # The broker answers the first message (empty) and the commit; errors come at either.
-            built = []
-            for number, message in enumerate(messages, 1):
-                extra = b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (batch, number)
-                answer = b""
-                if number == 1:
-                    answer = reply(0)
-                elif number == last:
-                    answer, extra = reply(1), extra + b"Nats-Batch-Commit: 1\r\n"
-                built.append(frame(message, answer, extra))
-            return built
-
-        gather = await self._round(frames, 2)
-        answers = [_outcome(messages[0], answer) for answer in gather.answers]
-        for outcome in answers:
-            if isinstance(outcome, WrongSequence):
-                raise outcome
-        if isinstance(answers[1], BusError):
-            raise answers[1]
-        return answers[1]
-
-    # --- reading -----------------------------------------------------------------------------------
-    async def _get(self, stream: str, request: dict[str, Any]) -> Stored | None:
-        answer = await self._api(f"STREAM.MSG.GET.{stream}", request, fail=False)
-        if error := answer.get("error"):
-            if error.get("code") == 404:
-                return None
-            raise BusRefused(f"{stream}: {error.get('description')}")
-        message = msgspec.convert(answer["message"], _RawMessage, strict=False)
-        return Stored(
-            subject=message.subject,
-            sequence=message.seq,
-            at=message.time,
-            body=message.data,
-            headers=parse_headers(message.hdrs)[1],
-        )
+        return await self._publisher.append_atomic(messages)
 
     async def last(self, stream: str, subject: str) -> Stored | None:
-        return await self._get(stream, {"last_by_subj": subject})
+        return await self._reader.last(stream, subject)
 
     async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
-        return await self._get(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
+        return await self._reader.next(stream, subject, sequence)
 
     async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
-        found: list[Stored] = []
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
-            status, headers = parse_headers(block)
-            if not status:
-                found.append(_direct(body, headers))
-            elif not done.done():
-                done.set_result(None)
-
-        inbox = f"{self._inbox}h{self._next_number()}"
-        subscription = await self._client.subscribe_raw(inbox, on)
-        request = {"seq": 1, "next_by_subj": subject, "batch": limit}
-        try:
-            await self._client.publish(
-                f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox
-            )
-            async with asyncio.timeout(self._timeout):
-                await done
-        except (TimeoutError, nats.errors.Error) as error:
-            raise BusUnavailable(f"the broker did not answer for {subject}: {error!r}") from error
-        finally:
-            with suppress(nats.errors.Error):
-                await subscription.unsubscribe()
-        return found
-
-    def _next_number(self) -> int:
-        self._count += 1
-        return self._count
+        return await self._reader.history(stream, subject, limit)
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for _ in range(_PAGE_LIMIT):
-            answer = await self._api(
-                f"STREAM.INFO.{stream}", {"subjects_filter": subject, "offset": len(counts)}
-            )
-            page = answer["state"].get("subjects") or {}
-            counts |= page
-            if not page or len(counts) >= answer.get("total", 0):
-                break
-        return counts
+        return await self._reader.count(stream, subject)
 
     async def remove(self, stream: str, subject: str) -> None:
         await self._api(f"STREAM.PURGE.{stream}", {"filter": subject})
 
-    async def follow(
+    def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"
     ) -> AsyncIterator[Stored]:
-        position = start if isinstance(start, int) else None
-        if start == "all":
-            position = 1
-        elif start == "new":
-            position = await self._patiently(lambda: self._stream_end(stream)) + 1
-        while True:
-            inbox = await self._patiently(lambda: self._follower(stream, subjects, position))
-            self._inboxes.add(inbox)
-            try:
-                while not inbox.trouble:
-                    for raw in await inbox.take(_FOLLOW_BATCH, 5.0):
-                        message = stored(*raw)
-                        position = message.sequence + 1
-                        yield message
-            finally:
-                self._inboxes.discard(inbox)
-                with suppress(Exception):
-                    await inbox.close()
+        return self._reader.follow(stream, subjects, start)
 
-    async def _stream_end(self, stream: str) -> int:
-        info = await self._api(f"STREAM.INFO.{stream}")
-        return int(info["state"]["last_seq"])
-
-    async def _follower(
-        self, stream: str, subjects: Sequence[str], position: int | None
-    ) -> Inbox:
-        name = f"f_{uuid.uuid4().hex[:16]}"
-        config: dict[str, Any] = {
-            "name": name,
-            "filter_subjects": list(subjects),
-            "ack_policy": "none",
-            "mem_storage": True,
-            "inactive_threshold": 30_000_000_000,
-        }
-        if position is None:
-            config["deliver_policy"] = "last_per_subject"
-        else:
-            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": position}
-        await self._api(
-            f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
-        )
-        return Inbox(self._client, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", lambda _: None)
-
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                return await attempt()
-            except BusUnavailable:
-                await asyncio.sleep(0.2)
-
-    # --- queues ------------------------------------------------------------------------------------
+    # --- queues -----------------------------------------------------------------------------------
     async def ensure_queue(self, queue: str) -> None:
         if queue in self._queues:
             return
@@ -451,7 +225,7 @@ class NatsBus:
             if not consumers or seen >= page.get("total", 0):
                 return found
 
-    # --- signals -----------------------------------------------------------------------------------
+    # --- signals ----------------------------------------------------------------------------------
     async def signal(self, subject: str, body: bytes = b"") -> None:
         with suppress(nats.errors.Error):
             await self._client.send(frame(Outgoing(subject, body), b""))
@@ -519,40 +293,6 @@ class _Listening:
     async def unsubscribe(self) -> None:
         with suppress(nats.errors.Error):
             await self._subscription.unsubscribe()
-
-
-class _RawMessage(msgspec.Struct):
-    subject: str
-    seq: int
-    time: datetime
-    data: bytes = b""
-    hdrs: bytes = b""
-
-
-def _direct(body: bytes, headers: dict[str, str]) -> Stored:
-    return Stored(
-        subject=headers.pop("Nats-Subject"),
-        sequence=int(headers.pop("Nats-Sequence")),
-        at=datetime.fromisoformat(headers.pop("Nats-Time-Stamp")),
-        body=body,
-        headers=headers,
-    )
-
-
-def _outcome(message: Outgoing, answer: bytes | None) -> int | BusError:
-    """The sequence, or why the broker did not store the message."""
-    if answer is None:
-        return BusUnavailable(f"{message.subject}: no answer in time; it may be stored all the same")
-    if not answer:
-        return BusRefused(f"{message.subject}: no stream takes this subject")
-    ack = _decode_ack(answer)
-    if (error := ack.error) is None:
-        return ack.seq
-    if error.err_code == _WRONG_SEQUENCE:
-        found = error.description.rpartition(":")[2].strip()
-        expected = message.expect.sequence if message.expect else 0
-        return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
-    return BusRefused(f"{message.subject}: {error.description}")
 
 
 def _depth(info: dict[str, Any]) -> QueueDepth:

@@ -31,7 +31,9 @@ class WrongSequence(BusError):
     """Somebody else appended first; ``found`` is the sequence in the way (0: unknown)."""
 
     def __init__(self, subject: str, expected: int, found: int = 0) -> None:
-        super().__init__(f"{subject}: expected last sequence {expected}, found {found or 'another'}")
+        super().__init__(
+            f"{subject}: expected last sequence {expected}, found {found or 'another'}"
+        )
         self.subject, self.expected, self.found = subject, expected, found
 
 
@@ -215,7 +217,7 @@ class Bus(Protocol):
         """All queues, in a number of requests that does not grow with each queue."""
         ...
 
-    # --- signals: lossy, nothing may depend on one -------------------------------------------------
+    # --- signals: lossy, nothing may depend on one ------------------------------------------------
     async def signal(self, subject: str, body: bytes = b"") -> None: ...
 
     async def listen(

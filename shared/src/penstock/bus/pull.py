@@ -1,8 +1,8 @@
 """Pulling from JetStream consumers, with the pull protocol owned here.
 
-nats-py's ``fetch`` leaves a live pull behind when it is cancelled: the next job lands in the abandoned
-inbox and is invisible until its claim lapses. Here one inbox lives as long as its puller, and what
-arrives while nobody fetches is given back at once.
+nats-py's ``fetch`` leaves a live pull behind when it is cancelled: the next job lands in the
+abandoned inbox and is invisible until its claim lapses. Here one inbox lives as long as its puller,
+and what arrives while nobody fetches is given back at once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
+from nats.aio.subscription import Subscription
 
 from penstock.bus.protocol import Delivery, Stored
-from penstock.bus.wire import Subscription, WireClient, parse_headers
+from penstock.bus.wire import WireClient, parse_headers
 
 _ACK = b"$JS.ACK."
 _FINAL = {404, 408}  # nothing there; the pull expired
@@ -56,7 +57,7 @@ class Inbox:
     async def take(
         self, batch: int, wait_seconds: float
     ) -> list[tuple[str, bytes, bytes, bytes | None]]:
-        """Raw ``(subject, reply, body, headers)``: at once what is there, else the first to come."""
+        """Raw ``(subject, reply, body, headers)``: what is there, else the first to come."""
         if self._subscription is None:
             self._subscription = await self._client.subscribe_raw(f"{self._subject}.*", self._on)
         self.trouble = ""

@@ -92,7 +92,7 @@ class Client:
         finally:
             await bus.close()
 
-    # --- dispatching ---------------------------------------------------------------------------------
+    # --- dispatching ------------------------------------------------------------------------------
     async def dispatch(
         self,
         call: Call,
@@ -123,7 +123,9 @@ class Client:
             try:
                 sequence = await self._bus.append(self._first(event, trace))
             except WrongSequence:
-                raise AlreadyDispatched(f"a job of id {event.job_id!r} was dispatched before") from None
+                raise AlreadyDispatched(
+                    f"a job of id {event.job_id!r} was dispatched before"
+                ) from None
             await self._bus.append(self._queued(event, sequence, trace))
         return event.job_id
 
@@ -243,7 +245,7 @@ class Client:
             )
         return queue.scheduled(self._subjects, lifecycle.evolve(None, event, sequence), trace)
 
-    # --- asking --------------------------------------------------------------------------------------
+    # --- asking -----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:
         """A job's state, attempts, result and error. Raises NotFound."""
         stored = await self._history(job_id)
@@ -275,7 +277,7 @@ class Client:
         finally:
             await listening.unsubscribe()
 
-    # --- changing ------------------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------------
     async def cancel(self, job_id: str, reason: str = "cancelled by a client") -> JobView:
         """Cancels a job that has not ended; a running one is told at once.
 
@@ -305,7 +307,9 @@ class Client:
         """
         view = await self.job(job_id)
         if view.state not in (State.DEAD, State.CANCELLED):
-            raise JobRefused(f"job {job_id} is {view.state}; only dead or cancelled jobs are retried")
+            raise JobRefused(
+                f"job {job_id} is {view.state}; only dead or cancelled jobs are retried"
+            )
         old = payload.decode(view.record.payload)
         new = new_id()
         event = JobDispatched(
@@ -315,9 +319,7 @@ class Client:
             source=self._source,
             queue=old.queue,
             function=old.function,
-            payload=payload.encode(
-                msgspec.structs.replace(old, id=new, dispatched_at=time.time())
-            ),
+            payload=payload.encode(msgspec.structs.replace(old, id=new, dispatched_at=time.time())),
             tags=old.tags,
             tries=old.tries,
             retry_of=job_id,

@@ -51,7 +51,7 @@ class IllegalTransition(JobsError):
 
 
 class Interruption(BaseException):
-    """Raised in the thread of a running job; a BaseException, so that `except Exception` lets it by."""
+    """Raised in a running job's thread; no Exception, so that `except Exception` lets it by."""
 
 
 class Cancelled(Interruption):

@@ -1,7 +1,7 @@
 """The messages that follow from a job's state: in its queue, in the schedule, among the dead.
 
-Event first, queue derived: each can be made again from the job's events at any time, and a double does
-no harm, since a worker's first act is a compare-and-set on the sequence that the message carries.
+Event first, queue derived: each can be made again from the job's events at any time, and a double
+does no harm, since a worker's first act is a compare-and-set on the sequence the message carries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Registered functions. A message names one of these or is refused: it can never name code to import."""
+"""Registered functions. A message names one of them or is refused; it never names an import."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from penstock.jobs.retry import Backoff
 P = ParamSpec("P")
 R = TypeVar("R")
 
+DEFAULT_BACKOFF = Backoff()
 MAX_TAGS = 10
 MAX_TAG_LENGTH = 100
 
@@ -117,7 +118,7 @@ def job(
     name: str = "",
     tries: int = 0,
     timeout_seconds: float = 0.0,
-    backoff: Backoff = Backoff(),
+    backoff: Backoff = DEFAULT_BACKOFF,
     tags: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 def job(
@@ -128,7 +129,7 @@ def job(
     name: str = "",
     tries: int = 0,
     timeout_seconds: float = 0.0,
-    backoff: Backoff = Backoff(),
+    backoff: Backoff = DEFAULT_BACKOFF,
     tags: Sequence[str] = (),
 ) -> Any:
     """Marks a function as a job.
@@ -197,9 +198,7 @@ def find(name: str) -> JobType[Any, Any]:
         raise UnknownJob(f"no job is called {name[:200]!r}; {hint}") from None
 
 
-def _split_context(
-    name: str, signature: inspect.Signature
-) -> tuple[bool, list[inspect.Parameter]]:
+def _split_context(name: str, signature: inspect.Signature) -> tuple[bool, list[inspect.Parameter]]:
     parameters = list(signature.parameters.values())
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

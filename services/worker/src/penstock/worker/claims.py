@@ -1,4 +1,4 @@
-"""Winning jobs, keeping them, giving them back: every transition a compare-and-set on the job's events."""
+"""Winning jobs, keeping them, giving them back: each step a compare-and-set."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Claims:
         self.source = f"worker/{host}.{worker}"
         self.subjects = Subjects(settings.prefix)
 
-    # --- winning -----------------------------------------------------------------------------------
+    # --- winning ----------------------------------------------------------------------------------
     async def win(self, deliveries: Sequence[Delivery]) -> list[Held]:
         """The jobs that are ours to run, of these deliveries; the others are dealt with."""
         asked: list[tuple[Held, JobStarted]] = []
@@ -139,7 +139,7 @@ class Claims:
         expect = None if expected is None else Expect(expected, self.subjects.job(event.job_id))
         return Outgoing(self.subjects.event(event), encode(event), trace, expect)
 
-    # --- what to do when the race was lost, or the message is old ------------------------------------
+    # --- what to do when the race was lost, or the message is old ---------------------------------
     async def _settle(self, job: Held, event: JobStarted) -> bool:
         """True when the job is ours after all."""
         record, ours = await self.look_up(job.id, event.id)
@@ -201,9 +201,7 @@ class Claims:
         record = lifecycle.fold(events)
         return record, bool(events) and events[-1][1].id == event_id
 
-    async def bury(
-        self, record: JobRecord, error: JobError, headers: Mapping[str, str]
-    ) -> None:
+    async def bury(self, record: JobRecord, error: JobError, headers: Mapping[str, str]) -> None:
         """Dead, with its dead letter. Raises BusError."""
         event = JobDead(
             job_id=record.id,
@@ -254,7 +252,7 @@ class Claims:
             Outgoing(self.subjects.dead(queue, name), msgspec.json.encode(letter))
         )
 
-    # --- keeping and giving back -----------------------------------------------------------------------
+    # --- keeping and giving back ------------------------------------------------------------------
     async def release(self, jobs: Iterable[Held], reason: str) -> None:
         """Gives jobs back unfinished; the attempt does not count."""
         held = list(jobs)
@@ -263,9 +261,6 @@ class Claims:
             for job in held
         ]
         await self._bus.append_many(
-            [
-                self.outgoing(event, job.sequence)
-                for event, job in zip(events, held, strict=True)
-            ]
-        )  # an append that loses means that somebody else decided: giving back is right all the same
+            [self.outgoing(event, job.sequence) for event, job in zip(events, held, strict=True)]
+        )  # one that loses was decided by somebody else: giving back is right all the same
         await self._bus.give_back([job.delivery.ack_subject for job in held])

@@ -180,7 +180,7 @@ class Worker:
             self._held.pop(job.id, None)
         self._changed.set()
 
-    # --- keeping what is held ------------------------------------------------------------------------
+    # --- keeping what is held ---------------------------------------------------------------------
     def _watch_over(self) -> None:
         """Looks at the running job once it has taken longer than what may be claimed ahead."""
         if self._watch is None:
@@ -233,9 +233,7 @@ class Worker:
         if self.stopping or self.paused:
             state = "draining"
         held = list(self._held.values())
-        await self._reporter.send(
-            state, held, spark=self._spark.is_open, because=self.stopping
-        )
+        await self._reporter.send(state, held, spark=self._spark.is_open, because=self.stopping)
 
     async def _check(self) -> None:
         if self._orphan.lapsed():
@@ -248,7 +246,7 @@ class Worker:
         if record is None or record.token != job.token or record.state.ended:
             await self._lose(job)
 
-    # --- ending a job from outside -----------------------------------------------------------------------
+    # --- ending a job from outside ----------------------------------------------------------------
     def _noticed(self, subject: str, _: bytes) -> None:
         job = self._held.get(subject.rpartition(".")[2])
         if job is not None:
@@ -302,7 +300,7 @@ class Worker:
                 await self._report()
         os._exit(UNRESPONSIVE)
 
-    # --- the process ---------------------------------------------------------------------------------------
+    # --- the process ------------------------------------------------------------------------------
     def stop(self, reason: str) -> None:
         """Finishes the running job, takes no other."""
         if not self.stopping:

@@ -1,7 +1,7 @@
-"""Recording how jobs ended: completions pipelined, failures with their verdict, then the acknowledgement.
+"""Recording how jobs ended: completions pipelined, failures with their verdict.
 
-Acknowledged only after the event is stored: an acknowledgement alone proves nothing, and one that comes
-late from a deposed worker would delete somebody else's claim.
+Acknowledged only after the event is stored: an acknowledgement alone proves nothing, and a late one
+from a deposed worker would delete somebody else's claim.
 """
 
 from __future__ import annotations

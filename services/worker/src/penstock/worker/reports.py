@@ -34,9 +34,7 @@ class _Tally:
 class Reporter:
     """Counts what the worker does and tells it on the worker's own plain subject."""
 
-    def __init__(
-        self, bus: Bus, subjects: Subjects, *, host: str, worker: str, pool: str
-    ) -> None:
+    def __init__(self, bus: Bus, subjects: Subjects, *, host: str, worker: str, pool: str) -> None:
         self._bus = bus
         self._subject = subjects.worker_report(host, worker)
         self._host, self._worker, self._pool = host, worker, pool

@@ -50,7 +50,7 @@ class Runner:
         self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
         self._thread.start()
 
-    # --- called in the loop ------------------------------------------------------------------------
+    # --- called in the loop -----------------------------------------------------------------------
     def add(self, jobs: list[Held]) -> None:
         self._todo.extend(jobs)
         self._wake.put(True)
@@ -87,7 +87,7 @@ class Runner:
     def stop(self) -> None:
         self._wake.put(False)
 
-    # --- the thread ----------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
     def _forever(self) -> None:
         while self._wake.get():
             told_at = time.monotonic()
@@ -162,5 +162,3 @@ def _span(job: Held) -> Any:
 def _raise_in(thread: threading.Thread, error: type[BaseException] | None) -> None:
     target = None if error is None else ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), target)
-
-

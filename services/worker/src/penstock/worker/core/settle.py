@@ -19,7 +19,7 @@ class Action(Enum):
     POISON = auto()
     """It lost too many workers: dead."""
     FOLLOW_UP = auto()
-    """Make sure of what must exist outside the log (schedule, dead letter), then drop the message."""
+    """Make what must exist outside the log (schedule, dead letter), then drop the message."""
     DROP = auto()
     """Nothing left to do: acknowledge."""
 
@@ -37,7 +37,9 @@ def settle(record: JobRecord, message: int, now: datetime, max_lost_workers: int
         return Action.DROP
     if record.state is State.RUNNING:
         if record.message != message:
-            return Action.DROP  # a double; the message it runs from is still claimed, or comes again
+            return (
+                Action.DROP
+            )  # a double; the message it runs from is still claimed, or comes again
         if record.lost_workers + 1 >= max_lost_workers:
             return Action.POISON
         return Action.RECOVER

@@ -1,0 +1,190 @@
+"""Storing messages: many frames in one write, answers collected without a future each."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+
+import msgspec
+import nats.errors
+
+from penstock.bus.protocol import (
+    BusError,
+    BusRefused,
+    BusUnavailable,
+    Outgoing,
+    PayloadTooLarge,
+    WrongSequence,
+)
+from penstock.bus.wire import WireClient, frame, parse_headers
+
+_WRONG_SEQUENCE = 10071
+_BATCH_LIMIT = 1000
+_BUS_HEADERS_BYTES = 512
+_NO_RESPONDERS = 503
+
+
+class _ApiError(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _PubAck(msgspec.Struct):
+    seq: int = 0
+    error: _ApiError | None = None
+
+
+class _Gather:
+    """Answers of one pipelined round, collected without a future each."""
+
+    __slots__ = ("answers", "done", "missing")
+
+    def __init__(self, count: int) -> None:
+        self.answers: list[bytes | None] = [None] * count
+        self.missing = count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def put(self, index: int, body: bytes) -> None:
+        if self.answers[index] is None:
+            self.answers[index] = body
+            self.missing -= 1
+            if not self.missing and not self.done.done():
+                self.done.set_result(None)
+
+
+_decode_ack = msgspec.json.Decoder(_PubAck).decode
+
+
+class Publisher:
+    """Appends to streams and reads the broker's answers.
+
+    Args:
+        timeout_seconds: how long the answers of one round may take.
+    """
+
+    def __init__(self, client: WireClient, timeout_seconds: float) -> None:
+        self._client = client
+        self._timeout = timeout_seconds
+        self._inbox = f"_INBOX.{uuid.uuid4().hex}"
+        self._rounds: dict[str, tuple[_Gather, int]] = {}
+        self._count = 0
+
+    async def open(self) -> None:
+        await self._client.subscribe_raw(f"{self._inbox}.*", self._on_answer)
+
+    def _on_answer(self, subject: str, _: bytes, body: bytes, headers: bytes | None) -> None:
+        waiting = self._rounds.pop(subject, None)
+        if waiting is not None:
+            status = parse_headers(headers)[0] if headers else 0
+            waiting[0].put(waiting[1], b"" if status == _NO_RESPONDERS else body or b"{}")
+
+    async def _round(
+        self, frames: Callable[[Callable[[int], bytes]], list[bytes]], n: int
+    ) -> _Gather:
+        """Sends frames that ask for ``n`` answers and waits for these."""
+        gather = _Gather(n)
+        asked: list[str] = []
+
+        def reply(index: int) -> bytes:
+            self._count += 1
+            subject = f"{self._inbox}.{self._count}"
+            self._rounds[subject] = (gather, index)
+            asked.append(subject)
+            return subject.encode()
+
+        try:
+            await self._client.send(b"".join(frames(reply)))
+            async with asyncio.timeout(self._timeout):
+                await gather.done
+        except TimeoutError:
+            pass
+        except nats.errors.Error as error:
+            raise BusUnavailable(f"not connected to the broker: {error!r}") from error
+        finally:
+            if gather.missing:
+                for subject in asked:
+                    self._rounds.pop(subject, None)
+        return gather
+
+    def _check_size(self, message: Outgoing) -> None:
+        size = len(message.body) + sum(len(k) + len(v) + 4 for k, v in message.headers.items())
+        limit = (
+            self._client.max_payload - _BUS_HEADERS_BYTES
+        )  # room for the headers that the bus adds
+        if size > limit:
+            raise PayloadTooLarge(
+                f"{message.subject}: {size} bytes, the broker takes {limit}; "
+                "keep large data in files and pass their names"
+            )
+
+    async def append(self, message: Outgoing) -> int:
+        [answer] = await self.append_many([message])
+        if isinstance(answer, BusError):
+            raise answer
+        return answer
+
+    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
+        if not messages:
+            return []
+        for message in messages:
+            self._check_size(message)
+        gather = await self._round(
+            lambda reply: [frame(message, reply(i)) for i, message in enumerate(messages)],
+            len(messages),
+        )
+        return [
+            _outcome(message, answer)
+            for message, answer in zip(messages, gather.answers, strict=True)
+        ]
+
+    async def append_atomic(self, messages: Sequence[Outgoing]) -> int:
+        last = len(messages)
+        if not 1 <= last <= _BATCH_LIMIT:
+            raise ValueError(f"an atomic batch holds 1 to {_BATCH_LIMIT} messages, found {last}")
+        if last == 1:
+            return await self.append(messages[0])
+        for message in messages:
+            self._check_size(message)
+        batch = uuid.uuid4().hex.encode()
+
+        def frames(reply: Callable[[int], bytes]) -> list[bytes]:
+            # The broker answers the first message (empty) and the commit; errors come at either.
+            built = []
+            for number, message in enumerate(messages, 1):
+                extra = b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (batch, number)
+                answer = b""
+                if number == 1:
+                    answer = reply(0)
+                elif number == last:
+                    answer, extra = reply(1), extra + b"Nats-Batch-Commit: 1\r\n"
+                built.append(frame(message, answer, extra))
+            return built
+
+        gather = await self._round(frames, 2)
+        answers = [_outcome(messages[0], answer) for answer in gather.answers]
+        for outcome in answers:
+            if isinstance(outcome, WrongSequence):
+                raise outcome
+        if isinstance(answers[1], BusError):
+            raise answers[1]
+        return answers[1]
+
+
+def _outcome(message: Outgoing, answer: bytes | None) -> int | BusError:
+    """The sequence, or why the broker did not store the message."""
+    if answer is None:
+        return BusUnavailable(
+            f"{message.subject}: no answer in time; it may be stored all the same"
+        )
+    if not answer:
+        return BusRefused(f"{message.subject}: no stream takes this subject")
+    ack = _decode_ack(answer)
+    if (error := ack.error) is None:
+        return ack.seq
+    if error.err_code == _WRONG_SEQUENCE:
+        found = error.description.rpartition(":")[2].strip()
+        expected = message.expect.sequence if message.expect else 0
+        return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
+    return BusRefused(f"{message.subject}: {error.description}")

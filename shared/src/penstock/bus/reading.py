@@ -1,0 +1,178 @@
+"""Reading what streams hold, once or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+import nats.errors
+
+from penstock.bus.protocol import BusRefused, BusUnavailable, Stored
+from penstock.bus.pull import Inbox, stored
+from penstock.bus.wire import WireClient, parse_headers
+
+T = TypeVar("T")
+Api = Callable[..., Awaitable[dict[str, Any]]]
+
+_FOLLOW_BATCH = 256
+_FOLLOW_WAIT_SECONDS = 5.0
+_FOLLOWER_LIVES_NS = 30_000_000_000
+_PAGE_LIMIT = 10_000
+
+
+class Reader:
+    """Reads streams.
+
+    Args:
+        api: asks the JetStream API: ``await api(verb, body, fail=…)``.
+        inboxes: where followers are entered, so that a reconnect wakes them.
+    """
+
+    def __init__(
+        self, client: WireClient, api: Api, inboxes: set[Inbox], timeout_seconds: float
+    ) -> None:
+        self._client = client
+        self._api = api
+        self._inboxes = inboxes
+        self._timeout = timeout_seconds
+
+    async def _get(self, stream: str, request: dict[str, Any]) -> Stored | None:
+        answer = await self._api(f"STREAM.MSG.GET.{stream}", request, fail=False)
+        if error := answer.get("error"):
+            if error.get("code") == 404:
+                return None
+            raise BusRefused(f"{stream}: {error.get('description')}")
+        message = msgspec.convert(answer["message"], _RawMessage, strict=False)
+        return Stored(
+            subject=message.subject,
+            sequence=message.seq,
+            at=message.time,
+            body=message.data,
+            headers=_own(parse_headers(message.hdrs)[1]),
+        )
+
+    async def last(self, stream: str, subject: str) -> Stored | None:
+        return await self._get(stream, {"last_by_subj": subject})
+
+    async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
+        return await self._get(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
+
+    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
+        found: list[Stored] = []
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
+            status, headers = parse_headers(block)
+            if not status:
+                found.append(_direct(body, headers))
+            elif not done.done():
+                done.set_result(None)
+
+        inbox = f"_INBOX.{uuid.uuid4().hex}"
+        subscription = await self._client.subscribe_raw(inbox, on)
+        request = {"seq": 1, "next_by_subj": subject, "batch": limit}
+        try:
+            await self._client.publish(
+                f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox
+            )
+            async with asyncio.timeout(self._timeout):
+                await done
+        except (TimeoutError, nats.errors.Error) as error:
+            raise BusUnavailable(f"the broker did not answer for {subject}: {error!r}") from error
+        finally:
+            with suppress(nats.errors.Error):
+                await subscription.unsubscribe()
+        return found
+
+    async def count(self, stream: str, subject: str) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for _ in range(_PAGE_LIMIT):
+            answer = await self._api(
+                f"STREAM.INFO.{stream}", {"subjects_filter": subject, "offset": len(counts)}
+            )
+            page = answer["state"].get("subjects") or {}
+            counts |= page
+            if not page or len(counts) >= answer.get("total", 0):
+                break
+        return counts
+
+    async def follow(
+        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+    ) -> AsyncIterator[Stored]:
+        position = start if isinstance(start, int) else None
+        if start == "all":
+            position = 1
+        elif start == "new":
+            position = await self._patiently(lambda: self._stream_end(stream)) + 1
+        while True:
+            inbox = await self._patiently(partial(self._follower, stream, subjects, position))
+            self._inboxes.add(inbox)
+            try:
+                while not inbox.trouble:
+                    for raw in await inbox.take(_FOLLOW_BATCH, _FOLLOW_WAIT_SECONDS):
+                        message = stored(*raw)
+                        position = message.sequence + 1
+                        yield message
+            finally:
+                self._inboxes.discard(inbox)
+                with suppress(Exception):
+                    await inbox.close()
+
+    async def _stream_end(self, stream: str) -> int:
+        info = await self._api(f"STREAM.INFO.{stream}")
+        return int(info["state"]["last_seq"])
+
+    async def _follower(self, stream: str, subjects: Sequence[str], position: int | None) -> Inbox:
+        name = f"f_{uuid.uuid4().hex[:16]}"
+        config: dict[str, Any] = {
+            "name": name,
+            "filter_subjects": list(subjects),
+            "ack_policy": "none",
+            "mem_storage": True,
+            "inactive_threshold": _FOLLOWER_LIVES_NS,
+        }
+        if position is None:
+            config["deliver_policy"] = "last_per_subject"
+        else:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": position}
+        await self._api(
+            f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
+        )
+        return Inbox(self._client, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", lambda _: None)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await attempt()
+            except BusUnavailable:
+                await asyncio.sleep(0.2)
+
+
+class _RawMessage(msgspec.Struct):
+    subject: str
+    seq: int
+    time: datetime
+    data: bytes = b""
+    hdrs: bytes = b""
+
+
+def _direct(body: bytes, headers: dict[str, str]) -> Stored:
+    return Stored(
+        subject=headers.pop("Nats-Subject"),
+        sequence=int(headers.pop("Nats-Sequence")),
+        at=datetime.fromisoformat(headers.pop("Nats-Time-Stamp")),
+        body=body,
+        headers=_own(headers),
+    )
+
+
+def _own(headers: dict[str, str]) -> dict[str, str]:
+    """Without the headers by which the broker was told or tells something."""
+    return {key: value for key, value in headers.items() if not key.startswith("Nats-")}
