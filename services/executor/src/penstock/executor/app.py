@@ -1,0 +1,202 @@
+"""The executor service: obeys commands, hears its workers, tells how its host is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from penstock import telemetry
+from penstock.bus.protocol import BusError, Outgoing, Stored
+from penstock.config import Settings
+from penstock.events.envelope import Codec, MalformedEvent, encode
+from penstock.events.scaling import WorkersScaled
+from penstock.events.snapshot import HostSnapshot
+from penstock.events.subjects import Subjects, check_name
+from penstock.events.worker import HostJoined, WorkerReport
+from penstock.executor import lock
+from penstock.executor.core.fleet import by_pool
+from penstock.executor.core.stimulus import BusSeen, Reported, Ticked
+from penstock.executor.executor import Executor
+from penstock.executor.hostinfo import UseMeter, host_size
+from penstock.executor.outbox import Outbox
+from penstock.executor.processes import become_subreaper, reap_strays
+from penstock.executor.returns import Returns
+from penstock.runtime import service
+from penstock.runtime.paths import run_dir
+
+log = logging.getLogger("penstock.executor")
+
+_TICK_SECONDS = 1.0
+_SNAPSHOT_GAP_SECONDS = 0.05
+_LAST_WORDS_SECONDS = 3.0
+
+
+def run(settings: Settings) -> None:
+    """The whole process, until SIGTERM. Ends its workers first, in order."""
+    check_name("host", settings.host.name)
+    service.run("executor", settings, serve)
+
+
+async def serve(running: service.Service) -> None:
+    """The body of the service.
+
+    Raises:
+        HostTaken: another executor has this host's name here.
+    """
+    folder = run_dir(running.settings)
+    held = await lock.take(folder, running.settings.host.name)
+    end_telemetry = telemetry.setup("penstock-executor", running.source, running.settings)
+    try:
+        await _Shell(running, folder).live()
+    finally:
+        end_telemetry()
+        os.close(held)
+
+
+class _Shell:
+    """The loops around an executor, one for each source of facts."""
+
+    def __init__(self, running: service.Service, folder: Path) -> None:
+        self._running, self._bus = running, running.bus
+        self._host = running.settings.host.name
+        self._subjects = Subjects(running.settings.prefix)
+        self._size = host_size()
+        self._outbox = Outbox(self._bus, self._subjects)
+        self._executor = Executor(
+            running.settings,
+            folder,
+            cpu_cores=self._size.cpu_cores,
+            source=running.source,
+            outbox=self._outbox,
+            returns=Returns(self._bus),
+        )
+        self._meter = UseMeter()
+        self._commands = Codec(WorkersScaled)
+        self._reports = msgspec.json.Decoder(WorkerReport)
+
+    async def live(self) -> None:
+        """Adopts, obeys until told to stop, then ends everybody."""
+        executor, spawn = self._executor, self._running.spawn
+        become_subreaper()
+        self._join()
+        executor.adopt()
+        reports = await self._bus.listen(
+            self._subjects.worker_report(self._host, "*"), self._hear_worker
+        )
+        spawn(executor.warm_parent.run(), "warm-parent")
+        spawn(self._follow_commands(), "commands")
+        spawn(self._outbox.run(), "outbox")
+        spawn(self._tell(), "snapshots")
+        spawn(self._tick(), "tick")
+        try:
+            await self._running.stopping.wait()
+            if self._running.failure is None:  # else they live on, for the next executor to adopt
+                await self._end()
+        finally:
+            with suppress(BusError):
+                await reports.unsubscribe()
+            executor.close()
+
+    async def _end(self) -> None:
+        log.info("ending %d workers", len(self._executor.fleet.workers))
+        await self._executor.drain()
+        with suppress(BusError, TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await self._publish_snapshot()
+        await self._outbox.flush(_LAST_WORDS_SECONDS)
+
+    def _join(self) -> None:
+        self._outbox.put(
+            HostJoined(
+                source=self._running.source,
+                host=self._host,
+                cpu_cores=self._size.cpu_cores,
+                memory_bytes=self._size.memory_bytes,
+            )
+        )
+
+    # --- what comes in ---------------------------------------------------------------------------
+    async def _follow_commands(self) -> None:
+        subject = self._subjects.command(self._host)
+        while True:
+            try:
+                stream = self._subjects.commands_stream
+                async for message in self._bus.follow(stream, [subject], start="last"):
+                    self._obey(message)
+            except BusError as error:
+                log.error("commands cannot be followed, trying again: %s", error)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    def _obey(self, message: Stored) -> None:
+        try:
+            command = self._commands.decode(message.body)
+        except MalformedEvent as error:
+            log.error("command %d is ignored: %s", message.sequence, error)
+            return
+        if isinstance(command, WorkersScaled):
+            self._executor.command(command, message.headers)
+        else:
+            log.error("command %d is ignored: expected WorkersScaled", message.sequence)
+
+    def _hear_worker(self, subject: str, body: bytes) -> None:
+        try:
+            report = self._reports.decode(body)
+        except msgspec.DecodeError as error:
+            log.warning("a report on %s is ignored: %s", subject, error)
+            return
+        if subject == self._subjects.worker_report(self._host, report.worker):
+            self._executor.learn(Reported(report=report))
+
+    async def _tick(self) -> None:
+        """For what is due without a fact to cause it: silence, calm, strays."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self._executor.learn(Ticked())
+            reap_strays({self._executor.warm_parent.pid, *self._executor.processes.pids})
+
+    # --- what goes out ---------------------------------------------------------------------------
+    async def _tell(self) -> None:
+        """A snapshot each second, and at once when the workers change."""
+        changed = self._executor.changed
+        while True:
+            changed.clear()
+            try:
+                await self._publish_snapshot()
+                self._bus_answers(True)
+            except BusError as error:
+                log.debug("snapshot not sent: %s", error)
+                self._bus_answers(False)
+            await asyncio.sleep(_SNAPSHOT_GAP_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _TICK_SECONDS - _SNAPSHOT_GAP_SECONDS)
+
+    async def _publish_snapshot(self) -> None:
+        subject = self._subjects.host_snapshot(self._host)
+        await self._bus.append(Outgoing(subject, encode(self._snapshot())))
+
+    def _bus_answers(self, up: bool) -> None:
+        if up != (self._executor.fleet.bus_up_since is not None):
+            self._executor.learn(BusSeen(up=up))
+
+    def _snapshot(self) -> HostSnapshot:
+        fleet = self._executor.fleet
+        use = self._meter.measure(self._executor.processes.pids)
+        epoch, version = fleet.plan.order if fleet.plan else (0, 0)
+        return HostSnapshot(
+            source=self._running.source,
+            host=self._host,
+            cpu_cores=self._size.cpu_cores,
+            memory_bytes=self._size.memory_bytes,
+            max_workers=fleet.limits.max_workers or None,
+            epoch=epoch,
+            version=version,
+            pools=by_pool(fleet, time.monotonic()),
+            draining=fleet.ending,
+            **msgspec.structs.asdict(use),
+        )

@@ -1,0 +1,234 @@
+"""First half of the cycle: mirror what happened. What to do about it is `reconcile`'s."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from penstock.events.scaling import WorkersScaled
+from penstock.events.worker import (
+    WorkerCrashLooping,
+    WorkerEvent,
+    WorkerReady,
+    WorkerReport,
+    WorkerStarted,
+    WorkerStopped,
+)
+from penstock.executor.core import stimulus as s
+from penstock.executor.core.backoff import SETTLED_SECONDS, failed
+from penstock.executor.core.cause import UNHEALTHY, stop_cause
+from penstock.executor.core.fleet import Fleet, Plan
+from penstock.executor.core.instruction import (
+    Announce,
+    Forget,
+    GiveBack,
+    Instruction,
+    Note,
+    Terminate,
+)
+from penstock.executor.core.lifecycle import Phase
+from penstock.executor.core.worker import Worker, move
+
+AboutWorker = s.Reported | s.Forked | s.ForkFailed | s.Exited
+Step = tuple[Fleet, list[Instruction]]
+
+BLANK: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands where the shell writes the time."""
+
+MOST_WORKERS: Final = 10_000
+"""More than this of one pool on one host is a broken command, not a plan."""
+
+
+def evolve(fleet: Fleet, fact: s.Stimulus, now: float) -> Step:
+    """The fleet after a fact, and what that alone leads to.
+
+    Args:
+        now: monotonic seconds.
+    """
+    match fact:
+        case s.Commanded():
+            return _commanded(fleet, fact.command, now)
+        case s.Adopted():
+            return _adopted(fleet, fact, now)
+        case s.BusSeen():
+            since = (fleet.bus_up_since or now) if fact.up else None
+            return replace(fleet, bus_up_since=since), []
+        case s.EndAsked():
+            return replace(fleet, ending=True), []
+        case s.Ticked():
+            return fleet, []
+        case _:
+            return _of_worker(fleet, fact, now)
+
+
+def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
+    """Facts about workers that are gone, or never were ours, lead to nothing."""
+    name = fact.report.worker if isinstance(fact, s.Reported) else fact.worker
+    worker = fleet.workers.get(name)
+    if worker is None:
+        return fleet, []
+    match fact:
+        case s.Reported():
+            return _reported(fleet, worker, fact.report, now)
+        case s.Forked():
+            return _forked(fleet, worker, fact.pid)
+        case s.ForkFailed():
+            return _fork_failed(fleet, worker, fact.error, now)
+        case s.Exited():
+            return _exited(fleet, worker, fact.code, now)
+
+
+# --- commands ------------------------------------------------------------------------------------
+def _commanded(fleet: Fleet, command: WorkersScaled, now: float) -> Step:
+    if reason := _refusal(fleet, command):
+        return fleet, [Note(text=f"command {command.order} is not obeyed: {reason}")]
+    known = {pool: n for pool, n in command.pools.items() if pool in fleet.limits.pools}
+    plan = Plan(epoch=command.epoch, version=command.version, pools=known, at=now)
+    unknown = sorted(command.pools.keys() - known.keys())
+    notes: list[Instruction] = [
+        Note(text=f"command {command.order} plans pool {pool!r}, which this host's settings lack")
+        for pool in unknown
+    ]
+    return replace(fleet, plan=plan), notes
+
+
+def _refusal(fleet: Fleet, command: WorkersScaled) -> str:
+    """Why a command is not obeyed; empty when it is."""
+    if command.host != fleet.host:
+        return f"it is for host {command.host!r}, this is {fleet.host!r}"
+    if fleet.plan and command.order <= fleet.plan.order:
+        return f"it is not newer than {fleet.plan.order}, the last one obeyed"
+    wrong = {pool: n for pool, n in command.pools.items() if not 0 <= n <= MOST_WORKERS}
+    if wrong:
+        return f"found worker counts {wrong}, expected 0 to {MOST_WORKERS}"
+    return ""
+
+
+# --- workers come --------------------------------------------------------------------------------
+def _adopted(fleet: Fleet, fact: s.Adopted, now: float) -> Step:
+    worker = Worker(
+        name=fact.worker,
+        pool=fact.pool,
+        cause="adopted",
+        asked_at=now - fact.age_seconds,
+        pid=fact.pid,
+        heard_at=now,
+    )
+    return fleet.having(worker), [_started(fleet, worker)]
+
+
+def _forked(fleet: Fleet, worker: Worker, pid: int) -> Step:
+    worker = replace(worker, pid=pid)
+    instructions: list[Instruction] = [_started(fleet, worker)]
+    if worker.phase is Phase.DRAINING:  # given up between the decision and the fork
+        instructions.append(Terminate(worker=worker.name, pid=pid))
+    return fleet.having(worker), instructions
+
+
+def _reported(fleet: Fleet, worker: Worker, report: WorkerReport, now: float) -> Step:
+    said = report.stopping_because
+    worker = replace(
+        worker,
+        heard_at=now,
+        claims=report.claims,
+        said=said,
+        paused=report.state == "draining" and not said,
+    )
+    says = Phase.DRAINING if said else _PHASES.get(report.state)
+    if says is None or says is worker.phase or worker.phase is Phase.DRAINING:
+        return fleet.having(worker), []
+    if says is Phase.DRAINING:
+        return fleet.having(move(worker, says, now)).owing(worker.pool, +1), []
+    if worker.phase is not Phase.STARTING:
+        return fleet.having(move(worker, says, now)), []
+    worker = replace(move(worker, says, now), ready_at=now)
+    return fleet.having(worker), [_ready(fleet, worker, now)]
+
+
+_PHASES: Final = {"idle": Phase.IDLE, "busy": Phase.BUSY}
+
+
+# --- workers go ----------------------------------------------------------------------------------
+def _fork_failed(fleet: Fleet, worker: Worker, error: str, now: float) -> Step:
+    note = Note(text=f"worker {worker.name} of pool {worker.pool} was not forked: {error}")
+    fleet, crash_loop = _with_failure(fleet.without(worker.name), worker, None, now)
+    if worker.active:
+        fleet = fleet.owing(worker.pool, +1)
+    return fleet, [note, *crash_loop]
+
+
+def _exited(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
+    instructions: list[Instruction] = []
+    if worker.claims and code != 0:  # one that ended well gave back what it had itself
+        subjects = tuple(claim.ack_subject for claim in worker.claims)
+        instructions.append(GiveBack(worker=worker.name, ack_subjects=subjects))
+    instructions.append(_stopped(fleet, move(worker, Phase.STOPPED, now), code, now))
+    instructions.append(Forget(worker=worker.name))
+    fleet = fleet.without(worker.name)
+    if worker.active:
+        fleet = fleet.owing(worker.pool, +1)
+    if _is_failure(worker, code, now):
+        fleet, crash_loop = _with_failure(fleet, worker, code, now)
+        instructions += crash_loop
+    return fleet, instructions
+
+
+def _is_failure(worker: Worker, code: int | None, now: float) -> bool:
+    """A start that did not last, and that nobody wanted to end."""
+    if stop_cause(worker, code) not in UNHEALTHY:
+        return False
+    return worker.ready_at is None or now - worker.asked_at < SETTLED_SECONDS
+
+
+def _with_failure(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
+    before = fleet.troubles.get(worker.pool)
+    trouble = failed(before, worker.asked_at, now, code)
+    fleet = fleet.in_trouble(worker.pool, trouble)
+    if trouble is None or trouble is before or not trouble.is_loop:
+        return fleet, []
+    event = _event(
+        WorkerCrashLooping,
+        fleet,
+        worker,
+        failures=trouble.failures,
+        backoff_seconds=trouble.backoff_seconds,
+        last_exit_code=code,
+    )
+    return fleet, [event]
+
+
+# --- events --------------------------------------------------------------------------------------
+def _started(fleet: Fleet, worker: Worker) -> Announce:
+    return _event(WorkerStarted, fleet, worker, pid=worker.pid, cause=worker.cause)
+
+
+def _ready(fleet: Fleet, worker: Worker, now: float) -> Announce:
+    since = worker.commanded_at
+    return _event(
+        WorkerReady,
+        fleet,
+        worker,
+        pid=worker.pid,
+        spawn_seconds=None if since is None else now - since,
+        together=worker.together,
+    )
+
+
+def _stopped(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Announce:
+    return _event(
+        WorkerStopped,
+        fleet,
+        worker,
+        pid=worker.pid or 0,
+        cause=stop_cause(worker, code),
+        exit_code=code,
+        job_id=worker.job_id if code != 0 else None,
+        lived_seconds=now - worker.asked_at,
+    )
+
+
+def _event(kind: type[WorkerEvent], fleet: Fleet, worker: Worker, **fields: Any) -> Announce:
+    event = kind(id="", at=BLANK, worker=worker.name, host=fleet.host, pool=worker.pool, **fields)
+    return Announce(event=event)

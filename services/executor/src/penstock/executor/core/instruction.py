@@ -1,0 +1,63 @@
+"""What an executor can be told to do; values, so that a test reads as a list of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.worker import WorkerEvent
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Start(_Order, frozen=True, kw_only=True):
+    """Fork a worker. ``commanded_at``: monotonic seconds."""
+
+    worker: str
+    pool: str
+    cause: str
+    commanded_at: float
+    together: int
+
+
+class Terminate(_Order, frozen=True, kw_only=True):
+    """Ask it to end: SIGTERM. It finishes its job first."""
+
+    worker: str
+    pid: int
+
+
+class Kill(_Order, frozen=True, kw_only=True):
+    """End it now: SIGKILL, to it and its process group."""
+
+    worker: str
+    pid: int
+
+
+class GiveBack(_Order, frozen=True, kw_only=True):
+    """Return what a dead worker held to its queues."""
+
+    worker: str
+    ack_subjects: tuple[str, ...]
+
+
+class Forget(_Order, frozen=True, kw_only=True):
+    """Remove what is kept about a worker that ended."""
+
+    worker: str
+
+
+class Announce(_Order, frozen=True, kw_only=True):
+    """Publish an event; its envelope (id, time, source) is the shell's to fill in."""
+
+    event: WorkerEvent
+
+
+class Note(_Order, frozen=True, kw_only=True):
+    """Write a line to the log, as a warning."""
+
+    text: str
+
+
+Instruction = Start | Terminate | Kill | GiveBack | Forget | Announce | Note

@@ -1,0 +1,193 @@
+"""Second half of the cycle: compare what is with what is planned, and say what to do.
+
+In this order:
+
+1. kill who outstayed its drain deadline;
+2. give up on who has been silent for too long, or never became ready;
+3. forget troubles that are over;
+4. end who is not planned any more: starting ones first, then idle, then the youngest busy;
+5. start who is missing: the emptiest pool first, as many as may be starting at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from penstock.executor.core.backoff import SETTLED_SECONDS
+from penstock.executor.core.evolve import Step, evolve
+from penstock.executor.core.fleet import Fleet
+from penstock.executor.core.instruction import Instruction, Kill, Start, Terminate
+from penstock.executor.core.lifecycle import Phase
+from penstock.executor.core.stimulus import Stimulus
+from penstock.executor.core.worker import Worker, move
+
+
+def handle(fleet: Fleet, fact: Stimulus, now: float) -> Step:
+    """A whole cycle: the fact, then what it makes necessary.
+
+    Args:
+        now: monotonic seconds.
+    """
+    fleet, first = evolve(fleet, fact, now)
+    fleet, then = reconcile(fleet, now)
+    return fleet, first + then
+
+
+def reconcile(fleet: Fleet, now: float) -> Step:
+    """What is to be done now; a second call at once finds nothing left to do."""
+    instructions: list[Instruction] = []
+    for step in (_kill_late, _give_up, _calm, _end_surplus, _start_missing):
+        fleet, more = step(fleet, now)
+        instructions += more
+    return fleet, instructions
+
+
+def _kill_late(fleet: Fleet, now: float) -> Step:
+    late = [
+        worker
+        for worker in fleet.workers.values()
+        if worker.drain_deadline is not None
+        and worker.drain_deadline <= now
+        and worker.pid is not None
+        and not worker.killed
+    ]
+    kills = [Kill(worker=worker.name, pid=worker.pid) for worker in late if worker.pid]
+    return fleet.having(*(replace(worker, killed=True) for worker in late)), list(kills)
+
+
+def _give_up(fleet: Fleet, now: float) -> Step:
+    if fleet.bus_up_since is None:  # nobody can be heard
+        return fleet, []
+    lost = [worker for worker in fleet.workers.values() if _is_lost(fleet, worker, now)]
+    for worker in lost:
+        fleet = fleet.owing(worker.pool, +1)
+    return _end(fleet, lost, "lost", now)
+
+
+def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:
+    if not worker.active or fleet.bus_up_since is None:
+        return False
+    unheard = worker.heard_at is None
+    patience = fleet.limits.start_seconds if unheard else fleet.limits.silent_seconds
+    since = worker.asked_at if worker.heard_at is None else worker.heard_at
+    return now - max(since, fleet.bus_up_since) > patience
+
+
+def _calm(fleet: Fleet, now: float) -> Step:
+    for pool, trouble in fleet.troubles.items():
+        if any(
+            worker.ready and trouble.failed_at < worker.asked_at <= now - SETTLED_SECONDS
+            for worker in fleet.of(pool)
+        ):
+            fleet = fleet.in_trouble(pool, None)
+    return fleet, []
+
+
+def _end_surplus(fleet: Fleet, now: float) -> Step:
+    if fleet.plan is None and not fleet.ending:
+        return fleet, []
+    surplus = [
+        worker
+        for pool in fleet.pools()
+        for worker in _dispensable(fleet.of(pool), fleet.planned(pool))
+    ]
+    if fleet.ending:  # who drains by its own will has no deadline yet
+        by_itself = [w for w in fleet.workers.values() if w.phase is Phase.DRAINING]
+        surplus += [w for w in by_itself if w.drain_deadline is None]
+    return _end(fleet, surplus, "shutdown" if fleet.ending else "scaled-down", now)
+
+
+_LEAST_LOSS: Final = {Phase.STARTING: 0, Phase.IDLE: 1, Phase.BUSY: 2}
+
+
+def _dispensable(workers: list[Worker], planned: int) -> list[Worker]:
+    """Whom to end: first where least is lost; among equals the youngest."""
+    ranked = sorted(workers, key=lambda w: (_LEAST_LOSS[w.phase], -w.asked_at, w.name))
+    return ranked[: max(0, len(workers) - planned)]
+
+
+def _end(fleet: Fleet, workers: list[Worker], because: str, now: float) -> Step:
+    ending = [
+        replace(
+            move(worker, Phase.DRAINING, now) if worker.active else worker,
+            ending_because=because,
+            drain_deadline=now + fleet.limits.drain_seconds,
+        )
+        for worker in workers
+    ]
+    asked = [Terminate(worker=w.name, pid=w.pid) for w in ending if w.pid is not None]
+    return fleet.having(*ending), list(asked)
+
+
+def _start_missing(fleet: Fleet, now: float) -> Step:
+    if fleet.plan is None or fleet.ending:
+        return fleet, []
+    before = len(fleet.starting(now))
+    chosen: list[str] = []
+    active = {pool: len(fleet.of(pool)) for pool in fleet.plan.pools}
+    waking = {pool: _starts_allowed(fleet, pool, now) for pool in fleet.plan.pools}
+    for _ in range(_room(fleet, now)):
+        short = [p for p, n in fleet.plan.pools.items() if active[p] < n and waking[p] > 0]
+        if not short:
+            break
+        pool = min(short, key=lambda p: (active[p] / fleet.planned(p), p))
+        active[pool] += 1
+        waking[pool] -= 1
+        chosen.append(pool)
+    return _start(_settle(fleet, active, chosen), chosen, before + len(chosen), now)
+
+
+def _room(fleet: Fleet, now: float) -> int:
+    """How many more may start on this host now."""
+    room = fleet.limits.parallel_starts - len(fleet.starting(now))
+    if fleet.limits.max_workers:
+        room = min(room, fleet.limits.max_workers - sum(w.active for w in fleet.workers.values()))
+    return max(0, room)
+
+
+def _starts_allowed(fleet: Fleet, pool: str, now: float) -> int:
+    """None while it backs off; one at a time in a crash loop; else as many as wanted."""
+    trouble = fleet.troubles.get(pool)
+    if trouble is None:
+        return fleet.planned(pool)
+    if now < trouble.until:
+        return 0
+    if not trouble.is_loop:
+        return fleet.planned(pool)
+    return 0 if any(worker.ready_at is None for worker in fleet.of(pool)) else 1
+
+
+def _settle(fleet: Fleet, active: dict[str, int], chosen: list[str]) -> Fleet:
+    """Nobody is owed to a pool that is full without the start of a replacement."""
+    for pool, owed in fleet.owed.items():
+        if owed and pool not in chosen and active.get(pool, 0) >= fleet.planned(pool):
+            fleet = fleet.owing(pool, -owed)
+    return fleet
+
+
+def _start(fleet: Fleet, pools: list[str], together: int, now: float) -> Step:
+    starts: list[Instruction] = []
+    for pool in pools:
+        replaces = fleet.owed.get(pool, 0) > 0
+        worker = Worker(
+            name=f"{fleet.instance}-{fleet.numbered + 1}",
+            pool=pool,
+            cause="respawn" if replaces else "planned",
+            asked_at=now,
+            commanded_at=now if replaces or fleet.plan is None else fleet.plan.at,
+            together=together,
+        )
+        fleet = replace(fleet.having(worker), numbered=fleet.numbered + 1)
+        fleet = fleet.owing(pool, -1) if replaces else fleet
+        starts.append(
+            Start(
+                worker=worker.name,
+                pool=pool,
+                cause=worker.cause,
+                commanded_at=worker.commanded_at or now,
+                together=together,
+            )
+        )
+    return fleet, starts

@@ -1,0 +1,69 @@
+"""What an executor can learn. Stimuli are facts; what follows from them is decided elsewhere."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.scaling import WorkersScaled
+from penstock.events.worker import WorkerReport
+
+
+class _Fact(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Commanded(_Fact, frozen=True, kw_only=True):
+    """A command arrived; it may be late, repeated, or somebody else's."""
+
+    command: WorkersScaled
+
+
+class Forked(_Fact, frozen=True, kw_only=True):
+    worker: str
+    pid: int
+
+
+class ForkFailed(_Fact, frozen=True, kw_only=True):
+    """The start did not lead to a process: out of processes or memory, or the warm parent died."""
+
+    worker: str
+    error: str
+
+
+class Reported(_Fact, frozen=True, kw_only=True):
+    report: WorkerReport
+
+
+class Exited(_Fact, frozen=True, kw_only=True):
+    """A process ended; ``code`` as of ``waitpid``, None when it was not ours to ask for."""
+
+    worker: str
+    code: int | None
+
+
+class Adopted(_Fact, frozen=True, kw_only=True):
+    """A living worker that an earlier executor here left behind; the age is its process's."""
+
+    worker: str
+    pool: str
+    pid: int
+    age_seconds: float
+
+
+class BusSeen(_Fact, frozen=True, kw_only=True):
+    """The broker answered (``up``) or did not: silence of workers means something, or nothing."""
+
+    up: bool
+
+
+class EndAsked(_Fact, frozen=True, kw_only=True):
+    """This executor was told to end."""
+
+
+class Ticked(_Fact, frozen=True, kw_only=True):
+    """Time passed."""
+
+
+Stimulus = (
+    Commanded | Forked | ForkFailed | Reported | Exited | Adopted | BusSeen | EndAsked | Ticked
+)

@@ -1,0 +1,220 @@
+"""The executor's shell: facts go into the core, its instructions are carried out, all at once.
+
+Everything here runs in one loop and nothing in `learn` awaits, so facts are handled one by one, in
+the order in which they were learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.events.envelope import new_id, utc_now
+from penstock.events.scaling import WorkersScaled
+from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
+from penstock.executor.core import instruction as i
+from penstock.executor.core import stimulus as s
+from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
+from penstock.executor.core.reconcile import handle
+from penstock.executor.outbox import Outbox
+from penstock.executor.processes import Processes
+from penstock.executor.returns import Returns
+from penstock.executor.spawn_spans import SpawnSpans
+from penstock.executor.warm_parent import WarmParent
+from penstock.runtime import record
+from penstock.runtime.assignment import Assignment
+
+log = logging.getLogger("penstock.executor")
+
+_SILENT_CLAIMS = 3
+"""A worker that is silent for so many claim times, and at least 30 s, is replaced."""
+
+
+class Executor:
+    """One host's workers.
+
+    Attributes:
+        fleet: what is known now. changed: set when the workers by pool are not as last told.
+        nobody: set while no worker is left.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        run_dir: Path,
+        *,
+        cpu_cores: float,
+        source: str,
+        outbox: Outbox,
+        returns: Returns,
+    ) -> None:
+        self._settings, self._run_dir, self._source = settings, run_dir, source
+        self._outbox, self._returns = outbox, returns
+        self._pools = pools(settings)
+        self._spans = SpawnSpans(settings.host.name)
+        self._command: WorkersScaled | None = None
+        self._command_headers: Mapping[str, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._told: Any = None
+        self.processes = Processes(self._exited)
+        self.warm_parent = WarmParent(settings, self)
+        self.changed, self.nobody = asyncio.Event(), asyncio.Event()
+        self.nobody.set()
+        self.fleet = Fleet(
+            host=settings.host.name,
+            instance=secrets.token_hex(4),
+            limits=limits(settings, cpu_cores),
+        )
+
+    # --- facts -----------------------------------------------------------------------------------
+    def learn(self, fact: s.Stimulus) -> None:
+        """Takes in a fact and does what follows from it."""
+        now = time.monotonic()
+        self.fleet, instructions = handle(self.fleet, fact, now)
+        for instruction in instructions:
+            self._do(instruction)
+        sets = by_pool(self.fleet, now)
+        if instructions or sets != self._told:
+            self._told = sets
+            self.changed.set()
+        (self.nobody.clear if self.fleet.workers else self.nobody.set)()
+        self._wake_for_deadline(now)
+
+    def command(self, command: WorkersScaled, headers: Mapping[str, str]) -> None:
+        """Takes in a command with the trace context that it came with."""
+        before = self.fleet.plan
+        if before is None or command.order > before.order:
+            self._command, self._command_headers = command, headers
+        self.learn(s.Commanded(command=command))
+
+    def adopt(self) -> None:
+        """Takes over the workers that an earlier executor of this host left."""
+        for each in record.living(self._run_dir):
+            log.info("worker %s of pool %s (pid %d) is adopted", each.worker, each.pool, each.pid)
+            self.processes.watch(each.worker, each.pid, each.start_ticks)
+            age = max(0.0, time.time() - each.started_at)
+            self.learn(s.Adopted(worker=each.worker, pool=each.pool, pid=each.pid, age_seconds=age))
+
+    def forked(self, worker: str, pid: int) -> None:
+        self.processes.watch(worker, pid)
+        self.learn(s.Forked(worker=worker, pid=pid))
+
+    def not_forked(self, worker: str, error: str) -> None:
+        self._spans.failed(worker, error)
+        self.learn(s.ForkFailed(worker=worker, error=error))
+
+    def exited(self, pid: int, code: int) -> None:
+        self.processes.told(pid, code)
+
+    def _exited(self, worker: str, code: int | None) -> None:
+        self.learn(s.Exited(worker=worker, code=code))
+
+    # --- instructions ----------------------------------------------------------------------------
+    def _do(self, instruction: i.Instruction) -> None:
+        match instruction:
+            case i.Start():
+                self.warm_parent.fork(self._assignment(instruction))
+            case i.Terminate():
+                self.processes.terminate(instruction.worker)
+            case i.Kill():
+                log.warning("worker %s did not end in time: killed", instruction.worker)
+                self.processes.kill(instruction.worker)
+            case i.GiveBack():
+                self._returns.give_back(instruction.ack_subjects)
+            case i.Forget():
+                record.remove(self._run_dir, instruction.worker)
+            case i.Announce():
+                self._announce(instruction.event)
+            case i.Note():
+                log.warning("%s", instruction.text)
+
+    def _assignment(self, start: i.Start) -> Assignment:
+        commanded_at = time.time() - (time.monotonic() - start.commanded_at)
+        parent = self._command_headers if start.cause == "planned" else {}
+        return Assignment(
+            worker=start.worker,
+            host=self.fleet.host,
+            pool=start.pool,
+            queues=self._pools[start.pool].queues,
+            run_dir=str(self._run_dir),
+            settings=self._settings,
+            commanded_at=commanded_at,
+            together=start.together,
+            cause=start.cause,
+            headers=self._spans.begin(start.worker, start.pool, parent, commanded_at),
+        )
+
+    def _announce(self, blank: WorkerEvent) -> None:
+        planned = getattr(blank, "cause", "") in {"planned", "scaled-down"}
+        event = replace(
+            blank,
+            id=new_id(),
+            at=utc_now(),
+            source=self._source,
+            causation_id=self._command.id if planned and self._command else None,
+        )
+        match event:
+            case WorkerReady():
+                self._spans.ready(event.worker, event.spawn_seconds)
+            case WorkerStopped():
+                self._spans.failed(event.worker, event.cause)
+        log.info("%s", _line(event))
+        self._outbox.put(event)
+
+    # --- time ------------------------------------------------------------------------------------
+    def _wake_for_deadline(self, now: float) -> None:
+        """Looks again when the next deadline passes."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        due = min((at for at in deadlines(self.fleet) if at > now), default=None)
+        if due is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(due - now + 0.001, self.learn, s.Ticked())
+
+    def close(self) -> None:
+        """Stops looking; living workers stay as they are."""
+        if self._timer:
+            self._timer.cancel()
+        self.processes.close()
+
+    async def drain(self) -> None:
+        """Ends all workers: TERM, the drain deadline, KILL. Returns when none is left."""
+        self.learn(s.EndAsked())
+        patience = self._settings.host.drain_seconds + 10.0
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.nobody.wait(), patience)
+
+
+def limits(settings: Settings, cpu_cores: float) -> Limits:
+    """What the settings say, as the core takes it; ``cpu_cores``: those that may be used here."""
+    host = settings.host
+    return Limits(
+        pools=frozenset(pools(settings)),
+        parallel_starts=host.max_parallel_starts or max(2, round(2 * cpu_cores)),
+        max_workers=host.max_workers,
+        drain_seconds=host.drain_seconds,
+        silent_seconds=max(30.0, _SILENT_CLAIMS * settings.jobs.claim_seconds),
+    )
+
+
+def _line(event: WorkerEvent) -> str:
+    """An event as a line of the log."""
+    left_out = {"id", "at", "source", "causation_id", "correlation_id", "host", "worker", "pool"}
+    told = {
+        name: value
+        for name in event.__struct_fields__
+        if name not in left_out and (value := getattr(event, name)) is not None
+    }
+    details = " ".join(f"{name}={value}" for name, value in told.items())
+    return f"{event.name} {event.worker} of {event.pool}: {details}"

@@ -1,0 +1,123 @@
+"""This host: what it has, what is used, and how much of that by our own workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from penstock.executor import cgroup
+
+_SAMPLE_SECONDS = 0.5
+"""Shorter spans say nothing about CPU: the kernel counts in hundredths of a second."""
+_MEMORY_SECONDS = 5.0
+"""Proportional memory costs about a millisecond a process to read."""
+
+
+class HostSize(msgspec.Struct, frozen=True, kw_only=True):
+    """What processes here may use: cores and bytes."""
+
+    cpu_cores: float
+    memory_bytes: int
+
+
+class HostUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What is used now; ``own`` is the part of this executor's workers."""
+
+    cpu_busy_cores: float = 0.0
+    memory_used_bytes: int = 0
+    own_cpu_busy_cores: float = 0.0
+    own_memory_bytes: int = 0
+
+
+def host_size() -> HostSize:
+    """The machine, cut down to what affinity and control groups leave of it."""
+    allowed = cgroup.allowance()
+    cores = float(len(os.sched_getaffinity(0)))
+    memory = int(psutil.virtual_memory().total)
+    return HostSize(
+        cpu_cores=min(cores, allowed.cpu_cores or cores),
+        memory_bytes=min(memory, allowed.memory_bytes or memory),
+    )
+
+
+class UseMeter:
+    """Measures use between calls; asked more often than it makes sense, it repeats itself."""
+
+    def __init__(self) -> None:
+        self._use = HostUse()
+        self._at = 0.0
+        self._busy_seconds = 0.0
+        self._own_seconds: dict[int, float] = {}
+        self._own_bytes: dict[int, tuple[float, int]] = {}
+
+    def measure(self, pids: Collection[int]) -> HostUse:
+        """Use since the last measurement.
+
+        Args:
+            pids: our living workers.
+        """
+        now = time.monotonic()
+        span = now - self._at
+        if span < _SAMPLE_SECONDS:
+            return self._use
+        allowed = cgroup.allowance()
+        busy = _busy_seconds() if allowed.cpu_seconds is None else allowed.cpu_seconds
+        own = dict(_cpu_seconds(pids))
+        first = self._at == 0.0
+        self._use = HostUse(
+            cpu_busy_cores=0.0 if first else max(0.0, busy - self._busy_seconds) / span,
+            own_cpu_busy_cores=0.0 if first else self._own_since(own) / span,
+            memory_used_bytes=_memory_used(allowed),
+            own_memory_bytes=self._own_memory(pids, now),
+        )
+        self._at, self._busy_seconds, self._own_seconds = now, busy, own
+        return self._use
+
+    def _own_since(self, own: dict[int, float]) -> float:
+        """CPU seconds of our workers since last time; a new one's count from its birth."""
+        return sum(seconds - self._own_seconds.get(pid, 0.0) for pid, seconds in own.items())
+
+    def _own_memory(self, pids: Collection[int], now: float) -> int:
+        """Each worker's share of memory, pages that it shares with others divided by their number.
+
+        Read anew every 5 s a worker: what they share with their warm parent must not count often.
+        """
+        known = {pid: old for pid, old in self._own_bytes.items() if pid in pids}
+        for pid in pids:
+            if pid not in known or now - known[pid][0] > _MEMORY_SECONDS:
+                known[pid] = (now, _proportional_bytes(pid))
+        self._own_bytes = known
+        return sum(size for _, size in known.values())
+
+
+def _busy_seconds() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times[:3]) + getattr(times, "irq", 0) + getattr(times, "softirq", 0))
+
+
+def _cpu_seconds(pids: Collection[int]) -> Iterator[tuple[int, float]]:
+    for pid in pids:
+        with suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times()
+            yield pid, times.user + times.system + times.children_user + times.children_system
+
+
+def _memory_used(allowed: cgroup.Allowance) -> int:
+    if allowed.memory_used_bytes is not None:
+        return allowed.memory_used_bytes
+    memory = psutil.virtual_memory()
+    return int(memory.total - memory.available)
+
+
+def _proportional_bytes(pid: int) -> int:
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
