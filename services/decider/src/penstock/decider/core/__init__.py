@@ -1,1 +1,1 @@
-"""Pure: values and `now` in, values out."""
+"""The pure half: measurements and `now` in; decisions, plans and notices out."""

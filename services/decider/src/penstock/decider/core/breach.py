@@ -1,0 +1,61 @@
+"""The promise watched: predicted to break, broken, kept again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.config.settings import Profile
+from penstock.decider.core.notices import Notice
+from penstock.decider.core.pickup import Outlook
+from penstock.decider.core.state import PoolState
+from penstock.events.scaling import SlaBreached, SlaBreachPredicted, SlaRecovered
+from penstock.events.snapshot import PoolSnapshot
+
+REPEAT_SECONDS = 30.0
+
+
+def watch(
+    state: PoolState, snapshot: PoolSnapshot, profile: Profile, outlook: Outlook, now: float
+) -> tuple[PoolState, list[Notice]]:
+    """What a fresh snapshot, and the outlook with what can be started, say about the promise."""
+    state, predicted = _predict(state, snapshot, profile, outlook, now)
+    state, broken = _breach(state, snapshot, profile, now)
+    return state, predicted + broken
+
+
+def _predict(
+    state: PoolState, snapshot: PoolSnapshot, profile: Profile, outlook: Outlook, now: float
+) -> tuple[PoolState, list[Notice]]:
+    """Once when it begins, and again at most every 30 s while it lasts."""
+    worst = outlook.worst_seconds
+    if worst is None or worst <= profile.sla_seconds:
+        return msgspec.structs.replace(state, predicted_at=None), []
+    if state.predicted_at is not None and now - state.predicted_at < REPEAT_SECONDS:
+        return state, []
+    notice = Notice(
+        event=SlaBreachPredicted,
+        fields={
+            "pool": snapshot.pool,
+            "predicted_pickup_seconds": worst,
+            "sla_seconds": profile.sla_seconds,
+            "waiting": snapshot.waiting,
+        },
+    )
+    return msgspec.structs.replace(state, predicted_at=now), [notice]
+
+
+def _breach(
+    state: PoolState, snapshot: PoolSnapshot, profile: Profile, now: float
+) -> tuple[PoolState, list[Notice]]:
+    oldest = snapshot.oldest_waiting_seconds if snapshot.waiting else 0.0
+    if oldest is None:  # unknown: whatever was true still is
+        return state, []
+    fields = {"pool": snapshot.pool, "sla_seconds": profile.sla_seconds}
+    if oldest > profile.sla_seconds and state.breached_at is None:
+        notice = Notice(event=SlaBreached, fields={**fields, "oldest_waiting_seconds": oldest})
+        return msgspec.structs.replace(state, breached_at=now), [notice]
+    if oldest <= profile.sla_seconds and state.breached_at is not None:
+        lasted = max(now - state.breached_at, 0.0)
+        notice = Notice(event=SlaRecovered, fields={**fields, "breached_seconds": lasted})
+        return msgspec.structs.replace(state, breached_at=None), [notice]
+    return state, []

@@ -1,0 +1,139 @@
+"""What a host can carry.
+
+The reference formula: workers = floor(usable cores x free share / need), memory likewise, the
+smaller wins. Free share is what the share ceiling leaves beside what *others* use: the workers'
+own use is not counted against them. Two refinements keep a neighbour's noise from ending workers:
+
+- cores: a busy neighbour forbids new workers, it does not remove planned ones;
+- memory: planned workers may also use the reserve, new ones may not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from penstock.config.settings import Profile
+from penstock.decider.core.inputs import Rules
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot
+
+_LEAST_CORES = 0.01
+_LEAST_BYTES = 8 * 1024 * 1024
+_SLACK = 1e-9
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What one worker of a pool takes."""
+
+    cpu_cores: float
+    memory_bytes: float
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What workers may take of a host, all together."""
+
+    cpu_cores: float
+    memory_bytes: float
+    workers: float = math.inf
+
+
+def need(snapshot: PoolSnapshot | None, profile: Profile) -> Need:
+    """Measured needs before the pool's settings; never so little that any number would fit."""
+    cores = snapshot.worker_cpu_cores if snapshot else None
+    memory = snapshot.worker_memory_bytes if snapshot else None
+    return Need(
+        max(profile.cpu_cores if cores is None else cores, _LEAST_CORES),
+        max(memory or profile.memory_bytes, _LEAST_BYTES),
+    )
+
+
+def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
+    """What the formula allows: the bound for anything new."""
+    others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+    usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
+    usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
+    return Budget(
+        usable_cores * _free_share(rules.max_cpu_share, others_cores, host.cpu_cores),
+        usable_bytes * _free_memory_share(host, rules),
+        host.max_workers or math.inf,
+    )
+
+
+def budget(host: HostSnapshot, rules: Rules, planned: Budget) -> Budget:
+    """The bound for all workers; ``planned`` is what the host was asked for before."""
+    start = start_budget(host, rules)
+    keep_bytes = host.memory_bytes * _free_memory_share(host, rules)
+    return Budget(
+        max(start.cpu_cores, planned.cpu_cores),
+        max(start.memory_bytes, min(planned.memory_bytes, keep_bytes)),
+        start.workers,
+    )
+
+
+def carries(limit: Budget, each: Need) -> tuple[int, str]:
+    """How many such workers fit into a budget, and what bounds them."""
+    fits = {
+        "cores": limit.cpu_cores / each.cpu_cores,
+        "memory": limit.memory_bytes / each.memory_bytes,
+        "max_workers": limit.workers,
+    }
+    bound = min(fits, key=lambda name: fits[name])
+    return math.floor(fits[bound] + _SLACK), bound
+
+
+def _free_share(ceiling: float, used: float, total: float) -> float:
+    return max(ceiling - used / total, 0.0) if total > 0 else 0.0
+
+
+def _free_memory_share(host: HostSnapshot, rules: Rules) -> float:
+    others = max(host.memory_used_bytes - host.own_memory_bytes, 0)
+    return _free_share(rules.max_memory_share, others, host.memory_bytes)
+
+
+class Room:
+    """A host while workers are being placed on it.
+
+    Attributes:
+        accepts: takes workers it did not have. keeps: goes on with those it has.
+    """
+
+    __slots__ = ("accepts", "cpu_cores", "host", "keeps", "limit", "memory_bytes", "workers")
+
+    def __init__(self, host: str, limit: Budget, *, accepts: bool, keeps: bool) -> None:
+        self.host, self.limit, self.accepts, self.keeps = host, limit, accepts, keeps
+        self.cpu_cores = self.memory_bytes = 0.0
+        self.workers = 0
+
+    def add(self, each: Need, count: int = 1) -> None:
+        self.cpu_cores += each.cpu_cores * count
+        self.memory_bytes += each.memory_bytes * count
+        self.workers += count
+
+    def fits(self, each: Need, *, count: int = 1, whatever_cores: bool = False) -> bool:
+        cpu_cores = self.cpu_cores + each.cpu_cores * count
+        memory_bytes = self.memory_bytes + each.memory_bytes * count
+        return (
+            self.workers + count <= self.limit.workers
+            and memory_bytes <= self.limit.memory_bytes * (1 + _SLACK)
+            and (whatever_cores or cpu_cores <= self.limit.cpu_cores * (1 + _SLACK))
+        )
+
+    @property
+    def overfull(self) -> bool:
+        """By memory or count; cores never end workers."""
+        return self.workers > self.limit.workers or self.memory_bytes > self.limit.memory_bytes * (
+            1 + _SLACK
+        )
+
+    @property
+    def full_share(self) -> float:
+        """Share of its memory budget that is taken; for choosing between hosts."""
+        return self.memory_bytes / self.limit.memory_bytes if self.limit.memory_bytes > 0 else 1.0
+
+    def copy(self) -> Room:
+        """A room to try things in."""
+        twin = Room(self.host, self.limit, accepts=self.accepts, keeps=self.keeps)
+        twin.cpu_cores, twin.memory_bytes = self.cpu_cores, self.memory_bytes
+        twin.workers = self.workers
+        return twin

@@ -1,0 +1,126 @@
+"""From a pool's share to its decision: the last reasons, the outlook, the state after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.decider.core import breach, rooms
+from penstock.decider.core.capacity import Room
+from penstock.decider.core.fairshare import Claim
+from penstock.decider.core.hosts import RollCall
+from penstock.decider.core.inputs import Inputs
+from penstock.decider.core.notices import Notice
+from penstock.decider.core.pickup import Outlook, outlook
+from penstock.decider.core.state import PoolState, State
+from penstock.decider.core.wish import Wish
+from penstock.events.scaling import Reason
+
+Share = dict[str, int]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """How many workers a pool should have; see the event `ScalingDecisionMade`."""
+
+    pool: str
+    current: int
+    target: int
+    reasons: tuple[Reason, ...]
+    strategy: str
+    sla_seconds: float
+    predicted_pickup_seconds: float | None
+    snapshot_ids: tuple[str, ...]
+    placement: Share
+    state: PoolState
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """What all pools of a round have in common."""
+
+    state: State
+    inputs: Inputs
+    present: RollCall
+    rooms: Mapping[str, Room]
+    now: float
+
+
+def conclude(
+    this: Round, claim: Claim, wished: Wish, share: Share
+) -> tuple[Decision, list[Notice]]:
+    """The decision, and what it means for the promise."""
+    before = this.state.pools[claim.pool]
+    target = sum(share.values())
+    _explain_share(this, claim, wished, target)
+    _explain_moves(this.present, before, wished, share)
+    expected = _outlook(wished, target)
+    after, told = before, list[Notice]()
+    if wished.snapshot is not None and expected is not None:
+        after, told = breach.watch(before, wished.snapshot, claim.profile, expected, this.now)
+    decision = Decision(
+        pool=claim.pool,
+        current=before.workers,
+        target=target,
+        reasons=wished.trail.reasons,
+        strategy=claim.profile.strategy,
+        sla_seconds=claim.profile.sla_seconds,
+        predicted_pickup_seconds=expected.arriving_seconds if expected else None,
+        snapshot_ids=_ids(this.inputs, claim.pool),
+        placement=share,
+        state=_stepped(after, before.workers, share, this.now),
+    )
+    return decision, told
+
+
+def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None:
+    """Why it is less than wished: what hosts can carry at all, then what other pools need."""
+    trail = wished.trail
+    if this.present.forsaken:
+        text = f"the plan of {target} stands: no host was heard of lately"
+        trail.change("stale", "hosts", target, text)
+        return
+    if target >= trail.workers:
+        return
+    count, bound, host = rooms.alone(claim, this.rooms)
+    carried = max(min(count, trail.workers), target)
+    if bound == "hosts":
+        trail.change("capacity", bound, carried, f"{carried}: no host is there to run workers")
+    else:
+        trail.change("capacity", bound, carried, f"{carried} fit, by {bound} of host {host}")
+    text = f"{target} is its fair share of room that other pools need too"
+    trail.change("fair-share", "lateness", target, text)
+
+
+def _explain_moves(present: RollCall, before: PoolState, wished: Wish, share: Share) -> None:
+    for gone, why in ((present.lost, "lost"), (present.draining, "draining")):
+        left = sorted(host for host in before.placement if host in gone and host not in share)
+        if left:
+            text = f"moved away from {', '.join(left)}: {why}"
+            wished.trail.say("placement", why, wished.trail.workers, text, hosts=left)
+
+
+def _outlook(wished: Wish, target: int) -> Outlook | None:
+    """Only with a fresh snapshot; a strategy's own figure holds for its own number."""
+    if wished.snapshot is None:
+        return None
+    expected = outlook(wished.snapshot, target)
+    own = wished.predicted_pickup_seconds
+    if own is None or wished.wanted != target:
+        return expected
+    return Outlook(arriving_seconds=own, oldest_seconds=expected.oldest_seconds)
+
+
+def _stepped(state: PoolState, before: int, share: Share, now: float) -> PoolState:
+    target = sum(share.values())
+    return msgspec.structs.replace(
+        state,
+        placement=share,
+        up_at=now if target > before else state.up_at,
+        down_at=now if target < before else state.down_at,
+    )
+
+
+def _ids(inputs: Inputs, pool: str) -> tuple[str, ...]:
+    seen = inputs.seen_pools.get(pool)
+    own = (seen.snapshot.id,) if seen else ()
+    return own + tuple(inputs.seen_hosts[host].snapshot.id for host in sorted(inputs.seen_hosts))

@@ -1,0 +1,104 @@
+"""One round: from what was measured to what each host should run, and why."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.config import Pool
+from penstock.decider.core import hosts, placement, rooms
+from penstock.decider.core.capacity import need
+from penstock.decider.core.conclude import Decision, Round, conclude
+from penstock.decider.core.fairshare import Claim
+from penstock.decider.core.inputs import Inputs
+from penstock.decider.core.notices import Notice
+from penstock.decider.core.state import PoolState, State, plans
+from penstock.decider.core.wish import Wish, wish
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A round's results. ``plans``: the full plan of every host, workers by pool."""
+
+    state: State
+    decisions: tuple[Decision, ...]
+    plans: dict[str, dict[str, int]]
+    notices: tuple[Notice, ...]
+
+
+def decide(state: State, inputs: Inputs, now: float) -> Outcome:
+    """Decides for the pools that are due.
+
+    1. roll call: which hosts are there; 2. what each pool wishes: demand, bounds, policies;
+    3. what the hosts can carry, shared fairly, and where; 4. decisions with their reasons, and what
+    they mean for the promise; 5. the plan of each host.
+
+    Policies come before capacity, so that nothing they hold back can ask a host for too much.
+    Deterministic: the same state, inputs and ``now`` (POSIX seconds, broker's clock) give the same
+    outcome.
+    """
+    present, state, notices = hosts.call(_with_all_pools(state, inputs), inputs, now)
+    found = rooms.open_rooms(present, state, inputs)
+    this = Round(state=state, inputs=inputs, present=present, rooms=found, now=now)
+    due = [pool for name, pool in sorted(inputs.pools.items()) if inputs.is_due(name)]
+    wishes = {pool.name: _wish(pool, this) for pool in due}
+    claims = [_claim(pool, wishes[pool.name], this) for pool in due]
+    shares = _shares(claims, this)
+    decisions = []
+    for claim in claims:
+        decision, told = conclude(this, claim, wishes[claim.pool], shares[claim.pool])
+        decisions.append(decision)
+        notices += told
+    state = _with(state, decisions)
+    return Outcome(
+        state=state,
+        decisions=tuple(decisions),
+        plans=plans(state, state.known | present.fresh | present.lost),
+        notices=tuple(notices),
+    )
+
+
+def _with_all_pools(state: State, inputs: Inputs) -> State:
+    """Every configured pool has a state; one that is not configured any more has none."""
+    pools = {name: state.pools.get(name) or PoolState() for name in inputs.pools}
+    return msgspec.structs.replace(state, pools=pools)
+
+
+def _wish(pool: Pool, this: Round) -> Wish:
+    return wish(
+        pool,
+        this.inputs.seen_pools.get(pool.name),
+        this.state.pools[pool.name],
+        strategies=this.inputs.strategies,
+        stale_seconds=this.inputs.rules.stale_seconds,
+        now=this.now,
+    )
+
+
+def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
+    seen = this.inputs.seen_pools.get(pool.name)
+    remembered = this.state.pools[pool.name]
+    exclusive = pool.kind == "exclusive"
+    return Claim(
+        pool=pool.name,
+        floor=wished.floor,
+        demand=wished.demand,
+        workers=wished.trail.workers,
+        need=need(seen.snapshot if seen else None, pool.profile),
+        placement=remembered.placement,
+        snapshot=wished.snapshot,
+        profile=pool.profile,
+        one_host=exclusive,
+        anchor=rooms.anchor(pool.name, remembered, this.inputs, this.present)
+        if exclusive
+        else None,
+    )
+
+
+def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
+    if this.present.forsaken:  # nowhere to move anything: the plan stands
+        return {claim.pool: dict(claim.placement) for claim in claims}
+    return placement.allocate(claims, this.rooms, this.inputs.rules.placement)
+
+
+def _with(state: State, decisions: list[Decision]) -> State:
+    changed = {decision.pool: decision.state for decision in decisions}
+    return msgspec.structs.replace(state, pools={**state.pools, **changed})

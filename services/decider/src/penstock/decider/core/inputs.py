@@ -1,0 +1,70 @@
+"""What a round of decisions looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from penstock.config import Pool, Settings
+from penstock.decider.core.registry import Strategies
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot
+
+
+class SeenPool(msgspec.Struct, frozen=True):
+    """The newest snapshot of a pool; ``at``: when the broker stored it, POSIX seconds."""
+
+    snapshot: PoolSnapshot
+    at: float
+
+
+class SeenHost(msgspec.Struct, frozen=True):
+    """The newest snapshot of a host; ``at``: when the broker stored it, POSIX seconds."""
+
+    snapshot: HostSnapshot
+    at: float
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that hold for all pools and hosts; see `penstock.config.settings`."""
+
+    stale_seconds: float = 5.0
+    lease_seconds: float = 6.0
+    placement: Literal["spread", "pack"] = "spread"
+    reserve_cpu_cores: float = 0.5
+    reserve_memory_bytes: int = 256 * 1024 * 1024
+    max_cpu_share: float = 0.9
+    max_memory_share: float = 0.85
+
+    @classmethod
+    def of(cls, settings: Settings) -> Rules:
+        host, decider = settings.host, settings.decider
+        return cls(
+            stale_seconds=decider.stale_seconds,
+            lease_seconds=host.lease_seconds,
+            placement=decider.placement,
+            reserve_cpu_cores=host.reserve_cpu_cores,
+            reserve_memory_bytes=host.reserve_memory_bytes,
+            max_cpu_share=host.max_cpu_share,
+            max_memory_share=host.max_memory_share,
+        )
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
+    """A round's inputs.
+
+    Attributes:
+        due: pools to decide now; None decides all. The others keep what they have, and only a round
+            over all of them takes from one pool to give to another.
+    """
+
+    pools: Mapping[str, Pool]
+    seen_pools: Mapping[str, SeenPool]
+    seen_hosts: Mapping[str, SeenHost]
+    strategies: Strategies
+    rules: Rules
+    due: frozenset[str] | None = None
+
+    def is_due(self, pool: str) -> bool:
+        return self.due is None or pool in self.due

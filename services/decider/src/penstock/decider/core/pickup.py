@@ -1,0 +1,66 @@
+"""How long a job would wait to be picked up, given a number of workers: the expected value."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.snapshot import PoolSnapshot
+
+UNKNOWN_JOB_SECONDS = 1.0
+UNKNOWN_SPAWN_SECONDS = 1.0
+_TINY_SECONDS = 1e-6
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Expected waits in seconds; None where nobody would ever pick the job up.
+
+    Attributes:
+        arriving_seconds: of a job arriving now.
+        oldest_seconds: of the oldest waiting job, the time it has waited already included.
+    """
+
+    arriving_seconds: float | None
+    oldest_seconds: float | None
+
+    @property
+    def worst_seconds(self) -> float | None:
+        known = [wait for wait in (self.arriving_seconds, self.oldest_seconds) if wait is not None]
+        return max(known, default=None)
+
+
+def outlook(snapshot: PoolSnapshot, workers: int) -> Outlook:
+    """Waits if the pool is given ``workers``.
+
+    Ready workers beyond that are on their way out; workers beyond the ready ones take a first job
+    one spawn time from now.
+    """
+    arriving = _wait_seconds(snapshot, workers, place=snapshot.waiting + 1)
+    oldest = None
+    if snapshot.waiting and snapshot.oldest_waiting_seconds is not None:
+        first = _wait_seconds(snapshot, workers, place=1)
+        # nobody will come: it is at least as old as it is
+        oldest = snapshot.oldest_waiting_seconds + (first or 0.0)
+    return Outlook(arriving_seconds=arriving, oldest_seconds=oldest)
+
+
+def _wait_seconds(snapshot: PoolSnapshot, workers: int, place: int) -> float | None:
+    """Time until the ``place``-th waiting job is picked up.
+
+    Pickups by time t: the idle at once, each ready worker one more every job time, each starting
+    worker its first after the spawn time and one more every job time from then on.
+    """
+    if workers <= 0:
+        return None
+    ready = min(snapshot.workers_ready, workers)
+    idle = min(snapshot.workers_idle, ready)
+    if place <= idle:
+        return 0.0
+    measured = snapshot.service
+    job_seconds = max(measured.mean_seconds if measured else UNKNOWN_JOB_SECONDS, _TINY_SECONDS)
+    spawn_seconds = snapshot.spawn.mean_seconds if snapshot.spawn else UNKNOWN_SPAWN_SECONDS
+    left = place - idle
+    by_ready = left * job_seconds / ready if ready else float("inf")
+    if workers == ready or by_ready <= spawn_seconds:
+        return by_ready
+    left_then = left - ready * spawn_seconds / job_seconds - (workers - ready)
+    return spawn_seconds + max(left_then, 0.0) * job_seconds / workers

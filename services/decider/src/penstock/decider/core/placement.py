@@ -1,0 +1,154 @@
+"""Which host runs whose workers: what is placed stays where it is if it can.
+
+Draining hosts get nothing new and their share moves; a silent host keeps its share until its lease
+ends; a pool that must be on one host is there or nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.decider.core import fairshare
+from penstock.decider.core.capacity import Room
+from penstock.decider.core.fairshare import Claim
+
+Placement = dict[str, int]
+Rooms = Mapping[str, Room]
+
+
+def allocate(claims: list[Claim], rooms: Rooms, style: str) -> dict[str, Placement]:
+    """Workers by pool and host.
+
+    First as if there were enough, which costs next to nothing; if anything does not fit, all over
+    again by fair share. Pure: the rooms handed in stay as they are.
+
+    Args:
+        rooms: already holding what belongs to pools that are not decided now.
+        style: ``spread`` a pool over hosts, or ``pack`` it.
+    """
+    return _enough(claims, _copy(rooms), style) or _Fair(claims, _copy(rooms), style).shares()
+
+
+def _enough(claims: list[Claim], rooms: dict[str, Room], style: str) -> dict[str, Placement] | None:
+    """The placement if everything fits, else None."""
+    placed = {claim.pool: _kept(claim, rooms, style) for claim in claims}
+    for claim in claims:
+        for host, count in placed[claim.pool].items():
+            if host in rooms:  # an anchor's host may be beyond all rooms
+                rooms[host].add(claim.need, count)
+    if any(room.overfull for room in rooms.values()):
+        return None
+    for claim in claims:
+        share = placed[claim.pool]
+        for _ in range(claim.workers - sum(share.values())):
+            chosen = _choose(claim, share, rooms, style, whatever_cores=_within_floor(claim, share))
+            if chosen is None:
+                return None
+            rooms[chosen].add(claim.need)
+            share[chosen] = share.get(chosen, 0) + 1
+    return placed
+
+
+def _kept(claim: Claim, rooms: Rooms, style: str) -> Placement:
+    """What stays where it is, with the surplus taken away."""
+    if claim.anchor is not None:
+        return {claim.anchor: claim.workers}
+    share = {
+        host: count
+        for host, count in sorted(claim.placement.items())
+        if host in rooms and rooms[host].keeps and count > 0
+    }
+    if claim.one_host and share:
+        home = max(share, key=lambda host: share[host])
+        share = {home: share[home]}
+    for _ in range(sum(share.values()) - claim.workers):
+        dismissing = _dismiss(share, style)
+        share[dismissing] -= 1
+        if not share[dismissing]:
+            del share[dismissing]
+    return share
+
+
+def _dismiss(share: Placement, style: str) -> str:
+    """The host that gives up a worker: of a spread pool the fullest, else the emptiest."""
+    pick = max if style == "spread" else min
+    return pick(sorted(share), key=lambda host: share[host])
+
+
+def _within_floor(claim: Claim, share: Placement) -> bool:
+    """Minimums are bounded by memory, not by cores: a busy neighbour must not starve a pool."""
+    return sum(share.values()) < claim.floor
+
+
+def _choose(
+    claim: Claim, share: Placement, rooms: Rooms, style: str, *, whatever_cores: bool
+) -> str | None:
+    """A host for one more worker, None if it fits nowhere."""
+    if claim.one_host and share:
+        room = rooms.get(next(iter(share)))
+        fits = room and room.keeps and room.fits(claim.need, whatever_cores=whatever_cores)
+        return room.host if room and fits else None
+    open_rooms = [
+        room
+        for room in rooms.values()
+        if room.accepts and room.fits(claim.need, whatever_cores=whatever_cores)
+    ]
+    if claim.one_host:  # rather where all of them fit
+        whole = [room for room in open_rooms if room.fits(claim.need, count=claim.workers)]
+        open_rooms = whole or open_rooms
+    if not open_rooms:
+        return None
+    sign = 1 if style == "spread" else -1
+    best = min(
+        open_rooms,
+        key=lambda room: (sign * share.get(room.host, 0), sign * room.full_share, room.host),
+    )
+    return best.host
+
+
+def _copy(rooms: Rooms) -> dict[str, Room]:
+    return {host: rooms[host].copy() for host in sorted(rooms)}
+
+
+class _Fair:
+    """Fair share by placing one worker after another, each first where its pool already is."""
+
+    def __init__(self, claims: list[Claim], rooms: dict[str, Room], style: str) -> None:
+        self._claims, self._rooms, self._style = claims, rooms, style
+        self._placed: dict[str, Placement] = {claim.pool: {} for claim in claims}
+
+    def shares(self) -> dict[str, Placement]:
+        fairshare.fill(self._claims, self._place)
+        return self._placed
+
+    def _place(self, claim: Claim, tier: int) -> bool:
+        share = self._placed[claim.pool]
+        if claim.anchor is not None:
+            host: str | None = claim.anchor
+        else:
+            free = tier == 0
+            host = self._home(claim, share, free) or _choose(
+                claim, share, self._rooms, self._style, whatever_cores=free
+            )
+        if host is None:
+            return False
+        if host in self._rooms:
+            self._rooms[host].add(claim.need)
+        share[host] = share.get(host, 0) + 1
+        return True
+
+    def _home(self, claim: Claim, share: Placement, whatever_cores: bool) -> str | None:
+        """A host with a worker of this pool that has not been placed again yet."""
+        homes = [
+            host
+            for host, count in sorted(claim.placement.items())
+            if share.get(host, 0) < count
+            and host in self._rooms
+            and self._rooms[host].keeps
+            and (not claim.one_host or not share or host in share)
+            and self._rooms[host].fits(claim.need, whatever_cores=whatever_cores)
+        ]
+        if not homes:
+            return None
+        spread = self._style == "spread"
+        return min(homes, key=lambda host: share.get(host, 0) * (1 if spread else -1))

@@ -1,0 +1,104 @@
+"""What the decider remembers between rounds. All of it comes back from the streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.events.scaling import ScalingDecisionMade, WorkersScaled
+
+
+class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One pool. Times are POSIX seconds of the broker's clock.
+
+    Attributes:
+        placement: planned workers by host; hosts without any are left out.
+        up_at / down_at: the last step in each direction.
+        breached_at: since when the oldest job is late. predicted_at: when a breach that still
+            threatens was last announced.
+    """
+
+    placement: dict[str, int] = {}
+    up_at: float | None = None
+    down_at: float | None = None
+    breached_at: float | None = None
+    predicted_at: float | None = None
+
+    @property
+    def workers(self) -> int:
+        return sum(self.placement.values())
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All pools and hosts.
+
+    Attributes:
+        known: hosts that were announced as joined. lost: those of them announced as lost.
+        watching_since: silence before this moment proves nothing (start, or we were deaf).
+    """
+
+    pools: dict[str, PoolState] = {}
+    known: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    watching_since: float = 0.0
+
+
+def restore(
+    pools: Iterable[str],
+    decisions: Mapping[str, ScalingDecisionMade],
+    commands: Mapping[str, WorkersScaled],
+    now: float,
+) -> State:
+    """The state that a new leader starts from.
+
+    Commands are fenced, decisions are not: where workers are comes from the commands, and a
+    decision gives the rest (and the placement where no command was ever sent).
+
+    Args:
+        decisions: each pool's last. commands: each host's last.
+    """
+    placed = placements(commands)
+    states = {
+        name: msgspec.structs.replace(
+            _remembered(decisions.get(name)),
+            **({"placement": placed.get(name, {})} if commands else {}),
+        )
+        for name in pools
+    }
+    return State(pools=states, known=frozenset(commands), watching_since=now)
+
+
+def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int]]:
+    """Workers by pool and host, from commands (which are by host and pool)."""
+    found: dict[str, dict[str, int]] = {}
+    for host, command in sorted(commands.items()):
+        for pool, workers in command.pools.items():
+            if workers > 0:
+                found.setdefault(pool, {})[host] = workers
+    return found
+
+
+def plans(state: State, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
+    """The other way round: the full plan of each host, also of those that get nothing."""
+    found: dict[str, dict[str, int]] = {host: {} for host in hosts}
+    for pool, remembered in sorted(state.pools.items()):
+        for host, workers in remembered.placement.items():
+            found.setdefault(host, {})[pool] = workers
+    return found
+
+
+def dump(state: PoolState) -> dict[str, Any]:
+    """For the decision event's ``state``."""
+    found: dict[str, Any] = msgspec.to_builtins(state)
+    return found
+
+
+def _remembered(decision: ScalingDecisionMade | None) -> PoolState:
+    if decision is None:
+        return PoolState()
+    try:
+        return msgspec.convert(decision.state, PoolState)
+    except msgspec.ValidationError:  # of another version: where the workers are is enough
+        return PoolState(placement=dict(decision.placement))

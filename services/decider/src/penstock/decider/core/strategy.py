@@ -1,0 +1,80 @@
+"""What a strategy is: a pure function from a pool's measurements to a demand, before any limit."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import msgspec
+
+from penstock.config import Pool
+from penstock.events.scaling import Reason
+from penstock.events.snapshot import PoolSnapshot
+
+MOST_WORKERS = 1_000_000
+"""A demand beyond this is taken for a fault of the strategy (or of a unit), not for a wish."""
+
+
+class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a strategy may look at.
+
+    Attributes:
+        snapshot: the pool as measured, ``age_seconds`` ago.
+        current: workers planned now.
+        now: POSIX seconds, broker's clock.
+    """
+
+    pool: Pool
+    snapshot: PoolSnapshot
+    age_seconds: float
+    current: int
+    now: float
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pool needs, and why.
+
+    Attributes:
+        workers: may be broken; it is rounded up.
+        reasons: the last one's ``workers`` is the rounded demand.
+        predicted_pickup_seconds: for a job arriving now, given ``workers``; None leaves it to the
+            decider's own estimate.
+    """
+
+    workers: float
+    reasons: tuple[Reason, ...] = ()
+    predicted_pickup_seconds: float | None = None
+
+
+class Strategy(Protocol):
+    """Add your own through the entry-point group ``penstock.strategies``."""
+
+    @property
+    def name(self) -> str:
+        """What ``strategy = "…"`` says in `penstock.toml`."""
+        ...
+
+    def demand(self, inputs: StrategyInputs) -> Demand:
+        """Pure: the same inputs give the same demand, and nothing else happens."""
+        ...
+
+
+class BadDemand(ValueError):
+    """A strategy answered with something that is no number of workers."""
+
+
+def whole(workers: float) -> int:
+    """Rounds a demand up, as the reference does (26.7 is 27); 20.000000001 is still 20."""
+    return max(math.ceil(workers - 1e-9), 0)
+
+
+def check(demand: Demand) -> Demand:
+    """``demand``, if it can be used.
+
+    Raises:
+        BadDemand: not a number, negative or beyond all measure.
+    """
+    workers = demand.workers
+    if not isinstance(workers, (int, float)) or not 0 <= workers <= MOST_WORKERS:
+        raise BadDemand(f"found a demand of {workers!r}, expected 0 to {MOST_WORKERS} workers")
+    return demand

@@ -1,0 +1,82 @@
+"""Predicted pickup times, and the promise watched."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.decider.given import NOW, pool, snapshot, took
+
+from penstock.decider.core import breach
+from penstock.decider.core.pickup import Outlook, outlook
+from penstock.decider.core.state import PoolState
+
+READY = {"workers_ready": 4, "workers_idle": 0}
+
+
+@pytest.mark.parametrize(
+    ("measured", "workers", "seconds"),
+    [
+        ({"workers_ready": 1, "workers_idle": 1}, 1, 0.0),
+        ({"waiting": 7, **READY}, 4, 4.0),
+        ({"waiting": 7, "workers_ready": 4, "workers_idle": 4}, 4, 2.0),
+        ({"waiting": 7, **READY}, 2, 8.0),
+        ({"waiting": 3, "spawn": took(5.0)}, 4, 5.0),
+        ({"waiting": 7, "spawn": took(5.0)}, 4, 7.0),
+        ({"waiting": 7, **READY, "spawn": took(1.0)}, 8, 1.5),
+        ({"waiting": 7}, 0, None),
+    ],
+    ids=[
+        "an idle worker takes it at once",
+        "eighth in line, four workers of 2 s",
+        "four of them are free",
+        "two are on their way out",
+        "nobody ready: one spawn time",
+        "and a second round",
+        "half of them start now",
+        "nobody, ever",
+    ],
+)
+def test_predicted_pickup(measured, workers, seconds):
+    assert outlook(snapshot(**measured), workers).arriving_seconds == seconds
+
+
+def test_the_oldest_has_waited_already():
+    seen = snapshot(waiting=7, oldest_waiting_seconds=20, **READY)
+    assert outlook(seen, 4).oldest_seconds == 20.5
+    assert outlook(seen, 0) == Outlook(arriving_seconds=None, oldest_seconds=20)
+
+
+def follow(*steps: tuple[float, float, float]) -> list[tuple[float, str]]:
+    """(seconds later, age of the oldest, predicted) ► what was told when. The promise is 30 s."""
+    state, told = PoolState(), []
+    for later, oldest, predicted in steps:
+        seen = snapshot(waiting=1 if oldest else 0, oldest_waiting_seconds=oldest)
+        expected = Outlook(arriving_seconds=predicted, oldest_seconds=oldest)
+        state, notices = breach.watch(state, seen, pool().profile, expected, NOW + later)
+        told += [(later, notice.event.__name__) for notice in notices]
+    return told
+
+
+def test_a_prediction_is_told_when_it_begins_and_every_half_minute():
+    assert follow((0, 1, 40), (1, 1, 40), (29, 1, 40), (30, 1, 40), (31, 1, 5), (32, 1, 40)) == [
+        (0, "SlaBreachPredicted"),
+        (30, "SlaBreachPredicted"),
+        (32, "SlaBreachPredicted"),
+    ]
+
+
+def test_breached_once_and_recovered_once():
+    assert follow((0, 31, 0), (1, 32, 0), (2, 0, 0), (3, 0, 0), (4, 31, 0)) == [
+        (0, "SlaBreachPredicted"),
+        (0, "SlaBreached"),
+        (2, "SlaRecovered"),
+        (4, "SlaBreachPredicted"),
+        (4, "SlaBreached"),
+    ]
+
+
+def test_how_long_the_breach_lasted():
+    state = PoolState(breached_at=NOW - 12)
+    _, told = breach.watch(
+        state, snapshot(), pool().profile, Outlook(arriving_seconds=0, oldest_seconds=None), NOW
+    )
+    assert told[0].fields["breached_seconds"] == 12
