@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from penstock.jobs import Context, job
 
 
@@ -14,8 +16,6 @@ def noop(number: int) -> int:
 @job(queue="bench")
 def first_answer(context: Context) -> float:
     """The smallest Spark query; returns how long it took, with the session opened if need be."""
-    import time
-
     started = time.perf_counter()
     context.spark.sql("select 1").collect()
     return time.perf_counter() - started

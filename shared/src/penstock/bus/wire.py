@@ -3,9 +3,9 @@
 nats-py formats, validates and flushes each publish by itself (about 25 µs) and builds a message
 object for each delivery (about 20 µs). A worker that moves 8,000 jobs a second sends 24,000
 messages and hears as many answers, so here frames are built in one buffer, and hot subscriptions
-get the raw parts. Everything else (connecting, reconnecting, TLS, authentication, pings) stays nats-py's.
-The two private hooks used, ``_process_msg`` and ``_send_command``, are pinned by the lock file and
-held by the contract suite.
+get the raw parts. Everything else (connecting, reconnecting, TLS, authentication, pings) stays
+nats-py's. The private hooks used, ``_process_msg`` and ``_send_command``, are pinned by the lock
+file and held by the contract suite.
 """
 
 from __future__ import annotations
