@@ -19,6 +19,16 @@ _SESSION_MARK = "TEST_SESSION_OF_PENSTOCK"
 _MARK = uuid.uuid4().hex
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No process of this session may be left, not even one that lost its parent."""
+    yield  # set up first, so ended last: after the session's broker
+    _, left = psutil.wait_procs(_descendants(), timeout=3)
+    for process in left:
+        process.kill()
+    assert not left, f"processes left behind (ended now): {left}"
+
+
 @pytest.fixture(scope="session")
 def session_broker() -> Iterator[Broker]:
     with Broker() as broker:
@@ -53,16 +63,6 @@ def settings(request: pytest.FixtureRequest) -> Iterator[MakeSettings]:
 
 def pytest_configure() -> None:
     os.environ[_SESSION_MARK] = _MARK  # every process that descends from this one inherits it
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """No process of this session may be left, not even one that lost its parent."""
-    _, left = psutil.wait_procs(_descendants(), timeout=3)
-    for process in left:
-        print(f"\nleft behind, ended now: {process}")  # noqa: T201 - pytest's report is over
-        process.kill()
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _descendants() -> list[psutil.Process]:
