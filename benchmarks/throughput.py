@@ -3,7 +3,7 @@
 Each job is dispatched (event and queue message), claimed, started (compare-and-set event), run,
 completed (compare-and-set event) and acknowledged: four stored messages. Dispatching runs in a
 process of its own at the same time as the workers; the clock starts with the first dispatch and
-stops when the last completion is stored. The broker, the dispatcher and the workers share the machine.
+stops when the last completion is stored. Broker, dispatcher and workers share the machine.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import uvloop
 
 from machine import describe
 from noop_jobs import noop
