@@ -41,10 +41,10 @@ def failed(
 ) -> Trouble | None:
     """The trouble after a failed start; the old one for a worker of the same round.
 
-    Ten workers that die together are one failure: only a start that was decided after the last
+    Ten workers that die together are one failure: only a start that was decided since the last
     failure tells anything new.
     """
-    if before and asked_at <= before.failed_at:
+    if before and asked_at < before.failed_at:
         return before
     failures = 1 + (before.failures if before else 0)
     return Trouble(

@@ -78,7 +78,7 @@ def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:
 def _calm(fleet: Fleet, now: float) -> Step:
     for pool, trouble in fleet.troubles.items():
         if any(
-            worker.ready and trouble.failed_at < worker.asked_at <= now - SETTLED_SECONDS
+            worker.ready and trouble.failed_at <= worker.asked_at <= now - SETTLED_SECONDS
             for worker in fleet.of(pool)
         ):
             fleet = fleet.in_trouble(pool, None)

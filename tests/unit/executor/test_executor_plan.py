@@ -1,0 +1,152 @@
+"""Given workers and a plan, when facts come, then these instructions."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.executor.making import Played, command, events, fleet, of, report
+
+from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
+from penstock.executor.core import stimulus as s
+from penstock.executor.core.fleet import by_pool
+from penstock.executor.core.instruction import Kill, Note, Start, Terminate
+from penstock.executor.core.lifecycle import Phase
+
+
+def test_a_command_starts_what_it_plans() -> None:
+    played = Played(fleet())
+    starts = played.play(command({"mail": 2, "etl": 1}))
+    assert sorted(start.pool for start in of(Start, starts)) == ["etl", "mail", "mail"]
+    assert all(s.together == 3 and s.cause == "planned" for s in of(Start, starts))
+
+
+def test_the_same_fleet_needs_nothing_more() -> None:
+    played = Played(fleet())
+    played.start({"mail": 2})
+    assert played.play(s.Ticked()) == []
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        command({"mail": 0}, version=5, epoch=2),  # repeated
+        command({"mail": 0}, version=4, epoch=2),  # late
+        command({"mail": 0}, version=9, epoch=1),  # from a deposed leader
+        command({"mail": 0}, version=9, epoch=2, host="host-b"),
+        command({"mail": -1}, version=9, epoch=2),
+        command({"mail": 10**9}, version=9, epoch=2),
+    ],
+)
+def test_a_command_that_is_not_newer_or_not_sound_changes_nothing(late: s.Commanded) -> None:
+    played = Played(fleet())
+    played.play(command({"mail": 1}, version=5, epoch=2))
+    before = played.fleet
+    said = played.play(late)
+    assert played.fleet == before
+    assert [type(i) for i in said] == [Note]
+
+
+def test_a_new_leader_starts_counting_anew() -> None:
+    played = Played(fleet())
+    played.play(command({"mail": 1}, version=5, epoch=2))
+    assert of(Start, played.play(command({"mail": 2}, version=1, epoch=3)))
+
+
+def test_a_pool_that_the_settings_lack_is_noted_and_the_rest_is_obeyed() -> None:
+    instructions = Played(fleet()).play(command({"mail": 1, "new": 3}))
+    assert [start.pool for start in of(Start, instructions)] == ["mail"]
+    assert "'new'" in of(Note, instructions)[0].text
+
+
+def test_without_a_command_nobody_is_ended() -> None:
+    played = Played(fleet())
+    adopted = s.Adopted(worker="old", pool="mail", pid=7, age_seconds=60)
+    assert [type(e) for e in events(played.play(adopted, s.Ticked()))] == [WorkerStarted]
+    assert played.phases() == {"old": Phase.STARTING}
+
+
+def test_an_adopted_worker_fills_the_plan() -> None:
+    played = Played(fleet())
+    played.play(s.Adopted(worker="old", pool="mail", pid=7, age_seconds=60), report("old", "busy"))
+    assert of(Start, played.play(command({"mail": 1}))) == []
+    assert by_pool(played.fleet, played.now)["mail"].ready == 1
+
+
+def test_ready_counts_from_the_command() -> None:
+    played = Played(fleet())
+    [start] = of(Start, played.play(command({"mail": 1})))
+    played.play(s.Forked(worker=start.worker, pid=5), after=0.02)
+    [ready] = of(WorkerReady, played.play(report(start.worker), after=0.06))
+    assert ready.spawn_seconds == pytest.approx(0.08)
+    assert ready.together == 1
+
+
+def test_planned_started_and_ready_are_kept_apart() -> None:
+    played = Played(fleet())
+    first, second, third = (i.worker for i in of(Start, played.play(command({"mail": 3}))))
+    played.play(s.Forked(worker=first, pid=1), s.Forked(worker=second, pid=2), report(first))
+    sets = by_pool(played.fleet, played.now)["mail"]
+    assert (sets.planned, sets.started, sets.ready) == (3, 2, 1)
+    played.play(s.Forked(worker=third, pid=3), report(third, "draining"))  # paused
+    assert by_pool(played.fleet, played.now)["mail"].ready == 1
+
+
+def test_starting_ones_end_first_then_idle_then_the_youngest_busy() -> None:
+    played = Played(fleet())
+    oldest, older = played.start({"mail": 2})
+    played.now += 10
+    [young] = played.start({"mail": 3}, version=2)
+    played.play(report(oldest, "busy"), report(young, "busy"))
+    played.now += 10
+    [starting] = of(Start, played.play(command({"mail": 4}, version=3)))
+    played.play(s.Forked(worker=starting.worker, pid=9))
+    for version, victim in enumerate([starting.worker, older, young, oldest], 4):
+        instructions = played.play(command({"mail": 7 - version}, version=version))
+        assert [i.worker for i in of(Terminate, instructions)] == [victim]
+
+
+def test_a_draining_worker_does_not_count_and_is_killed_at_its_deadline() -> None:
+    played = Played(fleet(drain_seconds=30))
+    [name] = played.start({"mail": 1})
+    played.play(report(name, "busy"))
+    played.play(command({"mail": 0}, version=2))
+    assert of(Start, played.play(command({"mail": 1}, version=3))), "its place is free"
+    assert of(Kill, played.play(s.Ticked(), after=29.9)) == []
+    assert [k.worker for k in of(Kill, played.play(s.Ticked(), after=0.2))] == [name]
+    assert of(Kill, played.play(s.Ticked(), after=1)) == [], "once is enough"
+    [stopped] = of(WorkerStopped, played.play(s.Exited(worker=name, code=-9)))
+    assert stopped.cause == "drain-deadline"
+
+
+def test_one_that_is_not_wanted_before_its_fork_is_ended_after_it() -> None:
+    played = Played(fleet())
+    [start] = of(Start, played.play(command({"mail": 1})))
+    assert of(Terminate, played.play(command({"mail": 0}, version=2))) == []
+    instructions = played.play(s.Forked(worker=start.worker, pid=5))
+    assert [i.worker for i in of(Terminate, instructions)] == [start.worker]
+
+
+def test_only_so_many_start_at_once_and_the_emptiest_pool_first() -> None:
+    played = Played(fleet(parallel_starts=2))
+    first = of(Start, played.play(command({"mail": 3, "etl": 3})))
+    assert sorted(start.pool for start in first) == ["etl", "mail"]
+    [then] = of(
+        Start, played.play(s.Forked(worker=first[0].worker, pid=1), report(first[0].worker))
+    )
+    assert then.together == 2
+    stuck = played.play(s.Ticked(), after=11)
+    assert len(of(Start, stuck)) == 2, "a start that hangs does not hold up the others for ever"
+
+
+def test_the_hosts_own_ceiling_stands_above_the_plan() -> None:
+    assert len(of(Start, Played(fleet(max_workers=2)).play(command({"mail": 9})))) == 2
+
+
+def test_told_to_end_it_ends_everybody_and_starts_nobody() -> None:
+    played = Played(fleet())
+    one, other = played.start({"mail": 2})
+    played.play(report(other, "draining", stopping_because="orphaned"))
+    instructions = played.play(s.EndAsked())
+    assert {i.worker for i in of(Terminate, instructions)} >= {one, other}
+    [stopped] = of(WorkerStopped, played.play(s.Exited(worker=one, code=0)))
+    assert stopped.cause == "shutdown"
+    assert of(Start, played.play(command({"mail": 5}, version=9))) == []
