@@ -46,6 +46,7 @@ def with_url(settings: Settings, url: str) -> Settings:
 def write_url(url: str, folder: Path = FOLDER) -> None:
     """Tells the other commands of this folder. Whole or not at all."""
     half = folder / f"{_URL}.new"
+    half.touch(mode=0o600)  # an address may hold a password
     half.write_text(f"{url}\n", "utf-8")
     half.replace(folder / _URL)
 

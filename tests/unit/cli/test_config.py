@@ -1,0 +1,56 @@
+"""`penstock config`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+POOLS = """
+[jobs]
+modules = ["json", "nowhere.jobs"]
+[nats]
+user = "me"
+password = "hunter2"
+[pools.reports]
+sla_seconds = 5
+[pools.mails]
+kind = "group"
+queues = ["urgent", "later"]
+"""
+
+
+def test_check_counts_and_warns(penstock) -> None:
+    Path("penstock.toml").write_text(POOLS)
+    said = penstock("config", "check")
+    assert said.exit_code == 0
+    assert said.stdout.splitlines() == [
+        "warning: jobs.modules: 'nowhere.jobs' cannot be imported from here",
+        "ok: 2 pools, 3 queues, 2 job modules",
+    ]
+
+
+def test_check_of_nothing_says_what_is_missing(penstock) -> None:
+    told = json.loads(penstock("config", "check", "--json").stdout)
+    assert told["ok"] is True
+    assert len(told["warnings"]) == 2
+
+
+def test_show_is_toml_with_profiles_worked_out_and_secrets_hidden(penstock) -> None:
+    Path("penstock.toml").write_text(POOLS)
+    said = penstock("config", "show", "--nats-url", "nats://127.0.0.1:4999")
+    shown = tomllib.loads(said.stdout)
+    assert shown["nats"]["url"] == "nats://127.0.0.1:4999"
+    assert shown["pools"]["reports"]["sla_seconds"] == 5
+    assert shown["pools"]["reports"]["quantile"] == 0.95
+    assert "hunter2" not in said.output
+    as_json = json.loads(penstock("--json", "config", "show").stdout)
+    assert as_json["pools"]["mails"]["queues"] == ["urgent", "later"]
+
+
+def test_environment_lies_over_the_file_and_flags_over_both(penstock, monkeypatch) -> None:
+    Path("penstock.toml").write_text("[nats]\nurl = 'nats://file'\n")
+    monkeypatch.setenv("PENSTOCK_NATS__URL", "nats://environment")
+    assert 'nats.url = "nats://environment"' in penstock("config", "show").stdout
+    flagged = penstock("--nats-url", "nats://flag", "config", "show").stdout
+    assert 'nats.url = "nats://flag"' in flagged

@@ -1,0 +1,230 @@
+"""Rows of queues, pools, jobs and decisions, from what a bus holds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.waiting import eventually
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.protocol import Outgoing
+from penstock.cli.decision import find_decision, newest_decisions, sentences
+from penstock.cli.job_list import Wanted, newest_jobs
+from penstock.cli.job_view import description, detail
+from penstock.cli.pool import pool_rows
+from penstock.cli.queue import queue_rows
+from penstock.cli.worker_list import living_workers
+from penstock.config.load import check
+from penstock.events.envelope import Event, encode
+from penstock.events.job import JobDispatched, JobStarted
+from penstock.events.scaling import Reason, ScalingDecisionMade
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.subjects import Subjects
+from penstock.events.worker import Claim, WorkerReport
+from penstock.jobs import Client, job
+from penstock.jobs.lifecycle import State
+
+SUBJECTS = Subjects()
+SETTINGS = check({"pools": {"reports": {}}, "excluded": ["old*"]})
+
+
+@job(name="cli-test.add", queue="reports", tags=["sums"])
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@pytest.fixture
+def bus() -> MemoryBus:
+    return MemoryBus()
+
+
+async def publish(bus: MemoryBus, event: Event, subject: str = "") -> None:
+    await bus.append(Outgoing(subject or SUBJECTS.event(event), encode(event)))
+
+
+def decision(pool: str = "reports", current: int = 1, target: int = 2) -> ScalingDecisionMade:
+    reasons = (
+        Reason(
+            step="strategy", rule="hybrid.steady", workers=4, text="4 wanted", values={"rate": 2.0}
+        ),
+        Reason(step="bounds", rule="max_workers", workers=2, text="at most 2 allowed"),
+    )
+    return ScalingDecisionMade(
+        pool=pool,
+        current=current,
+        target=target,
+        reasons=reasons,
+        strategy="hybrid",
+        sla_seconds=30,
+        predicted_pickup_seconds=1.5,
+        placement={"a": 2},
+    )
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+async def test_jobs_that_changed_last_come_first(bus) -> None:
+    client = Client(bus)
+    first, second = [await client.dispatch(add(a=1)), await client.dispatch(add(a=2))]
+    await client.cancel(first, "not wanted")
+    found = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 10))
+    assert [(record.id, record.state) for record in found] == [
+        (first, State.CANCELLED),
+        (second, State.WAITING),
+    ]
+
+
+async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
+    client = Client(bus)
+    ids = [await client.dispatch(add(a=n), queue=q) for n, q in enumerate(["x", "y", "x", "x"])]
+    await client.cancel(ids[0])
+
+    async def listed(state: State | None, queue: str | None, limit: int) -> list[str]:
+        found = await newest_jobs(bus, SUBJECTS, Wanted(state, queue, limit))
+        return [record.id for record in found]
+
+    assert await listed(State.CANCELLED, None, 9) == [ids[0]]
+    assert await listed(State.WAITING, "x", 9) == [ids[3], ids[2]]
+    assert await listed(None, "x", 1) == [ids[0]]
+    assert await listed(State.DEAD, None, 9) == []
+
+
+async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 1)
+    client = Client(bus)
+    job_id = await client.dispatch(add(a=1))
+    await client.cancel(job_id)
+    [record] = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 1))
+    assert (record.state, record.function) == (State.CANCELLED, "cli-test.add")
+
+
+async def test_what_cannot_be_told_is_left_out(bus) -> None:
+    orphan = JobStarted(job_id="half", queue="q", attempt=1, host="h", worker="w")
+    await publish(bus, orphan)  # its beginning aged out
+    subject = SUBJECTS.event(JobDispatched(job_id="bad", queue="q", function="f", payload=b""))
+    await bus.append(Outgoing(subject, b"no JSON"))
+    whole = await Client(bus).dispatch(add(a=1))
+    found = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 10))
+    assert [record.id for record in found] == [whole]
+
+
+async def test_one_job_with_its_story(bus) -> None:
+    client = Client(bus)
+    view = await client.job(await client.dispatch(add(a=1, b=2)))
+    text = "\n".join(description(view))
+    assert 'arguments  {"a":1,"b":2}' in text
+    assert "tags       sums" in text
+    assert "JobDispatched  cli-test.add on reports" in text
+    told = msgspec.to_builtins(detail(view))
+    assert told["arguments"] == {"a": 1, "b": 2}
+    assert [event["type"] for event in told["timeline"]] == ["JobDispatched"]
+
+
+# --- queues and pools -----------------------------------------------------------------------------
+async def test_queues_configured_or_holding_jobs(bus) -> None:
+    client = Client(bus)
+    for name in ("reports", "old-mails", "nobody"):
+        await bus.ensure_queue(name)
+        await client.dispatch(add(a=1), queue=name)
+    await client.dispatch(add(a=1), delay=60.0)
+    rows = {row.queue: row for row in await queue_rows(bus, SETTINGS)}
+    told = {name: (row.pool, row.excluded, row.waiting, row.delayed) for name, row in rows.items()}
+    assert told == {
+        "reports": ("reports", False, 1, 1),
+        "old-mails": ("", True, 1, 0),
+        "nobody": ("", False, 1, 0),
+    }
+    age = rows["nobody"].oldest_waiting_seconds
+    assert age is not None
+    assert 0 <= age < 5
+
+
+async def test_an_empty_queue_has_no_oldest_job(bus) -> None:
+    [row] = await queue_rows(bus, SETTINGS)
+    assert (row.queue, row.waiting, row.oldest_waiting_seconds) == ("reports", 0, None)
+
+
+async def test_pools_from_last_snapshots_and_decisions(bus) -> None:
+    workers = {"reports": PoolWorkers(planned=2, started=2, ready=1)}
+    measured = PoolSnapshot(pool="reports", queues=("reports",), waiting=3)
+    host = HostSnapshot(host="a", cpu_cores=1, memory_bytes=1, pools=workers)
+    await publish(bus, measured, SUBJECTS.pool_snapshot("reports"))
+    await publish(bus, host, SUBJECTS.host_snapshot("a"))
+    await publish(bus, decision())
+    [row] = await pool_rows(bus, SETTINGS)
+    assert (row.waiting, row.target, row.ready, row.reason) == (3, 2, 1, "at most 2 allowed")
+
+
+# --- decisions ------------------------------------------------------------------------------------
+async def test_decisions_newest_first_of_one_pool_or_only_changes(bus) -> None:
+    made = [decision(), decision("mails"), decision(current=2), decision(target=1)]
+    for each in made:
+        await publish(bus, each)
+
+    async def listed(*wanted: Any) -> list[str]:
+        return [each.id for each in await newest_decisions(bus, SUBJECTS, *wanted)]
+
+    assert await listed(None, False, 2) == [made[3].id, made[2].id]
+    assert await listed("mails", False, 5) == [made[1].id]
+    assert await listed("reports", True, 5) == [made[0].id]
+
+
+async def test_a_decision_by_id_or_by_pool(bus) -> None:
+    first, second = decision(), decision(target=3)
+    await publish(bus, first)
+    await publish(bus, second)
+    assert await find_decision(bus, SUBJECTS, first.id) == first
+    assert await find_decision(bus, SUBJECTS, "reports") == second
+    assert await find_decision(bus, SUBJECTS, "mails") is None
+
+
+def test_a_decision_as_sentences() -> None:
+    text = "\n".join(sentences(decision()))
+    assert "1 → 2 workers" in text
+    assert "1. 4 wanted → 4  (strategy: hybrid.steady)" in text
+    assert "rate = 2.0" in text
+    assert "2. at most 2 allowed → 2  (bounds: max_workers)" in text
+    assert "would start within 1.5 s; promised: 30 s." in text
+    assert "Placed: 2 on a." in text
+
+
+# --- workers --------------------------------------------------------------------------------------
+def report(worker: str, *claims: Claim) -> bytes:
+    return msgspec.json.encode(
+        WorkerReport(
+            worker=worker,
+            host="a",
+            pool="reports",
+            pid=7,
+            state="busy" if claims else "idle",
+            number=1,
+            at=0,
+            started_at=0,
+            claims=claims,
+        )
+    )
+
+
+async def test_workers_are_those_heard_and_the_silent_are_counted(bus, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.cli.worker_list.LISTEN_SECONDS", 0.2)
+    workers = {"reports": PoolWorkers(planned=3, started=3, ready=3)}
+    host = HostSnapshot(host="a", cpu_cores=1, memory_bytes=1, pools=workers)
+    await publish(bus, host, SUBJECTS.host_snapshot("a"))
+    asking = asyncio.create_task(living_workers(bus, SETTINGS))
+    held = Claim(job_id="j1", ack_subject="x", running_seconds=2.5)
+
+    async def speak() -> bool:  # signals are lossy: said until the listener has ended
+        await bus.signal(SUBJECTS.worker_report("a", "w2"), report("w2"))
+        await bus.signal(SUBJECTS.worker_report("a", "w1"), report("w1", held))
+        await bus.signal(SUBJECTS.worker_report("a", "w3"), b"no report")
+        return asking.done()
+
+    await eventually(speak)
+    rows, unheard = await asking
+    assert [(row.worker, row.job_id, row.job_seconds) for row in rows] == [
+        ("w1", "j1", 2.5),
+        ("w2", "", None),
+    ]
+    assert unheard == 1

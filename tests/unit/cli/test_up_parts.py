@@ -1,0 +1,136 @@
+"""The parts of `penstock up`: the folder it holds, children that are started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.waiting import eventually
+
+from penstock.cli.up import state, supervised
+from penstock.cli.up.screen import Lines
+from penstock.cli.up.supervised import Supervised, backoff_seconds
+from penstock.config import ConfigError
+from penstock.config.load import check
+from penstock.events.worker import HostLost
+from penstock.runtime import children
+from penstock.runtime.children import Child, ChildFailed
+
+SLEEPER = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+
+
+def test_the_address_is_known_while_up_runs_and_not_after(tmp_path) -> None:
+    folder = tmp_path / ".penstock"
+    with state.held(folder):
+        with pytest.raises(ConfigError, match="still starting"):
+            state.find_url(folder)
+        state.write_url("nats://127.0.0.1:4999", folder)
+        assert state.find_url(folder) == "nats://127.0.0.1:4999"
+        assert (folder / "nats-url").stat().st_mode & 0o077 == 0
+    with pytest.raises(ConfigError, match="no 'penstock up' runs in this folder"):
+        state.find_url(folder)
+
+
+def test_an_address_left_behind_by_a_killed_up_is_not_believed(tmp_path) -> None:
+    folder = tmp_path / ".penstock"
+    with state.held(folder):
+        pass
+    state.write_url("nats://127.0.0.1:4999", folder)
+    with pytest.raises(ConfigError, match="start 'penstock up'"):
+        state.find_url(folder)
+
+
+def test_a_second_up_in_the_same_folder_is_refused(tmp_path) -> None:
+    folder = tmp_path / ".penstock"
+    with (
+        state.held(folder),
+        pytest.raises(state.AlreadyUp, match="already runs"),
+        state.held(folder),
+    ):
+        pass
+
+
+def test_run_folders_are_short_and_differ_by_folder(tmp_path) -> None:
+    one, other = (state.run_folder(tmp_path / name) for name in ("a", "b" * 200))
+    assert one != other
+    assert len(other.name) < 20
+
+
+def test_backoff_doubles_up_to_a_limit() -> None:
+    assert [backoff_seconds(n) for n in (1, 2, 3, 50)] == [0.25, 0.5, 1.0, 15.0]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised, "FIRST_BACKOFF_SECONDS", 0.01)
+
+
+def start(argv: list[str]) -> Child:
+    return children.start(argv, name="child")
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_child_that_dies_is_started_again_and_that_is_told() -> None:
+    told: list[str] = []
+    child = Supervised("child", lambda: start(SLEEPER), told.append, Path("child.log"))
+    keeping = asyncio.create_task(child.keep())
+    first = await eventually(lambda: child.pid)
+    assert child.child
+    child.child.signal(signal.SIGKILL)
+    await eventually(lambda: child.pid not in {None, first})
+    assert told == ["child was ended by SIGKILL; see child.log; starting it again in 0.01 s"]
+    await child.end(5.0, asyncio.Event())
+    await asyncio.wait_for(keeping, 5)
+    assert (child.pid, child.starts) == (None, 2)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_child_that_cannot_start_is_tried_again_until_ended() -> None:
+    told: list[str] = []
+
+    def fail() -> Child:
+        raise ChildFailed("no such thing\nmore about it")
+
+    child = Supervised("child", fail, told.append, None)
+    keeping = asyncio.create_task(child.keep())
+    await eventually(lambda: len(told) > 2)
+    assert told[0].startswith("child no such thing; starting it again")
+    await child.end(5.0, asyncio.Event())
+    await asyncio.wait_for(keeping, 5)
+
+
+async def test_ending_waits_for_the_grace_or_until_hurried() -> None:
+    stubborn = [
+        sys.executable,
+        "-S",
+        "-c",
+        "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\n"
+        "while True: signal.pause()",
+    ]
+    child = Supervised("child", lambda: start(stubborn), lambda _: None, None)
+    keeping = asyncio.create_task(child.keep())
+    await eventually(lambda: child.pid)
+    hurry = asyncio.Event()
+    ending = asyncio.create_task(child.end(60.0, hurry))
+    hurry.set()
+    await asyncio.wait_for(ending, 5)
+    await asyncio.wait_for(keeping, 5)
+
+
+def test_lines_for_people_and_for_programs(capsys) -> None:
+    event = HostLost(host="a", silent_seconds=7)
+    people = Lines(check({"pools": {"reports": {}}}), as_json=False)
+    people.tell("hello")
+    people.happened(event)
+    hello, lost = capsys.readouterr().out.splitlines()
+    assert hello.endswith(" hello")
+    assert lost.endswith("host a HostLost: silent for 7 s")
+    programs = Lines(check({"pools": {"reports": {}}}), as_json=True)
+    programs.tell("hello")
+    programs.happened(event)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (said[0]["text"], said[1]["type"]) == ("hello", "HostLost")
