@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from pathlib import Path
@@ -36,9 +35,6 @@ def explain(error: BaseException) -> tuple[str, int]:
         return _usage(error), WRONG_USE
     if isinstance(error, click.ClickException):
         return _one_line(error.format_message()), error.exit_code
-    if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        _silence_output()
-        return "", 0
     return _ours(error)
 
 
@@ -72,7 +68,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _silence_output() -> None:
+def silence_output() -> None:
     """The reader of our output went away (`| head`): not an error, and nothing more to say."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -31,6 +31,14 @@ COMMANDS = {
 class Penstock(LazyGroup):
     """The root: every error leaves as one line, with an exit code that scripts can tell apart."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            from penstock.cli.errors import silence_output  # noqa: PLC0415
+
+            return silence_output()
+
     def main(  # type: ignore[override]  # never returns, whatever the mode
         self, args: Sequence[str] | None = None, **keywords: Any
     ) -> NoReturn:

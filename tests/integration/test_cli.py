@@ -1,0 +1,213 @@
+"""The commands against a real broker, with a real worker started by `penstock worker`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import MakeSettings
+
+from penstock.runtime import children
+from penstock.runtime.children import Child
+
+JOBS = """
+import time
+from datetime import date
+from penstock.jobs import Context, job
+
+@job(queue="reports")
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+@job(queue="reports", tries=1)
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+@job(queue="reports")
+def wait_for_cancel(context: Context) -> None:
+    while not context.cancelled:
+        time.sleep(0.01)
+"""
+CONFIG = """
+prefix = "{prefix}"
+[nats]
+url = "{url}"
+[streams]
+events_max_bytes = 16_000_000
+[jobs]
+modules = ["cli_jobs"]
+[host]
+run_dir = "{run_dir}"
+[pools.reports]
+[pools.mails]
+"""
+
+
+class Shell:
+    """A folder with settings and jobs in it, where `penstock` is called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "penstock.cli.main", *arguments]
+
+    def call(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.argv(*arguments),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        return done
+
+    def text(self, *arguments: str, code: int = 0) -> str:
+        return self.call(*arguments, code=code).stdout.strip()
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self.call("--json", *arguments, code=code).stdout)
+
+    def submit(self, *arguments: str) -> str:
+        return self.text("job", "submit", *arguments)
+
+    @contextmanager
+    def worker(self) -> Iterator[Child]:
+        log = self.folder / "worker.log"
+        env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        argv = self.argv("worker", "--pool", "reports")
+        child = children.start(argv, name="worker", cwd=self.folder, log=log, env=env)
+        try:
+            yield child
+        finally:
+            child.end(10.0)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, settings: MakeSettings) -> Shell:
+    made = settings()
+    config = CONFIG.format(prefix=made.prefix, url=made.nats.url, run_dir=made.host.run_dir)
+    (tmp_path / "penstock.toml").write_text(config)
+    (tmp_path / "cli_jobs.py").write_text(JOBS)
+    return Shell(tmp_path)
+
+
+def states(shell: Shell) -> dict[str, str]:
+    return {row["id"]: row["state"] for row in shell.json("job", "ls")}
+
+
+def test_jobs_without_a_worker_wait_are_seen_and_can_be_cancelled(shell: Shell) -> None:
+    first = shell.submit("cli_jobs.add", "--arg", "a=1")
+    later = shell.submit("cli_jobs.add", "--arg", "a=2", "--delay", "1h")
+    assert states(shell) == {first: "waiting", later: "scheduled"}
+    rows = {row["queue"]: row for row in shell.json("queue", "ls")}
+    assert (rows["reports"]["delayed"], rows["mails"]["waiting"]) == (1, 0)
+
+    assert (
+        shell.text("job", "cancel", later, "--reason", "not wanted") == f"job {later} is cancelled"
+    )
+    assert "not wanted" in shell.text("job", "show", later)
+    again = shell.call("job", "cancel", later)
+    assert again.stdout.strip() == f"job {later} is cancelled"
+    assert states(shell) == {first: "waiting", later: "cancelled"}
+
+
+def test_what_is_not_there_is_said(shell: Shell) -> None:
+    assert shell.call("job", "ls").stderr == "no such job is in the event log\n"
+    assert shell.json("job", "ls") == []
+    assert "no decision was made" in shell.call("decision", "ls").stderr
+    assert "no worker reports" in shell.call("worker", "ls").stderr
+    assert "no such event" in shell.call("events", "tail", "--no-follow").stderr
+    assert "no job is dead" in shell.call("job", "retry", "--all-dead").stderr
+    assert shell.json("pool", "ls")[0]["state"] == "unmeasured"
+    missing = shell.call("job", "show", "0193a000-0000-7000-8000-000000000000", code=1)
+    assert missing.stderr.startswith("penstock: no job of id")
+    unknown = shell.call("decision", "explain", "reports", code=1)
+    assert "see 'decision ls'" in unknown.stderr
+
+
+def test_a_worker_without_an_executor_runs_jobs(shell: Shell) -> None:
+    with shell.worker() as worker:
+        done = shell.json("job", "submit", "cli_jobs.add", "-a", "a=1", "-a", "b=2", "--wait")
+        assert (done["job"]["state"], done["result"]) == ("completed", 3)
+        assert [event["type"] for event in done["timeline"]] == [
+            "JobDispatched",
+            "JobStarted",
+            "JobCompleted",
+        ]
+        [row] = shell.json("worker", "ls")
+        assert (row["pool"], row["pid"]) == ("reports", worker.pid)
+
+        worker.signal(signal.SIGINT)
+        assert worker.wait(15) is not None
+
+
+def test_a_dead_job_tells_why_and_can_be_run_again(shell: Shell) -> None:
+    with shell.worker():
+        failed = shell.call(
+            "job", "submit", "cli_jobs.fail", "--arg", "text=\x1b[31mno luck", "--wait", code=1
+        )
+        assert "ValueError" in failed.stdout
+        assert "\x1b" not in failed.stdout
+        assert "ended dead" in failed.stderr
+        [dead] = shell.json("job", "ls", "--state", "dead")
+
+        [again] = shell.json("job", "retry", "--all-dead")
+        assert again["id"] == dead["id"]
+        assert shell.json("job", "show", again["retried_as"])["retry_of"] == dead["id"]
+        assert shell.json("job", "retry", "--all-dead", "--queue", "mails") == []
+
+
+def test_a_running_job_is_cancelled(shell: Shell) -> None:
+    with shell.worker():
+        job_id = shell.submit("cli_jobs.wait_for_cancel")
+        tail = shell.call("events", "tail", "--name", "JobStarted", "--since", "1m", "--limit", "1")
+        assert job_id in tail.stdout
+        shell.text("job", "cancel", job_id)
+        assert states(shell) == {job_id: "cancelled"}
+
+
+def test_events_as_raw_json_one_a_line(shell: Shell) -> None:
+    ids = [shell.submit("cli_jobs.add", "--arg", f"a={n}") for n in range(3)]
+    tail = ("events", "tail", "--noun", "job", "--no-follow")
+    told = [json.loads(line) for line in shell.text(*tail, "--json").splitlines()]
+    assert [(event["type"], event["job_id"]) for event in told] == [
+        ("JobDispatched", job_id) for job_id in ids
+    ]
+    one = shell.text(*tail, "--key", ids[1]).splitlines()
+    assert len(one) == 1
+    assert shell.text(*tail, "--since", "1h", "--limit", "2").count("JobDispatched") == 2
+
+
+def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
+    for n in range(3):
+        shell.submit("cli_jobs.add", "--arg", f"a={n}")
+    argv = shell.argv("events", "tail", "--since", "1h")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        argv, cwd=shell.folder, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_ctrl_c_is_the_usual_end_of_a_tail(shell: Shell) -> None:
+    log = shell.folder / "out.log"
+    shell.submit("cli_jobs.add", "--arg", "a=1")
+    child = children.start(shell.argv("events", "tail", "--since", "1h"), cwd=shell.folder, log=log)
+    children.wait_until(child, lambda: "JobDispatched" in log.read_text(), 15, "tailing")
+    child.signal(signal.SIGINT)
+    assert child.wait(10) == 0
+    child.end()
+    assert "Traceback" not in log.read_text()
