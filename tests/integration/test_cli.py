@@ -6,17 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.integration.shell import Shell
 from tests.making import MakeSettings
 
 from penstock.runtime import children
-from penstock.runtime.children import Child
 
 JOBS = """
 import time
@@ -49,48 +45,6 @@ run_dir = "{run_dir}"
 [pools.reports]
 [pools.mails]
 """
-
-
-class Shell:
-    """A folder with settings and jobs in it, where `penstock` is called."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def argv(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "penstock.cli.main", *arguments]
-
-    def call(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.argv(*arguments),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done
-
-    def text(self, *arguments: str, code: int = 0) -> str:
-        return self.call(*arguments, code=code).stdout.strip()
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self.call("--json", *arguments, code=code).stdout)
-
-    def submit(self, *arguments: str) -> str:
-        return self.text("job", "submit", *arguments)
-
-    @contextmanager
-    def worker(self) -> Iterator[Child]:
-        log = self.folder / "worker.log"
-        env = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        argv = self.argv("worker", "--pool", "reports")
-        child = children.start(argv, name="worker", cwd=self.folder, log=log, env=env)
-        try:
-            yield child
-        finally:
-            child.end(10.0)
 
 
 @pytest.fixture

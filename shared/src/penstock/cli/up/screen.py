@@ -89,6 +89,7 @@ class Table:
         self._pools = list(pools(settings).values())
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._started_at = time.monotonic()
+        self._drawn: tuple[Board, Sequence[Supervised]] = (Board(), ())
         self._live = Live(console=Console(), auto_refresh=False, vertical_overflow="crop")
         self._live.start()
 
@@ -101,6 +102,7 @@ class Table:
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         from penstock.cli.up.table import picture  # noqa: PLC0415
 
+        self._drawn = (board, processes)
         now, lease = utc_now(), self._settings.host.lease_seconds
         self._live.update(
             picture(
@@ -114,4 +116,5 @@ class Table:
         )
 
     def close(self) -> None:
+        self.draw(*self._drawn)  # with the last lines
         self._live.stop()
