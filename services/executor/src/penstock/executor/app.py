@@ -40,10 +40,10 @@ _LAST_WORDS_SECONDS = 3.0
 def run(settings: Settings) -> None:
     """The whole process, until SIGTERM. Ends its workers first, in order."""
     check_name("host", settings.host.name)
-    service.run("executor", settings, serve)
+    service.run("executor", settings, body)
 
 
-async def serve(running: service.Service) -> None:
+async def body(running: service.Service) -> None:
     """The body of the service.
 
     Raises:
