@@ -1,0 +1,95 @@
+"""The decider service: a warm standby that leads when the lease is free."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from contextlib import suppress
+
+from penstock import telemetry
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.decider import plugins
+from penstock.decider.clock import BrokerClock
+from penstock.decider.core import registry
+from penstock.decider.core.inputs import Rules
+from penstock.decider.intake import Intake
+from penstock.decider.leader import Leader, Setting
+from penstock.decider.lease import Lease, Term
+from penstock.decider.rhythm import Rhythm
+from penstock.events.envelope import new_id
+from penstock.events.subjects import Subjects
+from penstock.runtime import service
+from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock.decider")
+
+
+def run(settings: Settings) -> None:
+    """The whole process; raises ConfigError before anything starts."""
+    registry.check(pools(settings), plugins.strategies())
+    service.run("decider", settings, body)
+
+
+async def body(running: Service) -> None:
+    """What the service does between its start and its end."""
+    end_telemetry = telemetry.setup("penstock-decider", running.source, running.settings)
+    try:
+        await Decider(running).run()
+    finally:
+        await asyncio.to_thread(end_telemetry)
+
+
+class Decider:
+    """Follows the snapshots all the time, so that it can decide the moment it leads."""
+
+    def __init__(self, running: Service) -> None:
+        settings, clock, rhythm = running.settings, BrokerClock(), Rhythm()
+        subjects, configured = Subjects(settings.prefix), pools(settings)
+        strategies = plugins.strategies()
+        registry.check(configured, strategies)
+        holder = re.sub(r"[^A-Za-z0-9_-]", "-", running.source)[:40] + "-" + new_id()[-8:]
+        self._service = running
+        self._setting = Setting(
+            bus=running.bus,
+            subjects=subjects,
+            holder=holder,
+            source=running.source,
+            pools=configured,
+            strategies=strategies,
+            rules=Rules.of(settings),
+            clock=clock,
+            intake=Intake(settings, configured, rhythm),
+            rhythm=rhythm,
+        )
+        self._lease = Lease(
+            running.bus, subjects, holder, settings.decider.lease_seconds, clock=clock
+        )
+        self._term: Term | None = None
+
+    async def run(self) -> None:
+        """Until the service is stopped; then lets the lease go, so that another leads at once."""
+        setting = self._setting
+        if excluded := self._service.settings.excluded:
+            log.info("queues left alone, as they are excluded: %s", ", ".join(excluded))
+        self._service.spawn(setting.intake.follow(setting.bus, setting.subjects), "snapshots")
+        self._service.spawn(self._lease.watch(), "lease")
+        leading = self._service.spawn(self._lead_again_and_again(), "leader")
+        await self._service.stopping.wait()
+        leading.cancel()
+        with suppress(asyncio.CancelledError):
+            await leading
+        if self._term is not None:
+            await self._lease.release(self._term)
+
+    async def _lead_again_and_again(self) -> None:
+        while True:
+            self._term = await self._lease.campaign()
+            keeping = self._service.spawn(self._lease.keep(self._term), "renewal")
+            try:
+                await Leader(self._setting, self._term).lead()
+            finally:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+            self._term.end("the lease ran out")

@@ -1,0 +1,141 @@
+"""The one command: each host's full plan, fenced, only when it changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
+from penstock.decider import spans
+from penstock.events.envelope import MalformedEvent, encode
+from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
+from penstock.events.subjects import Subjects
+
+log = logging.getLogger("penstock.decider")
+
+Plan = dict[str, int]
+
+
+class Deposed(Exception):
+    """A newer leader has commanded a host: whatever we still meant to say is void."""
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """The last command of a host's subject; ``plan`` None: not ours to rely on, say it again."""
+
+    sequence: int = 0
+    plan: Plan | None = None
+
+
+class Commander:
+    """Sends one leader's commands.
+
+    Args:
+        epoch: the leader's fencing token; versions count up from 1 within it.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, source: str, epoch: int) -> None:
+        self._bus, self._subjects, self._source, self._epoch = bus, subjects, source, epoch
+        self._sent: dict[str, _Sent] = {}
+        self._version = 0
+
+    async def load(self) -> dict[str, WorkersScaled]:
+        """Each host's last command; all of them will be said again in this leader's name."""
+        found: dict[str, WorkersScaled] = {}
+        stream = self._subjects.commands_stream
+        for stored in await self._bus.history(stream, self._subjects.command("*")):
+            host = stored.subject.rsplit(".", 1)[-1]
+            self._sent[host] = _Sent(stored.sequence)
+            if (command := _decode(stored)) is not None:
+                self._refuse_newer(command)
+                found[host] = command
+        return found
+
+    async def send(
+        self, plans: Mapping[str, Plan], decision_ids: Mapping[str, str], story: spans.Story
+    ) -> list[WorkersScaled]:
+        """Commands the hosts whose plan changed; what could not be stored is tried next time.
+
+        Raises:
+            Deposed: somebody leads since.
+        """
+        changed = [host for host in sorted(plans) if self._plan_of(host) != plans[host]]
+        if not changed:
+            return []
+        commands = [self._command(host, plans[host], decision_ids) for host in changed]
+        with story.commands(commands, self._changed_pools) as headers:
+            answers = await self._bus.append_many(
+                [
+                    Outgoing(
+                        self._subjects.command(command.host),
+                        encode(command),
+                        headers.get(command.host, {}),
+                        Expect(self._sent.get(command.host, _Sent()).sequence),
+                    )
+                    for command in commands
+                ]
+            )
+        done = []
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, int):
+                self._sent[command.host] = _Sent(answer, command.pools)
+                done.append(command)
+            else:
+                await self._refused(command, answer)
+        return done
+
+    def _plan_of(self, host: str) -> Plan | None:
+        return self._sent.get(host, _Sent()).plan
+
+    def _changed_pools(self, command: WorkersScaled) -> list[str]:
+        before = self._plan_of(command.host) or {}
+        pools = sorted(before.keys() | command.pools.keys())
+        return [pool for pool in pools if before.get(pool, 0) != command.pools.get(pool, 0)]
+
+    def _command(self, host: str, plan: Plan, decision_ids: Mapping[str, str]) -> WorkersScaled:
+        self._version += 1
+        command = WorkersScaled(
+            source=self._source,
+            host=host,
+            epoch=self._epoch,
+            version=self._version,
+            pools=dict(sorted(plan.items())),
+        )
+        ids = [decision_ids[pool] for pool in self._changed_pools(command) if pool in decision_ids]
+        return msgspec.structs.replace(
+            command, decision_ids=tuple(ids), causation_id=ids[0] if ids else None
+        )
+
+    async def _refused(self, command: WorkersScaled, error: BusError) -> None:
+        """Looks who was in the way: a write of ours without an answer, a late one of a deposed
+        leader, or a newer leader."""
+        log.warning("command to host %s was not stored: %s", command.host, error)
+        if not isinstance(error, WrongSequence):
+            return
+        try:
+            stored = await self._bus.last(
+                self._subjects.commands_stream, self._subjects.command(command.host)
+            )
+        except BusError as unavailable:
+            log.warning("cannot read the commands of host %s: %s", command.host, unavailable)
+            return
+        self._sent[command.host] = _Sent(stored.sequence if stored else 0)
+        if stored and (found := _decode(stored)) is not None:
+            self._refuse_newer(found)
+
+    def _refuse_newer(self, command: WorkersScaled) -> None:
+        if command.epoch > self._epoch:
+            raise Deposed(
+                f"host {command.host} was commanded in epoch {command.epoch} by {command.source}"
+            )
+
+
+def _decode(stored: Stored) -> WorkersScaled | None:
+    try:
+        command = SCALING_EVENTS.decode(stored.body)
+    except MalformedEvent as error:
+        log.warning("found no command in %s: %s", stored.subject, error)
+        return None
+    return command if isinstance(command, WorkersScaled) else None

@@ -1,0 +1,127 @@
+"""The newest snapshot of each pool and host, as they come in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.bus.protocol import Bus, Headers, Stored
+from penstock.config import Pool, Settings
+from penstock.config.topology import is_excluded
+from penstock.decider.core.inputs import SeenHost, SeenPool
+from penstock.decider.rhythm import Rhythm
+from penstock.events.envelope import Event, MalformedEvent, UnknownEvent
+from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
+from penstock.events.subjects import Subjects
+
+log = logging.getLogger("penstock.decider")
+
+
+class Intake:
+    """Keeps what was seen last, and says when something must be decided at once.
+
+    Attributes:
+        pools / hosts: by name. headers: of the same messages, by snapshot id (trace contexts).
+        changed: set when the rhythm may have changed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        pools: Mapping[str, Pool],
+        rhythm: Rhythm,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pools: dict[str, SeenPool] = {}
+        self.hosts: dict[str, SeenHost] = {}
+        self.headers: dict[str, Headers] = {}
+        self.changed = asyncio.Event()
+        self._settings, self._configured, self._rhythm = settings, pools, rhythm
+        self._monotonic = monotonic
+        self._told: set[str] = set()
+
+    async def follow(self, bus: Bus, subjects: Subjects) -> None:
+        """Runs without end."""
+        patterns = [subjects.pool_snapshot("*"), subjects.host_snapshot("*")]
+        async for stored in bus.follow(subjects.snapshots_stream, patterns, start="last"):
+            self.take(stored)
+
+    def take(self, stored: Stored) -> None:
+        """One message; a malformed one is logged with its reason and skipped."""
+        try:
+            snapshot = SNAPSHOTS.decode(stored.body)
+            if isinstance(snapshot, UnknownEvent):
+                log.info("skipped %s: a %s is of a later version", stored.subject, snapshot.type)
+                return
+            _check(snapshot, stored.subject)
+        except MalformedEvent as error:
+            log.warning("skipped %s, message %d: %s", stored.subject, stored.sequence, error)
+            return
+        if isinstance(snapshot, PoolSnapshot):
+            self._take_pool(snapshot, stored)
+        elif isinstance(snapshot, HostSnapshot):
+            self._take_host(snapshot, stored)
+
+    def _take_pool(self, snapshot: PoolSnapshot, stored: Stored) -> None:
+        name = snapshot.pool
+        if name not in self._configured:
+            self._tell_stranger(snapshot)
+            return
+        self._forget(self.pools.get(name))
+        self.pools[name] = SeenPool(snapshot, stored.at.timestamp())
+        self._keep(snapshot, stored)
+        if snapshot.wakeup != "tick":
+            self._rhythm.ask(name, self._monotonic())
+        else:
+            self._rhythm.follow(self._monotonic())
+        self.changed.set()
+
+    def _take_host(self, snapshot: HostSnapshot, stored: Stored) -> None:
+        before = self.hosts.get(snapshot.host)
+        self._forget(before)
+        self.hosts[snapshot.host] = SeenHost(snapshot, stored.at.timestamp())
+        self._keep(snapshot, stored)
+        lease = self._settings.host.lease_seconds
+        came = before is None or stored.at.timestamp() - before.at > lease
+        if came or (before and before.snapshot.draining != snapshot.draining):
+            self._rhythm.ask_all(self._monotonic())
+            self.changed.set()
+
+    def _keep(self, snapshot: Event, stored: Stored) -> None:
+        if stored.headers:
+            self.headers[snapshot.id] = stored.headers
+
+    def _forget(self, seen: SeenPool | SeenHost | None) -> None:
+        if seen is not None:
+            self.headers.pop(seen.snapshot.id, None)
+
+    def _tell_stranger(self, snapshot: PoolSnapshot) -> None:
+        """Once per name."""
+        if snapshot.pool in self._told:
+            return
+        self._told.add(snapshot.pool)
+        if all(is_excluded(self._settings, queue) for queue in snapshot.queues):
+            log.info("queue %s is excluded: it is left alone", ", ".join(snapshot.queues))
+        else:
+            log.warning(
+                "pool %s is measured but not configured here: it is left alone; "
+                "add [pools.%s] to scale it",
+                snapshot.pool,
+                snapshot.pool,
+            )
+
+
+def _check(snapshot: Event, subject: str) -> None:
+    """What the types cannot say.
+
+    Raises:
+        MalformedEvent: it is of another pool or host than its subject, or counts below zero.
+    """
+    if subject.rsplit(".", 1)[-1] != snapshot.key:
+        raise MalformedEvent(f"found a snapshot of {snapshot.key!r}, expected the subject's")
+    for name in snapshot.__struct_fields__:
+        value = getattr(snapshot, name)
+        if isinstance(value, int | float) and value < 0:
+            raise MalformedEvent(f"found {name} = {value}, expected 0 or more")

@@ -1,0 +1,121 @@
+"""What the decider says on the event log, and what it reads back from there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from penstock.bus.protocol import Bus, BusError, Headers, Outgoing
+from penstock.decider.core.conclude import Decision
+from penstock.decider.core.notices import Notice
+from penstock.decider.core.state import dump
+from penstock.events.envelope import Event, MalformedEvent, encode
+from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, SlaBreachPredicted
+from penstock.events.subjects import Subjects
+
+log = logging.getLogger("penstock.decider")
+
+_AT_ONCE = 64
+
+
+class Journal:
+    """One process's events.
+
+    Args:
+        source: service and instance that speaks.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, source
+
+    def decisions(
+        self, decisions: Iterable[Decision], epoch: int, now: float
+    ) -> list[ScalingDecisionMade]:
+        """The events of a round's decisions; ``now`` is the moment they were computed for."""
+        at = datetime.fromtimestamp(now, UTC)
+        return [
+            ScalingDecisionMade(
+                at=at,
+                source=self._source,
+                causation_id=decision.snapshot_ids[0] if decision.snapshot_ids else None,
+                pool=decision.pool,
+                current=decision.current,
+                target=decision.target,
+                reasons=decision.reasons,
+                strategy=decision.strategy,
+                sla_seconds=decision.sla_seconds,
+                predicted_pickup_seconds=decision.predicted_pickup_seconds,
+                snapshot_ids=decision.snapshot_ids,
+                placement=decision.placement,
+                state=dump(decision.state),
+                epoch=epoch,
+            )
+            for decision in decisions
+        ]
+
+    def notices(
+        self, notices: Iterable[Notice], decision_ids: Mapping[str, str], now: float
+    ) -> list[Event]:
+        at = datetime.fromtimestamp(now, UTC)
+        found = []
+        for notice in notices:
+            decision = decision_ids.get(notice.fields.get("pool", ""))
+            fields = dict(notice.fields)
+            if notice.event is SlaBreachPredicted:
+                fields["decision_id"] = decision or ""
+            found.append(notice.event(at=at, source=self._source, causation_id=decision, **fields))
+        return found
+
+    async def publish(
+        self, events: Sequence[Event], headers: Mapping[str, Headers] | None = None
+    ) -> None:
+        """Appends events, pipelined. What the log does not take is said, and nothing waits for it.
+
+        Args:
+            headers: by event id.
+        """
+        if not events:
+            return
+        by_id = headers or {}
+        messages = [
+            Outgoing(self._subjects.event(event), encode(event), by_id.get(event.id, {}))
+            for event in events
+        ]
+        try:
+            answers = await self._bus.append_many(messages)
+        except BusError as error:
+            log.warning("%d events are not on the log: %s", len(events), error)
+            return
+        failed = [answer for answer in answers if isinstance(answer, BusError)]
+        if failed:
+            log.warning(
+                "%d of %d events are not on the log: %s", len(failed), len(events), failed[0]
+            )
+
+    async def last_decisions(self, pools: Iterable[str]) -> dict[str, ScalingDecisionMade]:
+        """Each pool's last decision, where the log still has one.
+
+        Raises:
+            BusUnavailable: no answer in time.
+        """
+        names, found = list(pools), {}
+        for start in range(0, len(names), _AT_ONCE):
+            some = names[start : start + _AT_ONCE]
+            for decision in await asyncio.gather(*(self._last_decision(name) for name in some)):
+                if decision is not None:
+                    found[decision.pool] = decision
+        return found
+
+    async def _last_decision(self, pool: str) -> ScalingDecisionMade | None:
+        subject = self._subjects.events("pool", pool, ScalingDecisionMade.__name__)
+        stored = await self._bus.last(self._subjects.events_stream, subject)
+        if stored is None:
+            return None
+        try:
+            event = SCALING_EVENTS.decode(stored.body)
+        except MalformedEvent as error:
+            log.warning("found no decision in %s: %s", subject, error)
+            return None
+        return event if isinstance(event, ScalingDecisionMade) and event.pool == pool else None

@@ -1,0 +1,151 @@
+"""One leadership: what was decided last is loaded, then round after round until the term ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError
+from penstock.config import Pool
+from penstock.decider.clock import BrokerClock
+from penstock.decider.commands import Commander, Deposed
+from penstock.decider.core.decide import Outcome, decide
+from penstock.decider.core.inputs import Inputs, Rules
+from penstock.decider.core.registry import Strategies
+from penstock.decider.core.state import State, restore
+from penstock.decider.intake import Intake
+from penstock.decider.journal import Journal
+from penstock.decider.lease import Term
+from penstock.decider.rhythm import Rhythm
+from penstock.decider.spans import Story
+from penstock.events.scaling import LeaderChanged
+from penstock.events.subjects import Subjects
+
+log = logging.getLogger("penstock.decider")
+
+_TRY_AGAIN_SECONDS = 0.2
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays the same through all of a process's leaderships.
+
+    Attributes:
+        holder: this process's name in the lease; source: in its events.
+    """
+
+    bus: Bus
+    subjects: Subjects
+    holder: str
+    source: str
+    pools: Mapping[str, Pool]
+    strategies: Strategies
+    rules: Rules
+    clock: BrokerClock
+    intake: Intake
+    rhythm: Rhythm
+
+
+class Leader:
+    """Acts for one term."""
+
+    def __init__(self, setting: Setting, term: Term) -> None:
+        self._setting, self._term = setting, term
+        self._journal = Journal(setting.bus, setting.subjects, setting.source)
+        self._commander = Commander(setting.bus, setting.subjects, setting.source, term.epoch)
+        self._story = Story()
+        self._decision_ids: dict[str, str] = {}
+        self._state = State()
+
+    async def lead(self) -> None:
+        """Returns when the term has ended."""
+        try:
+            await self._load()
+            await self._announce()
+            self._setting.rhythm.ask_all(time.monotonic())
+            while self._term.held:
+                await self._step()
+        except Deposed as deposed:
+            self._term.end(str(deposed))
+
+    async def _load(self) -> None:
+        """Commands first: they are the truth about where workers are."""
+        while self._term.held:
+            try:
+                commands = await self._commander.load()
+                decisions = await self._journal.last_decisions(self._setting.pools)
+            except BusError as error:
+                log.warning("cannot load what was decided last: %s", error)
+                await asyncio.sleep(_TRY_AGAIN_SECONDS)
+                continue
+            now = self._setting.clock.now()
+            self._state = restore(self._setting.pools, decisions, commands, now)
+            return
+
+    async def _announce(self) -> None:
+        log.info("leading, epoch %d, after %s", self._term.epoch, self._term.previous or "nobody")
+        await self._journal.publish(
+            [
+                LeaderChanged(
+                    source=self._setting.source,
+                    leader=self._setting.holder,
+                    epoch=self._term.epoch,
+                    previous=self._term.previous,
+                )
+            ]
+        )
+
+    async def _step(self) -> None:
+        """Waits for the next moment and decides what is due then. A fault ends no loop."""
+        setting = self._setting
+        setting.intake.changed.clear()
+        due = setting.rhythm.due(setting.pools, time.monotonic())
+        if not due:
+            with suppress(TimeoutError):
+                wait = setting.rhythm.wait_seconds(time.monotonic())
+                await asyncio.wait_for(setting.intake.changed.wait(), wait)
+            return
+        try:
+            await self._round(due)
+        except BusError as error:
+            log.warning("a round was lost: %s", error)
+        except (Deposed, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("a round failed; the last plan stands")
+
+    async def _round(self, due: frozenset[str]) -> None:
+        """Decide, tell, command."""
+        setting = self._setting
+        began_at, now = time.time(), setting.clock.now()
+        outcome = decide(self._state, self._inputs(due), now)
+        if not self._term.held:
+            return
+        self._state = outcome.state
+        await self._tell(outcome, began_at, now)
+        if self._term.held:  # asked again: the log may have let us wait, or we were stopped
+            sent = await self._commander.send(outcome.plans, self._decision_ids, self._story)
+            await self._journal.publish(sent)
+
+    def _inputs(self, due: frozenset[str]) -> Inputs:
+        setting = self._setting
+        return Inputs(
+            pools=setting.pools,
+            seen_pools=dict(setting.intake.pools),
+            seen_hosts=dict(setting.intake.hosts),
+            strategies=setting.strategies,
+            rules=setting.rules,
+            due=None if len(due) == len(setting.pools) else due,
+        )
+
+    async def _tell(self, outcome: Outcome, began_at: float, now: float) -> None:
+        decisions = self._journal.decisions(outcome.decisions, self._term.epoch, now)
+        self._decision_ids.update({event.pool: event.id for event in decisions})
+        notices = self._journal.notices(outcome.notices, self._decision_ids, now)
+        snapshots = self._setting.intake.headers
+        with self._story.decisions(decisions, snapshots, began_at) as headers:
+            await self._journal.publish([*decisions, *notices], headers)

@@ -1,0 +1,107 @@
+"""The decider's part of a scaling's story: `decide` below the snapshot, `command` below that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from penstock import telemetry
+from penstock.bus.protocol import Headers
+from penstock.events.scaling import ScalingDecisionMade, WorkersScaled
+from penstock.telemetry import Span, SpanKind, names
+
+
+class Story:
+    """The spans of one leader; does nothing while tracing is off."""
+
+    def __init__(self) -> None:
+        self._decided: dict[str, Headers] = {}
+        """Context of each pool's last decision, for a command that is sent again later."""
+
+    @contextmanager
+    def decisions(
+        self,
+        decisions: Sequence[ScalingDecisionMade],
+        snapshots: Mapping[str, Headers],
+        began_at: float,
+    ) -> Iterator[dict[str, Headers]]:
+        """Headers for each decision's message, by decision id.
+
+        Args:
+            snapshots: headers by snapshot id.
+            began_at: when the round began, POSIX seconds of the local clock.
+        """
+        if not telemetry.enabled():
+            yield {}
+            return
+        opened = {each.id: _decide(each, snapshots, began_at) for each in decisions}
+        headers = {id_: telemetry.inject(span=span) for id_, span in opened.items()}
+        self._decided.update({each.pool: headers[each.id] for each in decisions})
+        try:
+            yield {**headers}
+        finally:
+            for span in opened.values():
+                span.end()
+
+    @contextmanager
+    def commands(
+        self,
+        commands: Sequence[WorkersScaled],
+        changed_pools: Callable[[WorkersScaled], Sequence[str]],
+    ) -> Iterator[dict[str, Headers]]:
+        """Headers for each command, by host."""
+        if not telemetry.enabled():
+            yield {}
+            return
+        opened = {each.host: self._command(each, changed_pools(each)) for each in commands}
+        try:
+            yield {host: telemetry.inject(span=span) for host, span in opened.items()}
+        finally:
+            for span in opened.values():
+                span.end()
+
+    def _command(self, command: WorkersScaled, pools: Sequence[str]) -> Span:
+        contexts = [self._decided[pool] for pool in pools if pool in self._decided]
+        return telemetry.start(
+            names.command(command.host),
+            parent=contexts[0] if contexts else {},
+            kind=SpanKind.PRODUCER,
+            links=telemetry.links(*contexts),
+            attributes={
+                names.MESSAGING_SYSTEM: names.NATS,
+                names.MESSAGING_OPERATION_NAME: "command",
+                names.MESSAGING_OPERATION_TYPE: names.SEND,
+                names.MESSAGING_DESTINATION: command.host,
+                names.MESSAGING_MESSAGE_ID: command.id,
+                names.MESSAGING_CLIENT_ID: command.source,
+                names.HOST: command.host,
+                names.EPOCH: command.epoch,
+                names.VERSION: command.version,
+            },
+        )
+
+
+def _decide(
+    decision: ScalingDecisionMade, snapshots: Mapping[str, Headers], began_at: float
+) -> Span:
+    contexts = [snapshots[id_] for id_ in decision.snapshot_ids if id_ in snapshots]
+    return telemetry.start(
+        names.decide(decision.pool),
+        parent=contexts[0] if contexts else {},
+        kind=SpanKind.CONSUMER,
+        links=telemetry.links(*contexts),
+        started_at=began_at,
+        attributes={
+            names.MESSAGING_SYSTEM: names.NATS,
+            names.MESSAGING_OPERATION_NAME: "decide",
+            names.MESSAGING_OPERATION_TYPE: names.PROCESS,
+            names.MESSAGING_DESTINATION: decision.pool,
+            names.MESSAGING_CLIENT_ID: decision.source,
+            names.POOL: decision.pool,
+            names.DECISION: decision.id,
+            names.CURRENT_WORKERS: decision.current,
+            names.TARGET_WORKERS: decision.target,
+            names.REASON: decision.reasons[-1].text,
+            names.STRATEGY: decision.strategy,
+        },
+    )
