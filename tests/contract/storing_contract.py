@@ -175,6 +175,20 @@ class StoringContract:
         stream = examined.subjects.jobs_stream
         assert len(await bus.history(stream, examined.subjects.queue("q"))) == 1
 
+    async def test_what_would_break_out_of_its_line_is_refused(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        inside = {"Penstock-Job": "a\r\nNats-Rollup: all"}
+        for message in (
+            Outgoing(examined.event("a b"), b""),
+            Outgoing(examined.event("a\r\nPUB x 0"), b""),
+            Outgoing(examined.event("a"), b"", inside),
+            Outgoing(examined.event("a"), b"", {"A: b\r\nC": "d"}),
+        ):
+            with pytest.raises(ValueError, match="holds"):
+                await bus.append(message)
+        assert await bus.last(examined.subjects.events_stream, examined.subjects.events()) is None
+
     async def test_too_large_is_refused_and_the_bus_goes_on(
         self, bus: Bus, examined: Examined
     ) -> None:

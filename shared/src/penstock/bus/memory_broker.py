@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +26,8 @@ MAX_PAYLOAD_BYTES = 1024 * 1024 - 512
 _DUPLICATE_WINDOW_SECONDS = 120.0
 _MESSAGE_ID = "Nats-Msg-Id"
 _SCHEDULE, _TARGET = "Nats-Schedule", "Nats-Schedule-Target"
+_SUBJECT = re.compile(r"[!-~]+")
+_BAD_HEADER = re.compile(r"[\r\n]")
 _NOT_FIRED = {_SCHEDULE, _TARGET, _MESSAGE_ID}
 
 
@@ -56,7 +59,7 @@ class MemoryBroker:
         raise BusRefused(f"stream not found: {name}")
 
     def stream_of(self, message: Outgoing) -> Stream:
-        _check_size(message.subject, message.body, message.headers)
+        _check(message)
         for stream in self.streams:
             if stream.takes(message.subject):
                 return stream
@@ -237,9 +240,14 @@ def _due_at(message: Outgoing) -> float | None:
         raise BusRefused(f"{message.subject}: message schedule is invalid: {text!r}") from None
 
 
-def _check_size(subject: str, body: bytes, headers: Mapping[str, str]) -> None:
-    size = len(body) + sum(len(key) + len(value) + 4 for key, value in headers.items())
-    if size > MAX_PAYLOAD_BYTES - 512:
-        raise PayloadTooLarge(
-            f"{subject}: {size} bytes, the broker takes {MAX_PAYLOAD_BYTES - 512}"
-        )
+def _check(message: Outgoing) -> None:
+    """What does not fit on the wire is refused here, too."""
+    subject, headers = message.subject, message.headers
+    if not _SUBJECT.fullmatch(subject):
+        raise ValueError(f"subject {subject[:80]!r} holds blanks or control characters")
+    for key, value in headers.items():
+        if _BAD_HEADER.search(key + value) or ":" in key:
+            raise ValueError(f"header {key[:80]!r} holds a line break or a colon")
+    size = len(message.body) + sum(len(k) + len(v) + 4 for k, v in headers.items())
+    if size > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(f"{subject}: {size} bytes, the broker takes {MAX_PAYLOAD_BYTES}")
