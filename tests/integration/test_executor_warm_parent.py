@@ -1,0 +1,148 @@
+"""The warm parent as a real process: what a fork begins with, and how ends are told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.config import Settings
+from penstock.executor.warm_parent import WarmParent
+from penstock.runtime.assignment import Assignment
+from penstock.runtime.record import living
+
+COMMAND = (sys.executable, "-m", "tests.integration.tiny_parent")
+
+
+class Heard:
+    """What the warm parent told, by worker and by process id."""
+
+    def __init__(self) -> None:
+        self.pids: dict[str, int] = {}
+        self.errors: dict[str, str] = {}
+        self.codes: dict[int, int] = {}
+
+    def forked(self, worker: str, pid: int) -> None:
+        self.pids[worker] = pid
+
+    def not_forked(self, worker: str, error: str) -> None:
+        self.errors[worker] = error
+
+    def exited(self, pid: int, code: int) -> None:
+        self.codes[pid] = code
+
+    async def pid(self, worker: str) -> int:
+        return await eventually(lambda: self.pids.get(worker), within=15)
+
+
+@pytest.fixture
+def run_dir(settings: MakeSettings) -> Path:
+    folder = Path(settings().host.run_dir)
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def assign(settings: MakeSettings, run_dir: Path) -> Callable[[str], Assignment]:
+    def make(pool: str) -> Assignment:
+        return Assignment(
+            worker=f"w-{pool}",
+            host="test-host",
+            pool=pool,
+            queues=(pool,),
+            run_dir=str(run_dir),
+            settings=settings(),
+            commanded_at=0.0,
+        )
+
+    return make
+
+
+@asynccontextmanager
+async def warm(settings: Settings) -> AsyncIterator[tuple[WarmParent, Heard]]:
+    heard = Heard()
+    parent = WarmParent(settings, heard, COMMAND)
+    running = asyncio.create_task(parent.run())
+    try:
+        yield parent, heard
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        for pid in heard.pids.values():
+            if psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_fork_is_a_process_of_its_own_recorded_before_it_works(
+    settings: MakeSettings, assign: Callable[[str], Assignment], run_dir: Path
+) -> None:
+    async with warm(settings()) as (parent, heard):
+        parent.fork(assign("wait"))
+        pid = await heard.pid("w-wait")
+        [record] = await eventually(lambda: list(living(run_dir)))
+        assert (record.worker, record.pool, record.pid) == ("w-wait", "wait", pid)
+        await eventually(lambda: os.getsid(pid) == pid, what="a session of its own")
+        assert parent.pid is not None
+        threads = list(Path(f"/proc/{parent.pid}/task").iterdir())
+        assert len(threads) == 1, "heavy imports, yet no thread"
+        sockets = {target for target in _open_files(pid) if target.startswith("socket:")}
+        assert not sockets, "the executor's line is the parent's alone"
+        os.kill(pid, signal.SIGTERM)
+        assert await eventually(lambda: heard.codes.get(pid)) == -signal.SIGTERM
+
+
+def _open_files(pid: int) -> list[str]:
+    return [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("pool", "code"), [("code-0", 0), ("code-3", 3), ("exit", 1), ("raise", 70)]
+)
+async def test_exit_codes_are_told(
+    settings: MakeSettings, assign: Callable[[str], Assignment], pool: str, code: int
+) -> None:
+    async with warm(settings()) as (parent, heard):
+        parent.fork(assign(pool))
+        pid = await heard.pid(f"w-{pool}")
+        await eventually(lambda: pid in heard.codes)
+        assert heard.codes[pid] == code
+
+
+async def test_its_end_does_not_end_its_workers_and_another_comes(
+    settings: MakeSettings, assign: Callable[[str], Assignment]
+) -> None:
+    async with warm(settings()) as (parent, heard):
+        parent.fork(assign("wait"))
+        worker = await heard.pid("w-wait")
+        first = parent.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        parent.fork(assign("code-3"))
+        os.kill(first, signal.SIGKILL)
+        assert await eventually(lambda: heard.errors.get("w-code-3")) == "the warm parent ended"
+        assert psutil.Process(worker).status() != psutil.STATUS_ZOMBIE
+        parent.fork(assign("code-3"))
+        pid = await heard.pid("w-code-3")
+        assert await eventually(lambda: heard.codes.get(pid)) == 3
+
+
+async def test_modules_that_fail_or_start_threads_are_reported_clearly(
+    settings: MakeSettings, assign: Callable[[str], Assignment], capfd: pytest.CaptureFixture[str]
+) -> None:
+    modules = ["tests.integration.broken_jobs", "tests.integration.threaded_jobs", "no.such_module"]
+    async with warm(settings(jobs={"modules": modules})) as (parent, heard):
+        parent.fork(assign("code-0"))
+        await heard.pid("w-code-0")
+        log = capfd.readouterr().err
+    assert "RuntimeError: this module is broken on purpose" in log
+    assert "No module named 'no'" in log
+    assert "importing started threads" in log
