@@ -30,6 +30,17 @@ class StoringContract:
         assert dict(stored.headers) == headers
         assert before < stored.at < datetime.now(UTC) + timedelta(seconds=5)
 
+    async def test_the_headers_are_those_of_the_sender(self, bus: Bus, examined: Examined) -> None:
+        stream, every, own = examined.subjects.events_stream, examined.subjects.job("a"), {"A": "b"}
+        for number in range(2):
+            expect = Expect(await _last_sequence(bus, stream, every), every)
+            await bus.append(Outgoing(examined.event("a"), b"%d" % number, own, expect))
+        async with aclosing(_follow(bus, examined, "all")) as messages:
+            followed = await take(messages, 2)
+        last, following = await bus.last(stream, every), await bus.next(stream, every, 1)
+        for found in (*followed, *await bus.history(stream, every), last, following):
+            assert found and dict(found.headers) == own
+
     async def test_reading_by_position(self, bus: Bus, examined: Examined) -> None:
         stream = examined.subjects.events_stream
         first = await bus.append(Outgoing(examined.event("a", "JobDispatched"), b"1"))
@@ -251,6 +262,11 @@ class StoringContract:
             follow: Any = bus.follow(stream, wanted, "all")
             async with aclosing(follow) as messages:
                 assert bodies(await take(messages, 4)) == [b"a", b"b", b"a", b"b"]
+
+
+async def _last_sequence(bus: Bus, stream: str, subject: str) -> int:
+    last = await bus.last(stream, subject)
+    return last.sequence if last else 0
 
 
 def _follow(bus: Bus, examined: Examined, start: Any) -> Any:

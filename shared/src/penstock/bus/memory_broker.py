@@ -28,7 +28,6 @@ _MESSAGE_ID = "Nats-Msg-Id"
 _SCHEDULE, _TARGET = "Nats-Schedule", "Nats-Schedule-Target"
 _SUBJECT = re.compile(r"[!-~]+")
 _BAD_HEADER = re.compile(r"[\r\n]")
-_NOT_FIRED = {_SCHEDULE, _TARGET, _MESSAGE_ID}
 
 
 class MemoryBroker:
@@ -42,7 +41,7 @@ class MemoryBroker:
         self.listeners: list[Listening] = []
         self._claim_seconds = settings.jobs.claim_seconds
         self._seen: dict[tuple[str, str], tuple[int, float]] = {}
-        self._due: dict[str, float] = {}
+        self._due: dict[str, tuple[float, str]] = {}
         self._alarm_at = NEVER
         self._alarm: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -74,12 +73,13 @@ class MemoryBroker:
         return self.store(stream, message)
 
     def store(self, stream: Stream, message: Outgoing) -> int:
-        due = _due_at(message)
+        due, target = _due_at(message), message.headers.get(_TARGET, "")
         if due is not None:
             stream.remove(message.subject)
-        stored = stream.add(message.subject, message.body, message.headers, self.now())
+        own = {k: v for k, v in message.headers.items() if not k.startswith("Nats-")}
+        stored = stream.add(message.subject, message.body, own, self.now())
         if due is not None:
-            self._due[message.subject] = due
+            self._due[message.subject] = due, target
             self.alarm(due)
         if _MESSAGE_ID in message.headers:
             self._seen[stream.name, message.headers[_MESSAGE_ID]] = stored.sequence, self.now()
@@ -131,9 +131,9 @@ class MemoryBroker:
         if self.now() < self._alarm_at:
             return
         self._alarm_at = NEVER
-        for subject in [s for s, due in self._due.items() if due <= self.now()]:
+        for subject in [s for s, (due, _) in self._due.items() if due <= self.now()]:
             self._fire(subject)
-        for due in self._due.values():
+        for due, _ in self._due.values():
             self.alarm(due)
         for queue in self.queues.values():
             self.alarm(queue.lapse(self.now()))
@@ -156,12 +156,10 @@ class MemoryBroker:
             self.alarm(at)
 
     def _fire(self, subject: str) -> None:
-        del self._due[subject]
+        _, target = self._due.pop(subject)
         if stored := self.jobs.last(subject):
             self.jobs.drop(stored.sequence)
-            kept = {k: v for k, v in stored.headers.items() if k not in _NOT_FIRED}
-            headers = {**kept, "Nats-Scheduler": subject, "Nats-Schedule-Next": "purge"}
-            self.store(self.jobs, Outgoing(stored.headers[_TARGET], stored.body, headers))
+            self.store(self.jobs, Outgoing(target, stored.body, stored.headers))
 
     # --- waking ----------------------------------------------------------------------------------
     def pass_on(self, subject: str, body: bytes) -> None:
