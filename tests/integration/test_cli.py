@@ -79,7 +79,7 @@ def test_jobs_without_a_worker_wait_are_seen_and_can_be_cancelled(shell: Shell) 
 def test_what_is_not_there_is_said(shell: Shell) -> None:
     assert shell.call("job", "ls").stderr == "no such job is in the event log\n"
     assert shell.json("job", "ls") == []
-    assert "no decision was made" in shell.call("decision", "ls").stderr
+    assert "no decision changed anything" in shell.call("decision", "ls").stderr
     assert "no worker reports" in shell.call("worker", "ls").stderr
     assert "no such event" in shell.call("events", "tail", "--no-follow").stderr
     assert "no job is dead" in shell.call("job", "retry", "--all-dead").stderr

@@ -158,7 +158,7 @@ async def test_pools_from_last_snapshots_and_decisions(bus) -> None:
 
 
 # --- decisions ------------------------------------------------------------------------------------
-async def test_decisions_newest_first_of_one_pool_or_only_changes(bus) -> None:
+async def test_decisions_newest_first_of_one_pool_or_all(bus) -> None:
     made = [decision(), decision("mails"), decision(current=2), decision(target=1)]
     for each in made:
         await publish(bus, each)
@@ -166,9 +166,9 @@ async def test_decisions_newest_first_of_one_pool_or_only_changes(bus) -> None:
     async def listed(*wanted: Any) -> list[str]:
         return [each.id for each in await newest_decisions(bus, SUBJECTS, *wanted)]
 
-    assert await listed(None, False, 2) == [made[3].id, made[2].id]
-    assert await listed("mails", False, 5) == [made[1].id]
-    assert await listed("reports", True, 5) == [made[0].id]
+    assert await listed(None, True, 2) == [made[3].id, made[2].id]
+    assert await listed("mails", True, 5) == [made[1].id]
+    assert await listed("reports", False, 5) == [made[0].id]
 
 
 async def test_a_decision_by_id_or_by_pool(bus) -> None:
@@ -183,9 +183,9 @@ async def test_a_decision_by_id_or_by_pool(bus) -> None:
 def test_a_decision_as_sentences() -> None:
     text = "\n".join(sentences(decision()))
     assert "1 → 2 workers" in text
-    assert "1. 4 wanted → 4  (strategy: hybrid.steady)" in text
+    assert "1. 4 wanted  (strategy: hybrid.steady → 4)" in text
     assert "rate = 2.0" in text
-    assert "2. at most 2 allowed → 2  (bounds: max_workers)" in text
+    assert "2. at most 2 allowed  (bounds: max_workers → 2)" in text
     assert "would start within 1.5 s; promised: 30 s." in text
     assert "Placed: 2 on a." in text
 

@@ -31,7 +31,7 @@ def test_a_decision_tells_its_last_reason() -> None:
             Reason(step="bounds", rule="max", workers=5, text="at most 5 allowed"),
         ),
     )
-    assert story.line(made).endswith("pool reports ScalingDecisionMade: 2 → 5: at most 5 allowed")
+    assert story.line(made).endswith("pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)")
 
 
 def test_a_failure_tells_its_error() -> None:

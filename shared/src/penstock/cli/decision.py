@@ -33,18 +33,18 @@ def decision() -> None:
     """Scaling decisions, and why they were made."""
 
 
-@decision.command(name="ls", example="penstock decision ls reports --changed --limit 50")
+@decision.command(name="ls", example="penstock decision ls reports --limit 50")
 @click.argument("pool", required=False, type=NAME)
-@click.option("--changed", is_flag=True, help="Only those that changed the number of workers.")
+@click.option("--all", "every", is_flag=True, help="Also those that changed nothing.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
-def list_decisions(session: Session, pool: str | None, changed: bool, limit: int) -> None:
-    """List the last decisions, of one pool or of all, newest first."""
+def list_decisions(session: Session, pool: str | None, every: bool, limit: int) -> None:
+    """List the last decisions that changed a number of workers, newest first."""
 
     async def ask(bus: Bus, settings: Settings) -> list[ScalingDecisionMade]:
-        return await newest_decisions(bus, Subjects(settings.prefix), pool, changed, limit)
+        return await newest_decisions(bus, Subjects(settings.prefix), pool, every, limit)
 
-    say_rows(session, session.ask(ask), COLUMNS, f"no decision was made{_about(pool)} yet")
+    say_rows(session, session.ask(ask), COLUMNS, _nothing(pool, every))
 
 
 @decision.command(example="penstock decision explain reports")
@@ -66,7 +66,7 @@ def explain(session: Session, which: str) -> None:
 
 
 async def newest_decisions(
-    bus: Bus, subjects: Subjects, pool: str | None, changed: bool, limit: int
+    bus: Bus, subjects: Subjects, pool: str | None, every: bool, limit: int
 ) -> list[ScalingDecisionMade]:
     """The last decisions, newest first."""
     found: list[ScalingDecisionMade] = []
@@ -75,8 +75,7 @@ async def newest_decisions(
         found = [
             event
             for event in decoded
-            if isinstance(event, ScalingDecisionMade)
-            and not (changed and event.current == event.target)
+            if isinstance(event, ScalingDecisionMade) and (every or event.current != event.target)
         ]
         if len(found) >= limit:
             break
@@ -103,7 +102,7 @@ def sentences(made: ScalingDecisionMade) -> list[str]:
     lines = [f"Pool {made.pool} at {moment}: {made.current} → {made.target} workers"]
     for number, reason in enumerate(made.reasons, 1):
         lines.append(
-            f"  {number}. {reason.text} → {reason.workers}  ({reason.step}: {reason.rule})"
+            f"  {number}. {reason.text}  ({reason.step}: {reason.rule} → {reason.workers})"
         )
         if reason.values:
             figures = ", ".join(f"{name} = {value}" for name, value in reason.values.items())
@@ -125,5 +124,6 @@ def _subject(subjects: Subjects, pool: str | None) -> str:
     return subjects.events(noun="pool", key=pool or "*", name="ScalingDecisionMade")
 
 
-def _about(pool: str | None) -> str:
-    return f" about pool {pool!r}" if pool else ""
+def _nothing(pool: str | None, every: bool) -> str:
+    about = f" about pool {pool!r}" if pool else ""
+    return f"no decision was made{about}" if every else f"no decision{about} changed anything"

@@ -38,7 +38,7 @@ from penstock.events.worker import (
 
 
 def line(event: Event | UnknownEvent) -> str:
-    """``12:00:01 pool reports ScalingDecisionMade: 2 → 5 workers, because …``."""
+    """``12:00:01 pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)``."""
     if isinstance(event, UnknownEvent):
         return f"{'':8} {event.type} (of a later version)"
     told = happened(event)
@@ -97,7 +97,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobRecovered: lambda event: str(event.reason),
     JobCancelled: lambda event: str(event.reason),
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
-    ScalingDecisionMade: lambda event: f"{event.current} → {event.target}: {because(event)}",
+    ScalingDecisionMade: lambda event: f"{event.current} → {event.target} ({because(event)})",
     SlaBreachPredicted: _predicted,
     SlaBreached: _breached,
     SlaRecovered: lambda event: f"after {seconds(event.breached_seconds)}",

@@ -1,0 +1,200 @@
+"""`penstock up` for real: broker, services and workers from one command; nothing left of them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.integration.shell import Shell
+
+from penstock.cli.up.state import find_url
+from penstock.config import ConfigError
+from penstock.runtime import children
+from penstock.runtime.children import Child
+
+JOBS = """
+import time
+from pathlib import Path
+from penstock.jobs import job
+
+@job(queue="reports")
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+@job(queue="reports")
+def hold(folder: str, seconds: float) -> None:
+    Path(folder, "held").touch()
+    time.sleep(seconds)
+    Path(folder, "done").touch()
+"""
+CONFIG = """
+[streams]
+events_max_bytes = 16_000_000
+[jobs]
+modules = ["up_jobs"]
+[host]
+name = "test-host"
+orphan_grace_seconds = 1
+drain_seconds = 20
+reserve_cpu_cores = 0
+reserve_memory_bytes = 0
+max_cpu_share = 1
+[pools.reports]
+sla_seconds = 5
+min_workers = 1
+max_workers = 2
+"""
+MARK = "TEST_OF_PENSTOCK_UP"
+
+
+class Up:
+    """A running `penstock up`, and all processes that descend from it."""
+
+    def __init__(self, folder: Path, run_time: Path) -> None:
+        self.shell = Shell(folder)
+        self.folder, self.log = folder, folder / "up.log"
+        self._mark = uuid.uuid4().hex
+        env = {MARK: self._mark, "XDG_RUNTIME_DIR": str(run_time)}
+        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json")
+        self.child: Child = children.start(argv, name="up", cwd=folder, log=self.log, env=env)
+
+    def until(self, condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
+        children.wait_until(self.child, lambda: bool(condition()), seconds, what)
+
+    def until_ready(self) -> None:
+        """Until commands can reach it."""
+        self.until(self._reachable, "reachable")
+
+    def _reachable(self) -> bool:
+        with suppress(ConfigError):
+            return bool(find_url(self.folder / ".penstock"))
+        return False
+
+    def told(self) -> list[str]:
+        """What it printed about itself."""
+        lines = self.log.read_text().splitlines()
+        objects = [json.loads(line) for line in lines if line.startswith("{")]
+        return [each["text"] for each in objects if "text" in each]
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(MARK) == self._mark:
+                    found.append(process)
+        return found
+
+    def process_of(self, service: str) -> psutil.Process:
+        [found] = [each for each in self.processes() if each.cmdline()[-1] == service]
+        return found
+
+    def has_ended(self, seconds: float) -> int:
+        """Its exit code; fails when it runs on."""
+        code = self.child.wait(seconds)
+        assert code is not None, f"still running after {seconds} s: {self.told()}"
+        return code
+
+    def nothing_left(self, seconds: float = 5.0) -> bool:
+        deadline = time.monotonic() + seconds
+        while (left := self.processes()) and time.monotonic() < deadline:
+            psutil.wait_procs(left, 0.1)
+        return not left
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    (tmp_path / "penstock.toml").write_text(CONFIG)
+    (tmp_path / "up_jobs.py").write_text(JOBS)
+    run_time = tmp_path / "run"
+    run_time.mkdir(mode=0o700)
+    running = Up(tmp_path, run_time)
+    try:
+        yield running
+    finally:
+        running.child.end(15.0)
+        for process in running.processes():
+            process.kill()
+
+
+def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
+    up.until_ready()
+    done = up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "-a", "b=2", "--wait")
+    assert (done["job"]["state"], done["result"]) == ("completed", 3)
+
+    [pool] = up.shell.json("pool", "ls")
+    assert (pool["planned"], pool["started"], pool["ready"]) == (1, 1, 1)
+    assert pool["reason"]
+    [worker] = up.shell.json("worker", "ls")
+    assert worker["host"] == "test-host"
+    [decision, *_] = up.shell.json("decision", "ls", "reports")
+    assert decision["reasons"][-1]["text"] in up.shell.text("decision", "explain", decision["id"])
+
+    second = up.shell.call("up", code=2)
+    assert "already runs" in second.stderr
+
+    up.child.signal(signal.SIGINT)
+    assert up.has_ended(20) == 0
+    assert up.nothing_left()
+    assert up.told()[-1] == "everything has ended"
+    assert not any("starting it again" in text for text in up.told())
+    gone = up.shell.call("queue", "ls", code=2)
+    assert "no 'penstock up' runs in this folder" in gone.stderr
+
+
+def test_a_service_that_dies_is_started_again(up: Up) -> None:
+    up.until_ready()
+    up.until(lambda: len(up.processes()) > 6, "running a worker")
+    for service in ("metrics", "executor"):
+        up.process_of(service).kill()
+        up.until(lambda name=service: f"{name} was ended by SIGKILL" in "".join(up.told()), "told")
+    done = up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "--wait", "--timeout", "30")
+    assert done["job"]["state"] == "completed"
+    up.child.signal(signal.SIGTERM)
+    assert up.has_ended(20) == 0
+    assert up.nothing_left()
+
+
+def busy(up: Up, seconds: float) -> str:
+    up.until_ready()
+    arguments = ("-a", f"folder={up.folder}", "-a", f"seconds={seconds}")
+    job_id = up.shell.submit("up_jobs.hold", *arguments)
+    up.until((up.folder / "held").exists, "running the job")
+    return job_id
+
+
+def test_a_busy_worker_may_finish(up: Up) -> None:
+    job_id = busy(up, 2.0)
+    up.child.signal(signal.SIGINT)
+    assert up.has_ended(20) == 0
+    assert (up.folder / "done").exists()
+    completed = [line for line in up.log.read_text().splitlines() if job_id in line]
+    assert not any("JobReleased" in line for line in completed)
+    assert up.nothing_left()
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_busy_worker(up: Up) -> None:
+    busy(up, 60.0)
+    up.child.signal(signal.SIGINT)
+    up.until(lambda: any("ending" in text for text in up.told()), "ending")
+    up.child.signal(signal.SIGINT)
+    assert up.has_ended(10) == 0
+    assert not (up.folder / "done").exists()
+    assert up.nothing_left()
+
+
+def test_sigkill_leaves_nothing_either(up: Up) -> None:
+    up.until_ready()
+    assert up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "--wait")
+    up.child.signal(signal.SIGKILL)
+    assert up.has_ended(5) == -signal.SIGKILL
+    assert up.nothing_left(15.0)
+    gone = up.shell.call("queue", "ls", code=2)
+    assert "no 'penstock up' runs in this folder" in gone.stderr
