@@ -118,12 +118,14 @@ class Lease:
                 await asyncio.wait_for(self._changed.wait(), max(self._free_in_seconds(), 0.01))
 
     async def keep(self, term: Term) -> None:
-        """Renews until the term ends."""
+        """Renews until the term ends; what failed is tried again soon."""
+        pause = self._lease_seconds / 3
         while not term.ended.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(term.ended.wait(), self._lease_seconds / 3)
+                await asyncio.wait_for(term.ended.wait(), pause)
             if not term.ended.is_set():
-                await self._renew(term)
+                renewed = await self._renew(term)
+                pause = self._lease_seconds / (3 if renewed else 20)
 
     async def release(self, term: Term) -> None:
         """Lets go, so that another can lead at once. Of no effect if the lease was lost."""
@@ -158,11 +160,11 @@ class Lease:
             self._clock.learn(stored.at.timestamp(), sent_at, answered_at)
         return Term(epoch, previous, self._until(began), self._monotonic)
 
-    async def _renew(self, term: Term) -> None:
+    async def _renew(self, term: Term) -> bool:
         began = self._monotonic()
         if not term.held:
             term.end("could not renew the lease in time")
-            return
+            return False
         try:
             async with asyncio.timeout(self._lease_seconds / 3):
                 term.sequence = await self._put(self._record(term.epoch), term.sequence)
@@ -172,6 +174,8 @@ class Lease:
             log.warning("could not renew the lease: %s", error or "no answer in time")
         else:
             term.extend(self._until(began))
+            return True
+        return False
 
     async def _recover(self, term: Term) -> None:
         """Looks whose record is in the way: a write of ours without an answer, or another's."""

@@ -1,0 +1,183 @@
+"""The world around a decider under test: pools and hosts that report, and what it published."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Bus, Outgoing
+from penstock.config import Settings
+from penstock.decider.app import body
+from penstock.events.envelope import Codec, Event, encode
+from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, WorkersScaled
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
+from penstock.events.subjects import Subjects
+from penstock.events.worker import WORKER_EVENTS
+from penstock.runtime.service import Service
+
+GIB = 1024**3
+E = TypeVar("E", bound=Event)
+
+_EVERYTHING = Codec(*SCALING_EVENTS, *WORKER_EVENTS)
+
+EMAILS = {
+    "emails": {"min_workers": 0, "max_workers": 50, "scale_down_cooldown_seconds": 0},
+}
+QUICK = {"lease_seconds": 0.9, "stale_seconds": 2.0}
+
+
+class World:
+    """One installation, on either bus.
+
+    Attributes:
+        heard: every event on the log, in order; commands: every command, in order.
+    """
+
+    def __init__(self, kind: str, make: MakeSettings, **tables: Any) -> None:
+        tables = {"pools": EMAILS, "decider": QUICK, **tables}
+        self.settings: Settings = make(**tables)
+        self.subjects = Subjects(self.settings.prefix)
+        self.heard: list[Event] = []
+        self.commands: list[WorkersScaled] = []
+        self.bus: Bus
+        self._memory = MemoryBus(settings=self.settings) if kind == "memory" else None
+        self._services: list[tuple[Service, asyncio.Task[None]]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._hosts: dict[str, asyncio.Task[None]] = {}
+
+    async def client(self) -> Bus:
+        return self._memory.client() if self._memory else await connect(self.settings)
+
+    async def open(self) -> None:
+        self.bus = await self.client()
+        listening = (self.subjects.events_stream, [self.subjects.events()], self._hear)
+        commanding = (self.subjects.commands_stream, [self.subjects.command("*")], self._obey)
+        for stream, patterns, handler in (listening, commanding):
+            self._tasks.append(asyncio.create_task(self._follow(stream, patterns, handler)))
+
+    async def close(self) -> None:
+        for service, task in self._services:
+            service.stopping.set()
+            await task
+            await service.end_tasks()
+            await service.bus.close()
+            assert service.failure is None
+        ended = [*self._tasks, *self._hosts.values()]
+        for each in ended:
+            each.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        await self.bus.close()
+
+    # --- deciders -------------
+    async def start(self, wrap: Callable[[Bus], Bus] = lambda bus: bus) -> Service:
+        service = Service("decider", self.settings, wrap(await self.client()))
+        self._services.append((service, asyncio.create_task(body(service))))
+        return service
+
+    async def stop(self, service: Service) -> None:
+        """In order: it lets go of the lease."""
+        task = next(task for each, task in self._services if each is service)
+        service.stopping.set()
+        await task
+
+    async def freeze(self, service: Service) -> None:
+        """As if it was killed: nothing of it runs any more, nothing is let go."""
+        entry = next(entry for entry in self._services if entry[0] is service)
+        self._services.remove(entry)
+        entry[1].cancel()
+        await asyncio.gather(entry[1], return_exceptions=True)
+        await service.end_tasks()
+        await service.bus.close()
+
+    # --- the world -------------
+    async def report(self, pool: str = "emails", **fields: Any) -> PoolSnapshot:
+        """A snapshot of a pool: by default of an idle one whose jobs take 2 s."""
+        took = Quantiles(count=9, mean_seconds=2, p50_seconds=2, p95_seconds=2, p99_seconds=2)
+        fields = {"waiting": 0, "arrival_per_second": 0.0, "service": took, **fields}
+        snapshot = PoolSnapshot(pool=pool, queues=(pool,), **fields)
+        await self.append(self.subjects.pool_snapshot(pool), encode(snapshot))
+        return snapshot
+
+    async def append(self, subject: str, raw: bytes) -> None:
+        await self.bus.append(Outgoing(subject, raw))
+
+    def host(self, name: str = "a", **fields: Any) -> None:
+        """A host that reports five times a second until it vanishes."""
+        self.vanish(name)
+        self._hosts[name] = asyncio.create_task(self._beat(name, fields))
+
+    def vanish(self, name: str) -> None:
+        if old := self._hosts.pop(name, None):
+            old.cancel()
+
+    async def _beat(self, name: str, fields: dict[str, Any]) -> None:
+        while True:
+            snapshot = HostSnapshot(host=name, cpu_cores=64, memory_bytes=64 * GIB, **fields)
+            await self.append(self.subjects.host_snapshot(name), encode(snapshot))
+            await asyncio.sleep(0.2)
+
+    # --- what was said -------------
+    def events(self, kind: type[E], **fields: Any) -> list[E]:
+        return [
+            event
+            for event in self.heard
+            if isinstance(event, kind)
+            and all(getattr(event, name) == value for name, value in fields.items())
+        ]
+
+    async def event(self, kind: type[E], within: float = 5.0, **fields: Any) -> E:
+        """The first such event, waited for."""
+        found = await eventually(
+            lambda: self.events(kind, **fields), within, f"{kind.__name__} {fields}"
+        )
+        return found[0]
+
+    async def plan(self, host: str, within: float = 5.0, **pools: int) -> WorkersScaled:
+        """The command that makes this the host's plan, waited for."""
+        await eventually(lambda: self.plan_of(host) == pools, within, f"plan {pools} of {host}")
+        return next(each for each in reversed(self.commands) if each.host == host)
+
+    def plan_of(self, host: str) -> dict[str, int] | None:
+        found = [command.pools for command in self.commands if command.host == host]
+        return found[-1] if found else None
+
+    async def decided(self, count: int = 1, pool: str = "emails") -> ScalingDecisionMade:
+        """``count`` decisions of a pool from now on; the last one."""
+        before = len(self.events(ScalingDecisionMade, pool=pool))
+        await eventually(
+            lambda: len(self.events(ScalingDecisionMade, pool=pool)) >= before + count,
+            what="decisions",
+        )
+        return self.events(ScalingDecisionMade, pool=pool)[-1]
+
+    async def _follow(
+        self, stream: str, patterns: list[str], handler: Callable[[Event], None]
+    ) -> None:
+        async for stored in self.bus.follow(stream, patterns, start="all"):
+            event = _EVERYTHING.decode(stored.body)
+            if isinstance(event, Event):
+                handler(event)
+
+    def _hear(self, event: Event) -> None:
+        self.heard.append(event)
+
+    def _obey(self, event: Event) -> None:
+        assert isinstance(event, WorkersScaled)
+        self.commands.append(event)
+
+
+@asynccontextmanager
+async def world(kind: str, make: MakeSettings, **tables: Any) -> AsyncIterator[World]:
+    found = World(kind, make, **tables)
+    await found.open()
+    try:
+        yield found
+    finally:
+        await found.close()
