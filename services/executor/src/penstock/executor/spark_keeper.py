@@ -1,0 +1,285 @@
+"""Keeps this host's shared Spark Connect server: started on demand, restarted, stopped when unused.
+
+``python -m penstock.executor.spark_keeper --run-dir DIR`` listens on ``DIR/spark.sock``. A worker
+connects and holds that connection as its lease::
+
+    worker  ─► (connects)                keeper ─► {"remote": "sc://…"} or {"error": "…"}
+            ─► again                            ─► the same, for the next job
+            ─► rest                             (nothing; the connection is kept, but not counted)
+
+The first lease starts the server, and it runs while a lease is counted. It is stopped when none was
+for ``idle_seconds``. The keeper outlives its executor, so that workers can finish their jobs; it
+ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no lease is counted, or by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.config import Settings
+from penstock.executor import spark_server
+from penstock.executor.spark_server import Options, Server, ServerFailed
+
+log = logging.getLogger("penstock.executor.spark_keeper")
+
+SOCKET = "spark.sock"
+ALONE_SECONDS = 10.0
+_CONF_VARIABLE = "SPARK_KEEPER_CONF"
+
+
+def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str]]:
+    """How an executor starts a keeper: the command, and variables to lay over its own.
+
+    Start it in a session of its own and without a parent-death signal: it must outlive the executor
+    for as long as workers hold leases. A second keeper in the same folder ends at once.
+    """
+    spark = settings.spark
+    argv = [
+        *(sys.executable, "-m", "penstock.executor.spark_keeper", "--run-dir", str(run_dir)),
+        *("--threads", str(spark.threads), "--memory", spark.memory),
+        *("--idle-seconds", str(spark.idle_seconds)),
+    ]
+    return argv, {_CONF_VARIABLE: json.dumps(spark.conf)}  # may hold secrets: not in the command
+
+
+class Keeper:
+    """The leases, and the server they need.
+
+    Args:
+        run_dir: the host's run folder. idle_seconds: how long an unused server lives on.
+    """
+
+    def __init__(self, run_dir: Path, options: Options, idle_seconds: float) -> None:
+        self._folder = run_dir / "spark"
+        self._lock = run_dir / "executor.lock"
+        self._options, self._idle_seconds = options, idle_seconds
+        self._counted: set[asyncio.StreamWriter] = set()
+        self._server: Server | None = None
+        self._starting: asyncio.Task[Server] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._change = asyncio.Lock()  # one server at a time: they share a folder
+        self.stopping = asyncio.Event()
+
+    async def run(self, listener: socket.socket) -> None:
+        """Until told to stop or left alone."""
+        door = await asyncio.start_unix_server(self._lease, sock=listener)
+        self._spawn(self._end_when_alone())
+        await self.stopping.wait()
+        door.close()
+        tasks = [*self._tasks, *([self._starting] if self._starting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stop_server()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- leases ---------------------------------------------------------------------------------
+    async def _lease(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._answer(writer)
+            while word := (await reader.readline()).strip():
+                if word == b"again":
+                    await self._answer(writer)
+                elif word == b"rest":
+                    self._uncount(writer)
+                else:
+                    self._say(writer, {"error": f"found {word[:80]!r}, expected again or rest"})
+        except (OSError, ValueError) as error:  # ValueError: a line without end
+            log.info("a worker's connection ended: %r", error)
+        finally:
+            self._uncount(writer)
+            writer.close()
+
+    async def _answer(self, writer: asyncio.StreamWriter) -> None:
+        self._count(writer)
+        try:
+            server = await self._running()
+        except ServerFailed as error:
+            self._say(writer, {"error": str(error)})
+        else:
+            self._say(writer, {"remote": server.remote})
+        await writer.drain()
+
+    def _say(self, writer: asyncio.StreamWriter, what: Mapping[str, str]) -> None:
+        writer.write(json.dumps(what).encode() + b"\n")
+
+    def _count(self, writer: asyncio.StreamWriter) -> None:
+        self._counted.add(writer)
+        if self._idle:
+            self._idle.cancel()
+            self._idle = None
+
+    def _uncount(self, writer: asyncio.StreamWriter) -> None:
+        self._counted.discard(writer)
+        if not self._counted and not self._idle:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(self._idle_seconds, self._rest)
+
+    # --- the server -----------------------------------------------------------------------------
+    async def _running(self) -> Server:
+        """The server, started if need be; all who wait share one start."""
+        if self._server and self._server.alive:
+            return self._server
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> Server:
+        try:
+            log.info("starting the Spark Connect server, %s", self._options.master)
+            async with self._change:
+                self._server = server = await spark_server.start(self._folder, self._options)
+            log.info("Spark Connect server %d is ready on port %d", server.child.pid, server.port)
+            self._spawn(self._watch(server))
+            return server
+        except ServerFailed as error:
+            log.error("%s", error)
+            raise
+        finally:
+            self._starting = None
+
+    async def _watch(self, server: Server) -> None:
+        """Restarts a server that died by itself while somebody works with it."""
+        code = await server.ended()
+        if self._server is not server:
+            return
+        self._server = None
+        log.error("Spark Connect server %d ended with code %d", server.child.pid, code)
+        async with self._change:
+            await server.stop()
+        if self._counted:
+            with suppress(ServerFailed):  # those who ask next are told
+                await self._running()
+
+    def _rest(self) -> None:
+        self._idle = None
+        if self._server:
+            log.info("no worker used Spark for %g s", self._idle_seconds)
+            self._spawn(self._stop_server())
+
+    async def _stop_server(self) -> None:
+        server, self._server = self._server, None
+        if server:
+            async with self._change:
+                await server.stop()
+            log.info("Spark Connect server %d is stopped", server.child.pid)
+
+    # --- the end --------------------------------------------------------------------------------
+    async def _end_when_alone(self) -> None:
+        seconds = 0.0
+        step = ALONE_SECONDS / 10
+        while seconds < ALONE_SECONDS:
+            await asyncio.sleep(step)
+            alone = not self._counted and _free(self._lock)
+            seconds = seconds + step if alone else 0.0
+        log.info("no executor and no worker for %g s", ALONE_SECONDS)
+        self.stopping.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The process; its exit code is 0 also when another keeper has this folder."""
+    told = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    run_dir: Path = told.run_dir
+    with (run_dir / "spark.lock").open("w") as own:
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("another keeper looks after %s", run_dir)
+            return 0
+        try:
+            asyncio.run(_keep(told))
+        finally:
+            (run_dir / SOCKET).unlink(missing_ok=True)
+    return 0
+
+
+async def _keep(told: argparse.Namespace) -> None:
+    options = Options(told.threads, told.memory, {**_conf_from_environment(), **dict(told.conf)})
+    keeper = Keeper(told.run_dir, options, told.idle_seconds)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, keeper.stopping.set)
+    await keeper.run(_listener(told.run_dir / SOCKET))
+
+
+def _listener(path: Path) -> socket.socket:
+    """A socket that only this user can connect to."""
+    path.unlink(missing_ok=True)  # left by a keeper that was killed: we hold its lock
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _free(lock: Path) -> bool:
+    """Whether nobody holds this lock exclusively."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+
+
+def _conf_from_environment() -> dict[str, str]:
+    return {str(k): str(v) for k, v in json.loads(os.environ.pop(_CONF_VARIABLE, "{}")).items()}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.executor.spark_keeper",
+        description="Keeps one Spark Connect server for the workers of this host.",
+    )
+    parser.add_argument("--run-dir", type=Path, required=True, help="the host's run folder")
+    parser.add_argument("--threads", type=int, default=0, help="local threads; 0: one per core")
+    parser.add_argument("--memory", default="1g", help="Java heap")
+    parser.add_argument(
+        "--idle-seconds", type=float, default=300.0, help="stop when unused this long"
+    )
+    parser.add_argument(
+        "--conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="Spark setting",
+    )
+    return parser
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected spark.NAME=VALUE")
+    return key, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
