@@ -6,12 +6,14 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from penstock.bus.protocol import Bus, BusError, QueueDepth
 from penstock.events.subjects import Subjects
 from penstock.metrics.core.queue import Head, Look, Queue
 
+T = TypeVar("T")
 log = logging.getLogger("penstock.metrics")
 
 LOOK_UPS_PER_SECOND = 200
@@ -90,13 +92,16 @@ class QueueWatch:
 
     async def _ensure(self, missing: Iterable[str]) -> None:
         """A queue that nobody has used yet has no consumer, and would never be measured."""
-        for name in missing:
-            try:
-                await self._bus.ensure_queue(name)
-            except BusError as error:
-                if name not in self._refused:
-                    self._refused.add(name)
-                    log.warning("queue %s cannot be measured yet: %s", name, error)
+        for names in _chunks(sorted(missing)):
+            await asyncio.gather(*(self._ensure_one(name) for name in names))
+
+    async def _ensure_one(self, name: str) -> None:
+        try:
+            await self._bus.ensure_queue(name)
+        except BusError as error:
+            if name not in self._refused:
+                self._refused.add(name)
+                log.warning("queue %s cannot be measured yet: %s", name, error)
 
     def _stranger(self, name: str) -> None:
         if name not in self._strangers:
@@ -113,6 +118,10 @@ def _look(depth: QueueDepth, at: float) -> Look:
         delivered_sequence=depth.delivered_sequence,
         redelivered=depth.redelivered,
     )
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
 def _looked_up_at(queue: Queue) -> float:

@@ -41,14 +41,16 @@ class Rate(NamedTuple):
 class _Sums(NamedTuple):
     """Of the intervals from the newest back to some age: what likelihood and dispersion need."""
 
-    count: float
+    arrivals: float
     seconds: float
     squares: float
     """Sum of count² / seconds."""
 
     def less(self, other: _Sums) -> _Sums:
         return _Sums(
-            self.count - other.count, self.seconds - other.seconds, self.squares - other.squares
+            self.arrivals - other.arrivals,
+            self.seconds - other.seconds,
+            self.squares - other.squares,
         )
 
 
@@ -102,7 +104,7 @@ class RateWindow:
         sums = self._sums()
         length, change = self._steady(sums)
         steady = sums[length - 1]
-        per_second = steady.count / steady.seconds
+        per_second = steady.arrivals / steady.seconds
         if steady.seconds > self.window_seconds * _TREND_SHARE:
             change = 0.0
         slope, certainty = self._slope(length, steady)
@@ -146,13 +148,13 @@ class RateWindow:
 
         Divided by the dispersion within the parts: where arrivals come in batches, more is noise.
         """
-        if older.seconds < self._bucket_seconds / 2 or not newer.count + older.count:
+        if older.seconds < self._bucket_seconds / 2 or not newer.arrivals + older.arrivals:
             return 0.0
-        rate, before = newer.count / newer.seconds, older.count / older.seconds
+        rate, before = newer.arrivals / newer.seconds, older.arrivals / older.seconds
         if abs(rate - before) <= _WORTH_NOTING * before:
             return 0.0
-        common = (newer.count + older.count) / (newer.seconds + older.seconds)
-        ratio = 2 * (_gain(newer.count, rate / common) + _gain(older.count, before / common))
+        common = (newer.arrivals + older.arrivals) / (newer.seconds + older.seconds)
+        ratio = 2 * (_gain(newer.arrivals, rate / common) + _gain(older.arrivals, before / common))
         if ratio <= SIGNIFICANT * SIGNIFICANT:
             return 0.0
         dispersion = max(1.0, self._dispersion(newer), self._dispersion(older))
@@ -161,20 +163,20 @@ class RateWindow:
 
     def _dispersion(self, part: _Sums) -> float:
         """Pearson's chi-squared over its degrees of freedom: 1 for a Poisson process."""
-        if not part.count:
+        if not part.arrivals:
             return 1.0
         freedom = max(part.seconds / self._bucket_seconds - 1, 1.0)
-        return (part.squares * part.seconds / part.count - part.count) / freedom
+        return (part.squares * part.seconds / part.arrivals - part.arrivals) / freedom
 
     def _slope(self, length: int, steady: _Sums) -> tuple[float, float]:
         """Growth of the rate per second within the newest intervals, and over its error."""
         spans = [self._intervals[-1 - index] for index in range(length)]
         middle = sum(end * end - start * start for start, end, _ in spans) / (2 * steady.seconds)
         spread = sum((end - middle) ** 3 - (start - middle) ** 3 for start, end, _ in spans) / 3
-        if not spread or not steady.count:
+        if not spread or not steady.arrivals:
             return 0.0, 0.0
         slope = sum(count * ((start + end) / 2 - middle) for start, end, count in spans) / spread
-        variance = steady.count / steady.seconds / spread * max(1.0, self._dispersion(steady))
+        variance = steady.arrivals / steady.seconds / spread * max(1.0, self._dispersion(steady))
         return slope, slope / sqrt(variance)
 
 

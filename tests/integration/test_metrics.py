@@ -1,0 +1,337 @@
+"""The metrics service over both buses: what it publishes, when, and what cannot disturb it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from datasketches import kll_doubles_sketch
+from tests.integration.otlp import Collector
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock import telemetry
+from penstock.bus.memory import MemoryBus
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Bus, BusError, Outgoing
+from penstock.config import Settings
+from penstock.events.envelope import encode, utc_now
+from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
+from penstock.events.subjects import Subjects
+from penstock.events.worker import QueueReport, WorkerReady, WorkerReport
+from penstock.metrics.app import body
+from penstock.runtime.broker import Broker
+from penstock.runtime.service import Service
+
+QUICK = {"interval_seconds": 0.1, "max_per_second": 10}
+SELDOM = {"interval_seconds": 30.0, "max_per_second": 10}
+ONE_POOL = {"reports": {"min_workers": 0}}
+
+
+class Stage:
+    """A metrics service to be started, what it published, and the world around it."""
+
+    def __init__(self, kind: str, make: MakeSettings) -> None:
+        self.kind, self.make = kind, make
+        self.subjects = Subjects(make.prefix)
+        self.snapshots: list[PoolSnapshot] = []
+        self.headers: list[dict[str, str]] = []
+        self.settings: Settings
+        self.world: Bus
+        self._memory: MemoryBus | None = None
+        self._running: list[tuple[Service, asyncio.Task[None], Bus]] = []
+        self._collecting: asyncio.Task[None] | None = None
+
+    async def bus(self) -> Bus:
+        if self.kind == "nats":
+            return await connect(self.settings)
+        self._memory = self._memory or MemoryBus(settings=self.settings)
+        return self._memory.client()
+
+    async def start(self, pools: Any = None, metrics: Any = None, wrap: Any = None) -> Service:
+        nats = {"request_timeout_seconds": 0.5}
+        self.settings = self.make(pools=pools or ONE_POOL, metrics=metrics or QUICK, nats=nats)
+        if not self._collecting:
+            self.world = await self.bus()
+            self._collecting = asyncio.create_task(self._collect())
+        bus = await self.bus()
+        service = Service("metrics", self.settings, wrap(bus) if wrap else bus)
+        self._running.append((service, asyncio.create_task(body(service)), bus))
+        return service
+
+    async def stop(self) -> None:
+        while self._running:
+            service, task, bus = self._running.pop()
+            service.stopping.set()
+            await task
+            await service.end_tasks()
+            await bus.close()
+            assert service.failure is None
+
+    async def close(self) -> None:
+        await self.stop()
+        if self._collecting:
+            self._collecting.cancel()
+            await self.world.close()
+
+    async def _collect(self) -> None:
+        stream: Any = self.world.follow(
+            self.subjects.snapshots_stream, [self.subjects.pool_snapshot("*")], "all"
+        )
+        async with aclosing(stream) as messages:
+            async for stored in messages:
+                snapshot = SNAPSHOTS.decode(stored.body)
+                assert isinstance(snapshot, PoolSnapshot)
+                self.snapshots.append(snapshot)
+                self.headers.append(dict(stored.headers))
+
+    async def job(self, queue: str = "reports", count: int = 1) -> None:
+        message = Outgoing(self.subjects.queue(queue), b"job")
+        for answer in await self.world.append_many([message] * count):
+            assert not isinstance(answer, BusError), answer
+
+    async def report(self, number: int = 1, pool: str = "reports", **changes: Any) -> None:
+        usual = {"worker": "w1", "host": "a", "pid": 7, "state": "idle", "started_at": 0.0}
+        report = WorkerReport(**{**usual, "pool": pool, "number": number, "at": number, **changes})
+        await self.world.signal(self.subjects.worker_report("a", report.worker), encode(report))
+
+    async def seen(self, within: float = 5.0, **wanted: Any) -> PoolSnapshot:
+        """The first snapshot from now on that has these values (a callable judges)."""
+        start = len(self.snapshots)
+
+        def fits(snapshot: PoolSnapshot) -> bool:
+            values = ((getattr(snapshot, name), want) for name, want in wanted.items())
+            return all(want(value) if callable(want) else value == want for value, want in values)
+
+        def find() -> list[PoolSnapshot]:
+            return [snapshot for snapshot in self.snapshots[start:] if fits(snapshot)]
+
+        return (await eventually(find, within, f"a snapshot with {wanted}"))[0]
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
+    found = Stage(request.param, settings)
+    yield found
+    await found.close()
+
+
+def known(value: object) -> bool:
+    return value is not None
+
+
+def sketch(*values: float) -> bytes:
+    made = kll_doubles_sketch(200)
+    for value in values:
+        made.update(value)
+    return made.serialize()
+
+
+async def test_a_quiet_pool_is_told_of_each_interval(stage: Stage) -> None:
+    await stage.start()
+    await stage.seen(waiting=0)
+    found = await stage.seen(arrival_per_second=known)
+    assert (found.pool, found.queues, found.wakeup) == ("reports", ("reports",), "tick")
+    assert (found.oldest_waiting_seconds, found.arrival_per_second) == (0.0, 0.0)
+    assert (found.service, found.pickup, found.spawn, found.worker_age_seconds) == (None,) * 4
+    assert found.queue_age_seconds < 1
+    start = len(stage.snapshots)
+    await eventually(lambda: len(stage.snapshots) >= start + 3, 2)
+
+
+async def test_the_first_job_of_an_idle_queue_is_told_at_once(stage: Stage) -> None:
+    await stage.start(metrics=SELDOM)
+    await stage.seen(waiting=0)
+    await stage.job()
+    found = await stage.seen(within=1.0, wakeup="first-job")
+    assert (found.waiting, found.workers_ready) == (1, 0)
+    assert found.oldest_waiting_seconds is not None and found.oldest_waiting_seconds < 1
+
+
+async def test_a_growing_backlog_is_told_at_once(stage: Stage) -> None:
+    await stage.start(metrics=SELDOM)
+    await stage.seen(waiting=0)
+    await stage.job()
+    await stage.seen(within=1.0, waiting=1)
+    await stage.job(count=20)
+    found = await stage.seen(within=1.5, waiting=21)
+    assert found.wakeup == "backlog"
+
+
+async def test_waiting_running_and_the_age_of_the_first_in_line(stage: Stage) -> None:
+    await stage.start()
+    await stage.job(count=3)
+    first = await stage.seen(waiting=3, oldest_waiting_seconds=known)
+    [held] = await stage.world.puller("reports").fetch(1, 1.0)
+    rest = await stage.seen(waiting=2, running=1, oldest_waiting_seconds=known)
+    assert rest.oldest_waiting_seconds >= 0
+    later = await stage.seen(oldest_waiting_seconds=lambda age: age and age > 0.3)
+    assert later.oldest_waiting_seconds > (first.oldest_waiting_seconds or 0)
+    await stage.world.ack([held])
+    assert (await stage.seen(waiting=2, running=0)).arrival_per_second >= 0
+
+
+async def test_delayed_jobs_are_counted(stage: Stage) -> None:
+    await stage.start(pools={"reports": {}, "others": {}})
+    await stage.seen(delayed=0)
+    due = (utc_now() + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    for number in range(3):
+        headers = {"Nats-Schedule": f"@at {due}"}
+        headers["Nats-Schedule-Target"] = stage.subjects.queue("reports")
+        subject = stage.subjects.schedule("reports", f"j{number}")
+        await stage.world.append(Outgoing(subject, b"job", headers))
+    assert (await stage.seen(within=8, pool="reports", delayed=3)).waiting == 0
+    assert (await stage.seen(pool="others")).delayed == 0
+
+
+async def test_workers_and_what_they_did(stage: Stage) -> None:
+    await stage.start()
+    await stage.seen(workers_ready=0)
+    did = QueueReport(
+        finished=4, service_sketch=sketch(1, 1, 1, 5), service_sum_seconds=8,
+        pickup_sketch=sketch(0.1, 0.3), pickup_sum_seconds=0.4, service_sum_squares=28,
+    )  # fmt: skip
+    await stage.report(1, queues={"reports": did}, memory_bytes=10_000_000)
+    await stage.report(1, worker="w2", state="busy")
+    found = await stage.seen(workers_ready=2)
+    assert (found.workers_idle, found.worker_memory_bytes) == (1, 10_000_000)
+    assert (found.service.count, found.service.mean_seconds) == (4, 2.0)
+    assert found.service.cv2 == pytest.approx(0.75)
+    assert found.pickup.mean_seconds == pytest.approx(0.2)
+    assert found.worker_age_seconds < 1
+    gone = await stage.seen(within=6, workers_ready=0)  # both fell silent
+    assert gone.worker_age_seconds > 2
+
+
+async def test_how_long_a_worker_takes_to_start(stage: Stage) -> None:
+    await stage.start()
+    await stage.seen(waiting=0)
+    ready = WorkerReady(worker="w1", host="a", pool="reports", pid=7, spawn_seconds=0.25)
+    await stage.world.append(Outgoing(stage.subjects.event(ready), encode(ready)))
+    assert (await stage.seen(spawn=known)).spawn.p50_seconds == pytest.approx(0.25)
+
+
+async def test_a_group_is_one_pool(stage: Stage) -> None:
+    await stage.start(pools={"both": {"kind": "group", "queues": ["high", "low"]}})
+    await stage.seen(queues=("high", "low"), waiting=0)
+    await stage.job("low", 2)
+    await stage.job("high", 1)
+    assert (await stage.seen(waiting=3, oldest_waiting_seconds=known)).pool == "both"
+
+
+async def test_rubbish_disturbs_nothing(stage: Stage) -> None:
+    service = await stage.start()
+    await stage.seen(waiting=0)
+    beat = stage.subjects.worker_report("a", "w9")
+    for rubbish in (b"", b"\xff\xfe", b"[]", b'{"type":"WorkerReport"}', b"{" * 5000):
+        await stage.world.signal(beat, rubbish)
+        await stage.world.append(
+            Outgoing(stage.subjects.events("worker", "w9", "WorkerReady"), rubbish)
+        )
+        await stage.world.append(Outgoing(stage.subjects.queue("reports"), rubbish))
+    broken = QueueReport(finished=1, service_sketch=b"no sketch")
+    await stage.report(1, queues={"reports": broken})
+    found = await stage.seen(workers_ready=1, waiting=5)
+    assert found.service is None
+    assert not service.stopping.is_set()
+
+
+async def test_what_a_restarted_service_still_knows(stage: Stage) -> None:
+    await stage.start()
+    did = QueueReport(finished=1, service_sketch=sketch(3), service_sum_seconds=3)
+    await stage.seen(waiting=0)
+    await stage.report(1, queues={"reports": did})
+    await stage.seen(service=known)
+    await stage.stop()
+    await stage.start()
+    assert (await stage.seen(worker_age_seconds=None)).service.mean_seconds == 3.0
+
+
+async def test_thousands_of_queues_are_a_handful_of_requests(stage: Stage) -> None:
+    count = 200 if stage.kind == "memory" else 600  # more than one page of consumers
+    calls: Counter[str] = Counter()
+    await stage.start(
+        pools={f"p{n}": {"min_workers": 0} for n in range(count)},
+        metrics={"interval_seconds": 1.0},
+        wrap=lambda bus: Counted(bus, calls),
+    )
+    await stage.seen(within=20, pool=f"p{count - 1}")
+    await stage.job("p1", 5)
+    calls.clear()
+    looked = len(stage.snapshots)
+    await eventually(lambda: len(stage.snapshots) >= looked + 3 * count, 20)
+    asked = calls["depths"] + calls["next"] + calls["last"] + calls["count"]
+    assert asked <= 40, calls  # three seconds, one busy queue
+    assert calls["ensure_queue"] == 0
+
+
+class Counted:
+    """A bus that counts what is asked of it."""
+
+    def __init__(self, bus: Bus, calls: Counter[str]) -> None:
+        self._bus, self._calls = bus, calls
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls[name] += 1
+        return getattr(self._bus, name)
+
+
+async def test_no_broker_no_snapshot_and_it_recovers(
+    broker: Broker, settings: MakeSettings
+) -> None:
+    stage = Stage("nats", settings)
+    service = await stage.start()
+    try:
+        await stage.job(count=2)
+        await stage.seen(waiting=2)
+        broker.freeze()
+        away = utc_now()
+        await asyncio.wait_for(_failure(service), 5)
+        broker.thaw()
+        back = utc_now()
+        await stage.seen(within=10, waiting=2)
+        early = [s for s in stage.snapshots if away + timedelta(seconds=0.5) < s.at < back]
+        assert early == []
+        broker.restart()
+        await stage.seen(within=15, waiting=2)
+        await stage.seen(within=10, arrival_per_second=lambda rate: rate is not None and rate >= 0)
+        assert not service.stopping.is_set()
+    finally:
+        await stage.close()
+
+
+async def _failure(service: Service) -> None:
+    """Until the broker did not answer a request that began after it froze."""
+    while True:
+        try:
+            await service.bus.depths()
+        except BusError:
+            return
+
+
+async def test_a_snapshot_that_matters_starts_a_story(settings: MakeSettings) -> None:
+    stage = Stage("memory", settings)
+    with Collector() as collector:
+        shutdown = telemetry.setup(
+            "penstock-metrics", "one", settings(telemetry={"endpoint": collector.endpoint})
+        )
+        try:
+            await stage.start()
+            await stage.seen(waiting=0)
+            await stage.job()
+            found = await stage.seen(waiting=1)
+            headers = stage.headers[stage.snapshots.index(found)]
+            start = len(stage.snapshots)
+            await eventually(lambda: len(stage.snapshots) > start + 3)
+            assert "traceparent" not in stage.headers[-1]  # nothing new is nobody's story
+        finally:
+            await stage.close()
+            await asyncio.to_thread(shutdown)
+        spans = [s for s in collector.spans if s.attributes.get("penstock.snapshot.id") == found.id]
+        assert [(s.name, s.kind) for s in spans] == [("measure reports", "producer")]
+        assert headers["traceparent"].split("-")[1:3] == [spans[0].trace_id, spans[0].span_id]
