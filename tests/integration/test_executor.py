@@ -220,6 +220,14 @@ async def test_a_busy_worker_that_outstays_its_drain_deadline_is_killed(
         assert time.monotonic() - asked_at >= 1.0
         assert (stopped.cause, stopped.job_id) == ("drain-deadline", job_id)
 
+        await host.command({"mail": 1})
+
+        async def started_again() -> bool:
+            return len(await _job_starts(host, job_id)) == 2
+
+        await eventually(started_again)
+        assert {start.attempt for start in await _job_starts(host, job_id)} == {1}
+
 
 async def test_it_outlives_a_broker_that_is_killed(settings: MakeSettings, broker: Broker) -> None:
     async with stage(settings, nats={"request_timeout_seconds": 0.5}) as host:

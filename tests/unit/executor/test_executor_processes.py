@@ -1,0 +1,81 @@
+"""Processes of this machine: watched, signalled, measured; strangers left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from tests.waiting import eventually
+
+from penstock.executor.hostinfo import UseMeter, host_size
+from penstock.executor.processes import Processes
+from penstock.runtime.record import start_ticks
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+class Ended:
+    def __init__(self) -> None:
+        self.codes: dict[str, int | None] = {}
+        self.processes = Processes(self.codes.__setitem__)
+
+
+async def test_an_end_is_noticed_with_its_code(sleeper: subprocess.Popen[bytes]) -> None:
+    ended = Ended()
+    ended.processes.watch("w", sleeper.pid)
+    assert ended.processes.pids == [sleeper.pid]
+    ended.processes.kill("w")
+    await eventually(lambda: "w" in ended.codes)
+    assert ended.codes == {"w": -signal.SIGKILL}
+    assert ended.processes.pids == []
+
+
+async def test_a_stopped_process_is_continued_to_hear_that_it_should_end(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    ended = Ended()
+    ended.processes.watch("w", sleeper.pid)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    ended.processes.terminate("w")
+    await eventually(lambda: ended.codes == {"w": -signal.SIGTERM})
+
+
+async def test_another_process_under_a_recorded_id_is_not_touched(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    ended = Ended()
+    recorded = start_ticks(sleeper.pid)
+    assert recorded
+    ended.processes.watch("w", sleeper.pid, ticks=recorded - 1)
+    ended.processes.kill("w")
+    await eventually(lambda: "w" in ended.codes)
+    assert ended.codes == {"w": None}
+    assert sleeper.poll() is None
+
+
+async def test_a_process_that_is_gone_already_counts_as_ended(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    ended = Ended()
+    sleeper.kill()
+    sleeper.wait()
+    ended.processes.watch("w", sleeper.pid, ticks=1)
+    await eventually(lambda: ended.codes == {"w": None})
+
+
+def test_this_host_has_a_size_and_our_part_of_its_use_is_told() -> None:
+    size = host_size()
+    assert size.cpu_cores > 0
+    meter = UseMeter()
+    use = meter.measure([os.getpid(), 2**22 + 1])  # the second does not exist
+    assert 0 < use.own_memory_bytes < size.memory_bytes
+    assert 0 < use.memory_used_bytes <= size.memory_bytes
+    assert meter.measure([]) is use, "asked again at once, it repeats itself"
