@@ -48,6 +48,13 @@ def test_what_is_wrong_is_said_in_one_line(penstock, arguments, expected) -> Non
     assert expected in line
 
 
+@pytest.mark.parametrize("path", [(), ("job",), ("config",)], ids=" ".join)
+def test_a_noun_alone_shows_what_can_be_done_with_it(penstock, path) -> None:
+    said = penstock(*path)
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert "Usage: " in said.stderr
+
+
 def test_a_wrong_setting_names_the_nearest_known_one(penstock) -> None:
     Path("penstock.toml").write_text("[nats]\nurls = 'nats://127.0.0.1:4222'\n")
     said = penstock("config", "check")

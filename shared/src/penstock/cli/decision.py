@@ -9,7 +9,7 @@ from penstock.cli import eventlog, wording
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
 from penstock.cli.output import Column, say, say_json, say_rows
-from penstock.cli.parameters import NAME
+from penstock.cli.parameters import POOL, Name
 from penstock.cli.session import Session
 from penstock.cli.story import because
 from penstock.config import Settings
@@ -34,7 +34,7 @@ def decision() -> None:
 
 
 @decision.command(name="ls", example="penstock decision ls reports --limit 50")
-@click.argument("pool", required=False, type=NAME)
+@click.argument("pool", required=False, type=POOL)
 @click.option("--all", "every", is_flag=True, help="Also those that changed nothing.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
@@ -48,7 +48,7 @@ def list_decisions(session: Session, pool: str | None, every: bool, limit: int) 
 
 
 @decision.command(example="penstock decision explain reports")
-@click.argument("which", metavar="ID|POOL", type=NAME)
+@click.argument("which", metavar="ID|POOL", type=Name("decision or pool"))
 @click.pass_obj
 def explain(session: Session, which: str) -> None:
     """Explain one decision, or a pool's last one, as sentences from measurement to number."""

@@ -48,7 +48,8 @@ def _ours(error: BaseException) -> tuple[str, int]:
     if isinstance(error, ConfigError | BadName | BadArguments | PayloadTooLarge | UnknownJob):
         return text, WRONG_USE
     if isinstance(error, BusUnavailable):
-        return f"{text}; is the broker up? start it with 'penstock up' or give --nats-url", FAILED
+        found, _, _ = text.partition(";")
+        return f"{found}; start one with 'penstock up', or give --nats-url", FAILED
     if type(error).__module__.startswith("penstock."):
         return text or type(error).__name__, FAILED
     return (

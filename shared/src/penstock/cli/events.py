@@ -15,7 +15,7 @@ from penstock.cli.catalogue import ALL, LOGGED, entry
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
 from penstock.cli.output import note, say, say_json
-from penstock.cli.parameters import NAME, SECONDS
+from penstock.cli.parameters import SECONDS, Name
 from penstock.cli.session import Session
 from penstock.cli.story import line
 from penstock.config import Settings
@@ -43,9 +43,9 @@ def events() -> None:
 
 
 @events.command(example="penstock events tail --noun pool --key reports --since 1h --json")
-@click.option("--noun", type=NAME, help="Only events of: job, pool, worker, host, decider.")
-@click.option("--key", type=NAME, help="Only events of this job id, pool, worker or host.")
-@click.option("--name", type=NAME, help="Only events of this name, such as JobCompleted.")
+@click.option("--noun", type=Name("noun"), help="Only events of: job, pool, worker, host, decider.")
+@click.option("--key", type=Name("key"), help="Only events of this job id, pool, worker or host.")
+@click.option("--name", type=Name("event"), help="Only events of this name, such as JobCompleted.")
 @click.option("--since", type=SECONDS, help="Start so long ago, such as 90s, 10m, 2h.")
 @click.option("--limit", type=click.IntRange(min=1), help="End after so many events.")
 @click.option("--follow/--no-follow", default=True, help="Wait for new events, or end.")

@@ -14,7 +14,7 @@ from penstock.cli.job_call import make_call
 from penstock.cli.job_list import Wanted, newest_jobs
 from penstock.cli.job_view import COLUMNS, JobRow, description, detail, row
 from penstock.cli.output import note, say, say_json, say_rows
-from penstock.cli.parameters import NAME, SECONDS
+from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
@@ -33,7 +33,7 @@ def job() -> None:
 )
 @click.argument("function")
 @click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
-@click.option("--queue", type=NAME, help="Instead of the function's own queue.")
+@click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
 @click.option("--delay", type=SECONDS, default=0.0, help="Not before so long, such as 30s, 10m.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit code 1 unless it completed.")
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
@@ -65,7 +65,7 @@ def submit(session: Session, /, function: str, arguments: tuple[str, ...], **opt
 
 @job.command(name="ls", example="penstock job ls --state dead --queue reports --limit 50")
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
-@click.option("--queue", type=NAME, help="Only jobs of this queue.")
+@click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
 def list_jobs(session: Session, state: str | None, queue: str | None, limit: int) -> None:
@@ -80,7 +80,7 @@ def list_jobs(session: Session, state: str | None, queue: str | None, limit: int
 
 
 @job.command(example="penstock job show 0193…")
-@click.argument("id", type=NAME)
+@click.argument("id", type=JOB_ID)
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one job: state, attempts, timeline, result, error."""
@@ -88,7 +88,7 @@ def show(session: Session, id: str) -> None:
 
 
 @job.command(example="penstock job cancel 0193… --reason 'wrong table'")
-@click.argument("id", type=NAME)
+@click.argument("id", type=JOB_ID)
 @click.option("--reason", default="cancelled by an operator", show_default=True)
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
@@ -111,9 +111,9 @@ class Retried(msgspec.Struct, frozen=True):
 
 
 @job.command(example="penstock job retry --all-dead --queue reports")
-@click.argument("id", type=NAME, required=False)
+@click.argument("id", type=JOB_ID, required=False)
 @click.option("--all-dead", is_flag=True, help="All jobs in the dead-letter stream.")
-@click.option("--queue", type=NAME, help="With --all-dead: only those of this queue.")
+@click.option("--queue", type=QUEUE, help="With --all-dead: only those of this queue.")
 @click.pass_obj
 def retry(session: Session, id: str | None, all_dead: bool, queue: str | None) -> None:
     """Run a dead or cancelled job again, as a new job."""

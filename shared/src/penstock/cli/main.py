@@ -47,6 +47,9 @@ class Penstock(LazyGroup):
         keywords["standalone_mode"] = False
         try:
             code = super().main(args, **keywords)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = errors.WRONG_USE
         except Exception as error:
             if os.environ.get(errors.DEBUG_VARIABLE) and not isinstance(error, click.Abort):
                 raise

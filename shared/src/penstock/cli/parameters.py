@@ -11,13 +11,14 @@ from penstock.events.subjects import BadName, check_name
 
 
 class Name(click.ParamType[str]):
-    """A queue, pool, job id or host: anything that becomes a token of a subject."""
+    """Anything that becomes a token of a subject: ``kind`` says what, in an error."""
 
-    name = "name"
+    def __init__(self, kind: str, shown: str = "name") -> None:
+        self.kind, self.name = kind, shown
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            return check_name(param.name if param and param.name else "the", str(value))
+            return check_name(self.kind, str(value))
         except BadName as error:
             self.fail(str(error), param, ctx)
 
@@ -36,5 +37,7 @@ class Seconds(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-NAME = Name()
+JOB_ID = Name("job", "id")
+QUEUE = Name("queue")
+POOL = Name("pool")
 SECONDS = Seconds()

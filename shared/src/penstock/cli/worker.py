@@ -8,7 +8,7 @@ from penstock.cli import service, wording
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
 from penstock.cli.output import Column, note, say_rows
-from penstock.cli.parameters import NAME
+from penstock.cli.parameters import POOL
 from penstock.cli.session import Session
 from penstock.cli.worker_list import living_workers
 from penstock.config.topology import pools
@@ -33,7 +33,7 @@ COLUMNS = (
     service=True,
     example="penstock worker --pool reports\npenstock worker ls",
 )
-@click.option("--pool", type=NAME, help="Run one worker of this pool, without an executor.")
+@click.option("--pool", type=POOL, help="Run one worker of this pool, without an executor.")
 @click.pass_context
 def worker(context: click.Context, pool: str | None) -> None:
     """Run one job worker until Ctrl-C (--pool), or list workers (ls)."""
