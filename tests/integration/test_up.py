@@ -93,7 +93,9 @@ class Up:
         return found
 
     def process_of(self, service: str) -> psutil.Process:
-        [found] = [each for each in self.processes() if each.cmdline()[-1] == service]
+        [found] = [
+            each for each in self.processes() if service in {each.name(), each.cmdline()[-1]}
+        ]
         return found
 
     def has_ended(self, seconds: float) -> int:
@@ -152,7 +154,7 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
 def test_a_service_that_dies_is_started_again(up: Up) -> None:
     up.until_ready()
     up.until(lambda: len(up.processes()) > 6, "running a worker")
-    for service in ("metrics", "executor"):
+    for service in ("metrics", "executor", "nats-server"):
         up.process_of(service).kill()
         up.until(lambda name=service: f"{name} was ended by SIGKILL" in "".join(up.told()), "told")
     done = up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "--wait", "--timeout", "30")
