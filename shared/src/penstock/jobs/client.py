@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from penstock import telemetry
-from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, Outgoing, WrongSequence
 from penstock.config import Settings
 from penstock.events.envelope import Event, UnknownEvent, encode, new_id, utc_now
-from penstock.events.job import JOB_EVENTS, JobCancelled, JobDispatched, JobEvent
+from penstock.events.job import JobCancelled, JobDispatched, JobEvent
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import lifecycle, payload, queue, registry
+from penstock.jobs import lifecycle, payload, queue, registry, story
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.registry import Call
@@ -26,6 +26,9 @@ from penstock.telemetry import names
 _CHUNK = 500
 _LANES = 2
 _TRANSITION_TRIES = 20
+_LOOK_SECONDS = 2.0
+"""A signal can be lost: so often a waiting client looks for itself."""
+_MAX_DELAY_SECONDS = 10 * 366 * 86_400.0
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,32 +251,27 @@ class Client:
     # --- asking -----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:
         """A job's state, attempts, result and error. Raises NotFound."""
-        stored = await self._history(job_id)
-        events = tuple((message.sequence, JOB_EVENTS.decode(message.body)) for message in stored)
+        check_name("job", job_id)
+        events = await story.read(self._bus, self._subjects, job_id)
         record = lifecycle.fold(events)
         if record is None:
             raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
         return JobView(record=record, events=events)
 
-    async def _history(self, job_id: str) -> list[Stored]:
-        check_name("job", job_id)
-        return await self._bus.history(self._subjects.events_stream, self._subjects.job(job_id))
-
     async def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
-        """Waits until a job has ended. Raises TimeoutError, NotFound."""
+        """Waits until a job has ended, through broker restarts. Raises TimeoutError, NotFound."""
         woken = asyncio.Event()
         listening = await self._bus.listen(self._subjects.job(job_id), lambda *_: woken.set())
         try:
             async with asyncio.timeout(timeout_seconds):
                 while True:
                     woken.clear()
-                    view = await self.job(job_id)
-                    if view.state.ended:
-                        return view
-                    try:
-                        await asyncio.wait_for(woken.wait(), 2.0)  # a signal can be lost
-                    except TimeoutError:
-                        continue
+                    with suppress(BusUnavailable):
+                        view = await self.job(job_id)
+                        if view.state.ended:
+                            return view
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(woken.wait(), _LOOK_SECONDS)
         finally:
             await listening.unsubscribe()
 
@@ -352,6 +350,8 @@ def _due(delay: float | timedelta, at: datetime | None) -> datetime | None:
         if at.tzinfo is None:
             raise ValueError("at needs a time zone, e.g. datetime(..., tzinfo=UTC)")
         return at.astimezone(UTC)
-    if seconds < 0:
-        raise ValueError(f"delay cannot be negative, found {seconds:g} s")
+    if not 0 <= seconds <= _MAX_DELAY_SECONDS:
+        raise ValueError(
+            f"a delay is 0 s to {_MAX_DELAY_SECONDS:g} s (10 years), found {seconds:g} s"
+        )
     return utc_now() + timedelta(seconds=seconds) if seconds else None

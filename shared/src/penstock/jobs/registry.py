@@ -92,7 +92,7 @@ class JobType(Generic[P, R]):
         """Keyword arguments out of an encoded call. Raises BadArguments."""
         try:
             found = self._decoder.decode(arguments)
-        except msgspec.MsgspecError as error:
+        except Exception as error:  # also what an author's own types raise
             raise BadArguments(f"{self.name}{self.signature}: {error}") from error
         return {name: getattr(found, name) for name in self._fields}
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError, Delivery, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Delivery,
+    Expect,
+    Outgoing,
+    PayloadTooLarge,
+    WrongSequence,
+)
 from penstock.config import Profile, Settings
-from penstock.events.envelope import Event, encode, utc_now
+from penstock.events.envelope import encode, utc_now
 from penstock.events.job import (
-    JOB_EVENTS,
     JobDead,
     JobError,
     JobEvent,
@@ -21,14 +29,20 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import lifecycle, payload, registry
+from penstock.jobs import lifecycle, payload, registry, story
 from penstock.jobs import queue as queues
-from penstock.jobs.errors import JobRefused
-from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.errors import BadArguments, IllegalTransition, UnknownJob
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.worker.core.settle import Action, settle
 from penstock.worker.held import Held
 
 log = logging.getLogger("penstock.worker")
+
+_LATER_SECONDS = 0.2
+_MAX_SEQUENCE = 2**63
+_MAX_TRACE_LENGTH = 100
+_KEPT_BYTES = 400_000
+"""Of an unreadable message that is too large for its dead letter, where it stands in base64."""
 
 
 class Rejected(Exception):
@@ -38,6 +52,10 @@ class Rejected(Exception):
         super().__init__(message)
         self.error = JobError(kind=kind, message=message[:4000])
         self.job_id = job_id
+
+
+class Unreadable(Exception):
+    """A job's events cannot be read, or cannot have come in this order."""
 
 
 class Claims:
@@ -68,17 +86,33 @@ class Claims:
             except Rejected as reason:
                 await self._reject(delivery, reason)
         answers = await self._bus.append_many([self._start(job, event) for job, event in asked])
-        won = []
+        won: list[Held] = []
+        others: list[tuple[Held, JobStarted, BusError]] = []
         for (job, event), answer in zip(asked, answers, strict=True):
             if isinstance(answer, int):
                 job.token = job.sequence = answer
                 won.append(job)
-            elif isinstance(answer, WrongSequence):
-                if await self._settle(job, event):
-                    won.append(job)
             else:
-                log.warning("job %s cannot be claimed now: %s", job.id, answer)
-                await self._bus.give_back([job.delivery.ack_subject])
+                others.append((job, event, answer))
+        return [*won, *await self._settle_all(others)] if others else won
+
+    async def _settle_all(self, lost: Sequence[tuple[Held, JobStarted, BusError]]) -> list[Held]:
+        """Those that are ours after all, of those whose first append did not succeed."""
+        won: list[Held] = []
+        refused: list[Delivery] = []
+        for job, event, answer in lost:
+            trouble: BusError | None = answer
+            if isinstance(answer, WrongSequence) and not refused:
+                try:
+                    trouble = None
+                    if await self._settle(job, event):
+                        won.append(job)
+                except BusError as error:
+                    trouble = error
+            if trouble:
+                log.warning("job %s cannot be claimed now: %s", job.id, trouble)
+                refused.append(job.delivery)
+        await self._give_back_later(refused)
         return won
 
     def _prepare(self, delivery: Delivery) -> tuple[Held, JobStarted]:
@@ -89,16 +123,21 @@ class Claims:
             attempt = int(headers.get(queues.ATTEMPT, "1"))
             check_name("job", job_id)
             call = payload.decode(delivery.body)
-        except (ValueError, msgspec.MsgspecError) as error:
+        except (ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise Rejected("malformed", f"not a job message: {error}") from error
         if call.id != job_id:
             raise Rejected("malformed", f"header names job {job_id}, body names {call.id[:80]}")
+        if delivery.subject != self.subjects.queue(call.queue):
+            raise Rejected("malformed", f"came on {delivery.subject}, names {call.queue[:80]!r}")
+        if not (0 < sequence < _MAX_SEQUENCE and attempt > 0):
+            raise Rejected("malformed", "its sequence or attempt is out of range")
         try:
             kind = registry.find(call.function)
             arguments = kind.decode(call.arguments)
-        except JobRefused as error:
-            name = "unknown-job" if "no job is called" in str(error) else "bad-arguments"
-            raise Rejected(name, str(error), job_id) from error
+        except UnknownJob as error:
+            raise Rejected("unknown-job", str(error), job_id) from error
+        except BadArguments as error:
+            raise Rejected("bad-arguments", str(error), job_id) from error
         now = time.time()
         job = Held(
             delivery=delivery,
@@ -135,13 +174,22 @@ class Claims:
         self, event: JobEvent, expected: int | None, headers: Mapping[str, str] | None = None
     ) -> Outgoing:
         """An event of a job, to be stored only if its last event is ``expected``."""
-        trace = {"traceparent": t} if headers and (t := headers.get("traceparent")) else {}
+        trace = _trace(headers) if headers else {}
         expect = None if expected is None else Expect(expected, self.subjects.job(event.job_id))
         return Outgoing(self.subjects.event(event), encode(event), trace, expect)
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
     async def _settle(self, job: Held, event: JobStarted) -> bool:
-        """True when the job is ours after all."""
+        """True when the job is ours after all. Raises BusError when the broker does not say."""
+        try:
+            return await self._decide(job, event)
+        except Unreadable as error:
+            await self._reject(job.delivery, Rejected("malformed", str(error)))
+        except WrongSequence:  # somebody else was quicker
+            await self._bus.give_back([job.delivery.ack_subject])
+        return False
+
+    async def _decide(self, job: Held, event: JobStarted) -> bool:
         record, ours = await self.look_up(job.id, event.id)
         if record is None:
             await self._reject(job.delivery, Rejected("malformed", "no event of this job exists"))
@@ -149,16 +197,11 @@ class Claims:
         if ours:  # our own append, whose answer was lost
             job.token = job.sequence = record.sequence
             return True
-        action = settle(
-            record, job.delivery.sequence, utc_now(), self._settings.jobs.max_lost_workers
-        )
+        now = utc_now()
+        action = settle(record, job.delivery.sequence, now, self._settings.jobs.max_lost_workers)
         job.attempt = record.next_attempt
-        try:
-            return await self._act(action, job, record)
-        except BusError as error:  # somebody else was quicker, or the broker is away
-            log.info("job %s: %s", job.id, error)
-            await self._bus.give_back([job.delivery.ack_subject])
-            return False
+        job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
+        return await self._act(action, job, record)
 
     async def _act(self, action: Action, job: Held, record: JobRecord) -> bool:
         match action:
@@ -190,16 +233,20 @@ class Claims:
         return False
 
     async def look_up(self, job_id: str, event_id: str = "") -> tuple[JobRecord | None, bool]:
-        """The job now, and whether the event of that id is its last one."""
-        events: list[tuple[int, Event]] = []
-        for message in await self._bus.history(
-            self.subjects.events_stream, self.subjects.job(job_id)
-        ):
-            event = JOB_EVENTS.decode(message.body)
-            if isinstance(event, Event):
-                events.append((message.sequence, event))
-        record = lifecycle.fold(events)
-        return record, bool(events) and events[-1][1].id == event_id
+        """The job now, and whether the event of that id is its last one.
+
+        Raises:
+            Unreadable, BusError
+        """
+        try:
+            events = await story.read(self._bus, self.subjects, job_id)
+            record = lifecycle.fold(events)
+            if record is not None:
+                check_name("queue", record.queue)
+        except (ValueError, RecursionError, IllegalTransition) as error:
+            raise Unreadable(f"the events of job {job_id} cannot be read: {error}") from error
+        last = events[-1][1] if events else None
+        return record, isinstance(last, JobEvent) and last.id == event_id
 
     async def bury(self, record: JobRecord, error: JobError, headers: Mapping[str, str]) -> None:
         """Dead, with its dead letter. Raises BusError."""
@@ -216,24 +263,33 @@ class Claims:
 
     async def follow_up(self, record: JobRecord, headers: Mapping[str, str]) -> None:
         """Makes what must exist outside the log for a job in this state. Raises BusError."""
-        trace = {"traceparent": t} if (t := headers.get("traceparent")) else {}
-        message = queues.follow_up(self.subjects, record, utc_now(), trace)
+        message = queues.follow_up(self.subjects, record, utc_now(), _trace(headers))
         if message is not None:
             await self._bus.append(message)
 
     async def _reject(self, delivery: Delivery, reason: Rejected) -> None:
         """A message that cannot run becomes a dead letter with the reason; nothing is lost."""
         try:
-            record = (await self.look_up(reason.job_id))[0] if reason.job_id else None
-            if record is not None and not record.state.ended:
-                await self.bury(record, reason.error, delivery.headers)
-            elif record is None:
-                await self._dead_letter(delivery, reason)
+            await self._reject_job(delivery, reason)
         except BusError as error:
             log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
-            await self._bus.give_back([delivery.ack_subject])
+            await self._give_back_later([delivery])
             return
         await self._bus.ack([delivery])
+
+    async def _reject_job(self, delivery: Delivery, reason: Rejected) -> None:
+        try:
+            record = (await self.look_up(reason.job_id))[0] if reason.job_id else None
+        except Unreadable:
+            record = None
+        if record is None:
+            await self._dead_letter(delivery, reason)
+        elif record.state is State.DEAD:  # its dead letter may not have been written
+            await self.follow_up(record, delivery.headers)
+        elif record.state is State.RUNNING and record.message != delivery.sequence:
+            log.info("job %s runs from another message; this one is dropped", record.id)
+        elif not record.state.ended:
+            await self.bury(record, reason.error, delivery.headers)
 
     async def _dead_letter(self, delivery: Delivery, reason: Rejected) -> None:
         queue = delivery.subject.rpartition(".")[2]
@@ -248,9 +304,14 @@ class Claims:
             at=time.time(),
         )
         log.warning("queue %s, message %d: %s", queue, delivery.sequence, reason)
-        await self._bus.append(
-            Outgoing(self.subjects.dead(queue, name), msgspec.json.encode(letter))
-        )
+        subject = self.subjects.dead(queue, name)
+        try:
+            await self._bus.append(Outgoing(subject, msgspec.json.encode(letter)))
+        except PayloadTooLarge:
+            kept = f" (of its {len(delivery.body)} bytes the first {_KEPT_BYTES} are kept)"
+            error = msgspec.structs.replace(letter.error, message=letter.error.message + kept)
+            cut = msgspec.structs.replace(letter, payload=letter.payload[:_KEPT_BYTES], error=error)
+            await self._bus.append(Outgoing(subject, msgspec.json.encode(cut)))
 
     # --- keeping and giving back ------------------------------------------------------------------
     async def release(self, jobs: Iterable[Held], reason: str) -> None:
@@ -260,7 +321,28 @@ class Claims:
             JobReleased(job_id=job.id, correlation_id=job.id, source=self.source, reason=reason)
             for job in held
         ]
-        await self._bus.append_many(
+        answers = await self._bus.append_many(
             [self.outgoing(event, job.sequence) for event, job in zip(events, held, strict=True)]
-        )  # one that loses was decided by somebody else: giving back is right all the same
-        await self._bus.give_back([job.delivery.ack_subject for job in held])
+        )
+        # One that lost means that somebody else decides now, perhaps a worker that runs the job
+        # from this very message: giving back is not fenced and would take it from there.
+        await self._bus.give_back(
+            [
+                job.delivery.ack_subject
+                for job, answer in zip(held, answers, strict=True)
+                if not isinstance(answer, WrongSequence)
+            ]
+        )
+
+    async def _give_back_later(self, deliveries: Sequence[Delivery]) -> None:
+        """Not at once: what the broker refused now would go round and round."""
+        if deliveries:
+            await asyncio.sleep(_LATER_SECONDS)
+            await self._bus.give_back([delivery.ack_subject for delivery in deliveries])
+
+
+def _trace(headers: Mapping[str, str]) -> dict[str, str]:
+    """What joins an event to its story; nothing that could break out of a header."""
+    found = headers.get("traceparent", "")
+    fits = found and len(found) <= _MAX_TRACE_LENGTH and found.isprintable()
+    return {"traceparent": found} if fits else {}
