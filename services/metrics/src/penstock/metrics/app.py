@@ -154,8 +154,8 @@ class Metrics:
             return looked_at + min(_WOKEN_SECONDS, interval)
         if any(told.is_close(looked_at) for told in self._told.values()):
             return looked_at + min(self._cadence.close_seconds, interval)
-        oldest = min((told.at for told in self._told.values()), default=looked_at)
-        return min(max(oldest, looked_at - interval) + interval, looked_at + interval)
+        due = [told.at + interval for told in self._told.values() if told.at + interval > looked_at]
+        return min(due, default=looked_at + interval)
 
     # --- the broker ------------------------------------------------------------------------------
     async def _remember(self) -> None:

@@ -18,6 +18,7 @@ log = logging.getLogger("penstock.metrics")
 
 LOOK_UPS_PER_SECOND = 200
 _AT_ONCE = 20
+_REFUSED_SECONDS = 30.0
 _DELAYED_SECONDS = 5.0
 _DELAYED_SHARE = 0.02
 """Counting schedules takes at most this share of the time, however many there are."""
@@ -38,7 +39,7 @@ class QueueWatch:
         self._allowance = float(LOOK_UPS_PER_SECOND)
         self._at = time.monotonic()
         self._strangers: set[str] = set()
-        self._refused: set[str] = set()
+        self._refused: dict[str, float] = {}
 
     async def look(self) -> None:
         """Measures every queue; raises BusUnavailable or BusRefused and then changed nothing."""
@@ -50,7 +51,7 @@ class QueueWatch:
                 queue.see(_look(depth, at))
             else:
                 self._stranger(name)
-        await self._ensure(self.queues.keys() - depths.keys())
+        await self._ensure(self.queues.keys() - depths.keys(), at)
         self._allowance = min(
             self._allowance + (at - self._at) * LOOK_UPS_PER_SECOND, LOOK_UPS_PER_SECOND
         )
@@ -90,18 +91,24 @@ class QueueWatch:
             self.queues[name].delayed = count
         return max(_DELAYED_SECONDS, (time.monotonic() - start) / _DELAYED_SHARE)
 
-    async def _ensure(self, missing: Iterable[str]) -> None:
+    async def _ensure(self, missing: Iterable[str], now: float) -> None:
         """A queue that nobody has used yet has no consumer, and would never be measured."""
-        for names in _chunks(sorted(missing)):
-            await asyncio.gather(*(self._ensure_one(name) for name in names))
+        wanted = sorted(name for name in missing if self._refused.get(name, 0.0) <= now)
+        refusals: list[tuple[str, BusError]] = []
+        for names in _chunks(wanted):
+            answers = await asyncio.gather(*(self._ensure_one(name) for name in names))
+            refusals += [(n, error) for n, error in zip(names, answers, strict=True) if error]
+        if refusals:
+            self._refused |= {name: now + _REFUSED_SECONDS for name, _ in refusals}
+            name, error = refusals[0]
+            log.warning("%d queues cannot be measured yet, e.g. %s: %s", len(refusals), name, error)
 
-    async def _ensure_one(self, name: str) -> None:
+    async def _ensure_one(self, name: str) -> BusError | None:
         try:
             await self._bus.ensure_queue(name)
         except BusError as error:
-            if name not in self._refused:
-                self._refused.add(name)
-                log.warning("queue %s cannot be measured yet: %s", name, error)
+            return error
+        return None
 
     def _stranger(self, name: str) -> None:
         if name not in self._strangers:
