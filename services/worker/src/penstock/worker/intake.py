@@ -37,17 +37,26 @@ class Intake:
             asyncio.ensure_future(puller.fetch(1, _MANY_QUEUES_WAIT_SECONDS))
             for puller in self._pullers
         ]
+        wanted = 0
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            wanted = 1
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        found = [task.result() for task in tasks if not task.cancelled() and task.result()]
-        await self._bus.give_back([one.ack_subject for later in found[1:] for one in later])
+            found = [task.result() for task in tasks if _succeeded(task) and task.result()]
+            await self._bus.give_back([one.ack_subject for more in found[wanted:] for one in more])
+        for task in tasks if not found else ():
+            if not task.cancelled():
+                task.result()  # raises what is wrong with the broker
         return found[0] if found else []
 
     async def close(self) -> None:
         for puller in self._pullers:
             with suppress(Exception):
                 await puller.close()
+
+
+def _succeeded(task: asyncio.Task[list[Delivery]]) -> bool:
+    return not task.cancelled() and task.exception() is None

@@ -9,18 +9,19 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from penstock import telemetry
-from penstock.bus.protocol import Bus, BusError, BusUnavailable
+from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.config import Settings
 from penstock.config.topology import pools
+from penstock.jobs import queue as queues
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, Interruption, TimedOut
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.runtime.assignment import Assignment
-from penstock.telemetry import names
-from penstock.worker.claims import Claims
+from penstock.worker.claims import Claims, Unreadable
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
+from penstock.worker.first_job import tell_first_job
 from penstock.worker.held import Held
 from penstock.worker.intake import Intake
 from penstock.worker.orphan import Orphan
@@ -37,6 +38,8 @@ _CHECK_SECONDS = 1.0
 _MAX_UNRECORDED = 2048
 UNRESPONSIVE = 75
 """Exit code of a worker whose job would not stop."""
+BROKEN = 70
+"""Exit code of a worker that found an error of its own (EX_SOFTWARE)."""
 
 
 class Worker:
@@ -54,7 +57,7 @@ class Worker:
         self._assignment = assignment
         self._loop = asyncio.get_running_loop()
         self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker)
-        self._recorder = Recorder(self._claims)
+        self._recorder = Recorder(bus, self._claims, settings.jobs.max_payload_bytes)
         self._intake = Intake(bus, assignment.queues)
         self._reporter = Reporter(
             bus,
@@ -74,12 +77,15 @@ class Worker:
         self._unfinished = 0
         self._changed = asyncio.Event()
         self._taking: asyncio.Task[Any] | None = None
+        self._winning: set[asyncio.Task[Any]] = set()
+        self._long: Held | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._told_busy = False
         self._took_first = False
         self.paused = False
         self.stopping = ""
+        self.exit_code = 0
 
     def _context(self, job: Held) -> RunContext:
         return RunContext(job, self._loop, self._client, self._spark)
@@ -94,6 +100,8 @@ class Worker:
             while not self.stopping:
                 await self._take_some()
             await self._intake.close()
+            if self._winning:
+                await asyncio.wait(self._winning)
             await self._release(self._runner.take_back(), self.stopping)
             while self._held:
                 self._changed.clear()
@@ -108,7 +116,7 @@ class Worker:
 
     async def _take_some(self) -> None:
         self._changed.clear()  # before looking, so that no change in between is missed
-        room = 0 if self.paused else self._ahead.room(self._unfinished)
+        room = 0 if self.paused or self._long else self._ahead.room(self._unfinished)
         if room == 0 or len(self._held) > _MAX_UNRECORDED:
             await self._changed.wait()
             return
@@ -124,21 +132,28 @@ class Worker:
             deliveries = await self._intake.take(room, wait)
             if not deliveries:
                 return False
-            won = await asyncio.shield(self._spawn(self._win(deliveries)))
-        except BusUnavailable as error:
-            log.info("no broker: %s", error)
+            winning = self._spawn(self._win(deliveries))
+            self._winning.add(winning)
+            winning.add_done_callback(self._winning.discard)
+            won = await asyncio.shield(winning)
+        except BusError as error:
+            log.warning("no jobs now: %s", error)
             await asyncio.sleep(_TICK_SECONDS)
             return True
         return bool(won)
 
-    async def _win(self, deliveries: list[Any]) -> list[Held]:
-        won = await self._claims.win(deliveries)
+    async def _win(self, deliveries: list[Delivery]) -> list[Held]:
+        fresh = [d for d in deliveries if d.deliveries == 1 or not self._resume(d)]
+        won = await self._claims.win(fresh) if fresh else []
         if not won:
             return won
         self._reporter.started(won)
         if not self._took_first:
-            self._first_job(won[0])
+            self._took_first = True
+            tell_first_job(self._assignment, won[0])
         for job in won:
+            if job.id in self._held:
+                await self._lose(self._held[job.id], None)
             self._held[job.id] = job
         if self.stopping:
             await self._release(won, self.stopping)
@@ -147,6 +162,19 @@ class Worker:
         self._runner.add(won)
         self._watch_over()
         return won
+
+    def _resume(self, delivery: Delivery) -> bool:
+        """Whether this is a job of ours whose claim lapsed, while this process was frozen say."""
+        job = self._held.get(delivery.headers.get(queues.JOB, ""))
+        if job is None or job.lost or job.delivery.sequence != delivery.sequence:
+            return False
+        job.delivery = delivery
+        return True
+
+    def _forget(self, job: Held) -> None:
+        if self._held.get(job.id) is job:
+            del self._held[job.id]
+        self._changed.set()
 
     def _collect(self) -> None:
         """Called when the job thread has finished some."""
@@ -158,27 +186,30 @@ class Worker:
             self._ahead.saw(job.run_seconds)
             if job.used_spark:
                 self._spark.release(job.id)
+            if job is self._long:
+                self._long = None
         self._reporter.finished(done)
         self._changed.set()
         self._spawn(self._record(done))
 
     async def _record(self, done: list[Held]) -> None:
-        await self._recorder.record(done)
-        for job in done:
-            self._held.pop(job.id, None)
-        self._changed.set()
+        try:
+            await self._recorder.record(done)
+        finally:
+            for job in done:
+                self._forget(job)
         if not self._held and self._told_busy:
             self._told_busy = False
             await self._report()
 
     async def _release(self, jobs: list[Held], reason: str) -> None:
-        if not jobs:
-            return
-        with suppress(BusError):
-            await self._claims.release(jobs, reason)
         for job in jobs:
-            self._held.pop(job.id, None)
-        self._changed.set()
+            job.lost = True  # from here on; it may be delivered to us again
+        if jobs:
+            with suppress(BusError):
+                await self._claims.release(jobs, reason)
+        for job in jobs:
+            self._forget(job)
 
     # --- keeping what is held ---------------------------------------------------------------------
     def _watch_over(self) -> None:
@@ -189,12 +220,14 @@ class Worker:
 
     def _look(self) -> None:
         self._watch = None
+        self._collect()  # what has ended is not kept waiting by what runs
         job, limit = self._runner.current, self._settings.jobs.claim_ahead_seconds
-        if job is None or job.begun_at is None:
+        if not self._unfinished or job is self._long is not None:
             return
-        if time.monotonic() - job.begun_at < limit:
+        if job is None or job.begun_at is None or time.monotonic() - job.begun_at < limit:
             self._watch_over()
             return
+        self._long = job
         self._ahead.saw(time.monotonic() - job.begun_at)
         if behind := self._runner.take_back():  # it turned out to be long: nobody waits behind it
             self._unfinished -= len(behind)
@@ -225,8 +258,7 @@ class Worker:
                 log.debug("tick: %s", error)
 
     async def _extend(self) -> None:
-        if self._runner.alive:
-            await self._bus.extend([job.delivery for job in self._held.values() if not job.lost])
+        await self._bus.extend([job.delivery for job in self._held.values() if not job.lost])
 
     async def _report(self) -> None:
         state = "busy" if self._unfinished else "idle"
@@ -236,15 +268,32 @@ class Worker:
         await self._reporter.send(state, held, spark=self._spark.is_open, because=self.stopping)
 
     async def _check(self) -> None:
+        if not self._runner.alive:
+            log.critical("the job thread has ended: so does this worker")
+            os._exit(BROKEN)
         if self._orphan.lapsed():
             self.stop("orphaned")
         job = self._runner.current
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < _CHECK_SECONDS:
             return
         await self._recorder.progress(job)
-        record, _ = await self._claims.look_up(job.id)
-        if record is None or record.token != job.token or record.state.ended:
-            await self._lose(job)
+        await self._confirm(job)
+
+    async def _confirm(self, job: Held) -> None:
+        """Stops a job that was cancelled or taken over; its own events decide. Raises BusError."""
+        subjects = self._claims.subjects
+        last = await self._bus.last(subjects.events_stream, subjects.job(job.id))
+        if last is not None and last.sequence == job.sequence:
+            return
+        try:
+            record, _ = await self._claims.look_up(job.id)
+        except Unreadable as error:
+            log.error("%s", error)
+            return
+        if record is None or record.token != job.token or record.state is not State.RUNNING:
+            await self._lose(job, record)
+        elif job.sequence < record.sequence:
+            job.sequence = record.sequence  # our own progress, whose answer was lost
 
     # --- ending a job from outside ----------------------------------------------------------------
     def _noticed(self, subject: str, _: bytes) -> None:
@@ -253,24 +302,26 @@ class Worker:
             self._spawn(self._confirm_cancel(job))
 
     async def _confirm_cancel(self, job: Held) -> None:
-        """A notice is only a hint; the job's own events decide."""
-        record, _ = await self._claims.look_up(job.id)
-        if record is not None and record.state.ended:
-            await self._lose(job)
+        """A notice is only a hint."""
+        with suppress(BusError):  # the next tick looks again
+            await self._confirm(job)
 
-    async def _lose(self, job: Held) -> None:
-        """The job is cancelled, or somebody else's: stop its work; nothing more is recorded."""
-        if job.lost:
+    async def _lose(self, job: Held, record: JobRecord | None) -> None:
+        """The job has ended, or is somebody else's: stop its work; nothing more is recorded."""
+        if job.lost or self._held.get(job.id) is not job:
             return
         job.lost = True
-        log.info("job %s is not ours any more: stopping it", job.id)
-        record, _ = await self._claims.look_up(job.id)
+        if self._runner.drop(job):
+            self._unfinished -= 1
+            self._forget(job)
+        else:
+            log.info("job %s is not ours any more: stopping it", job.id)
+            grace = self._settings.jobs.cancel_grace_seconds
+            self._loop.call_later(grace, self._end, job, Cancelled, "it was cancelled")
         if record is not None and record.state.ended:
             await self._bus.ack([job.delivery])
         if job.used_spark:
             await asyncio.to_thread(self._spark.interrupt, job.id)
-        grace = self._settings.jobs.cancel_grace_seconds
-        self._loop.call_later(grace, self._end, job, Cancelled, "it was cancelled")
 
     def _end(self, job: Held, how: type[Interruption], why: str) -> None:
         """Throws ``how`` into the job; if that does not stop it, this process ends with it."""
@@ -295,7 +346,7 @@ class Worker:
                     job.ended_at = time.monotonic()
                     job.error = timed_out(job.timeout_seconds)
                     await self._recorder.record([job])
-                self._held.pop(job.id, None)
+                self._forget(job)
                 self.stopping = f"a job did not stop although {why}"
                 await self._report()
         os._exit(UNRESPONSIVE)
@@ -319,26 +370,6 @@ class Worker:
         self.paused = False
         self._changed.set()
 
-    def _first_job(self, job: Held) -> None:
-        """The end of a scaling's story, linked to the job's."""
-        self._took_first = True
-        if not telemetry.enabled():
-            return
-        assignment = self._assignment
-        telemetry.start(
-            names.first_job(assignment.pool),
-            parent=assignment.headers,
-            links=telemetry.links(job.delivery.headers),
-            started_at=assignment.commanded_at,
-            attributes={
-                names.POOL: assignment.pool,
-                names.HOST: assignment.host,
-                names.WORKER: assignment.worker,
-                names.JOB: job.id,
-                names.SPAWN_SECONDS: time.time() - assignment.commanded_at,
-            },
-        ).end()
-
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -349,4 +380,5 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("%r", error, exc_info=error)
+            self.exit_code = BROKEN
             self.stop(f"broken: {error!r}")

@@ -26,11 +26,10 @@ def main(assignment: Assignment) -> int:
     """Runs one worker to its end; returns the exit code. Called in a fresh process or fork."""
     registry.load(assignment.settings.jobs.modules)
     gc.freeze()
-    uvloop.run(_serve(assignment))
-    return 0
+    return uvloop.run(_serve(assignment))
 
 
-async def _serve(assignment: Assignment) -> None:
+async def _serve(assignment: Assignment) -> int:
     bus = await connect(assignment.settings, f"worker {assignment.worker}")
     end_telemetry = telemetry.setup("penstock-worker", assignment.worker, assignment.settings)
     try:
@@ -45,6 +44,7 @@ async def _serve(assignment: Assignment) -> None:
         loop.add_signal_handler(signal.SIGUSR1, worker.pause)
         loop.add_signal_handler(signal.SIGUSR2, worker.resume)
         await worker.run()
+        return worker.exit_code
     finally:
         await bus.close()
         end_telemetry()

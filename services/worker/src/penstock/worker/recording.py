@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from collections.abc import Sequence
 from enum import Enum, auto
 
-from penstock.bus.protocol import BusError, BusUnavailable, Expect, Outgoing, WrongSequence
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, WrongSequence
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
-from penstock.jobs.lifecycle import State
-from penstock.worker.claims import Claims
-from penstock.worker.core.outcome import failed
+from penstock.jobs import lifecycle
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.worker.claims import Claims, Unreadable
+from penstock.worker.core.outcome import failed, too_large
 from penstock.worker.held import Held
 
 log = logging.getLogger("penstock.worker")
@@ -33,15 +37,17 @@ class Refusal(Enum):
 class Recorder:
     """Turns finished jobs into events, whatever the broker does meanwhile."""
 
-    def __init__(self, claims: Claims) -> None:
-        self._claims = claims
-        self._bus = claims._bus
+    def __init__(self, bus: Bus, claims: Claims, max_result_bytes: int) -> None:
+        self._bus, self._claims = bus, claims
+        self._max_result_bytes = max_result_bytes
 
     async def record(self, jobs: list[Held]) -> None:
         """Records the outcomes of ``jobs`` and acknowledges what was recorded."""
         for job in jobs:
             if job.appending is not None:
                 await asyncio.wait([job.appending])
+            if len(job.result) > self._max_result_bytes:
+                job.error = too_large(len(job.result), self._max_result_bytes)
         good = [job for job in jobs if job.error is None and not job.lost]
         bad = [job for job in jobs if job.error is not None and not job.lost]
         await asyncio.gather(self._completed(good), *(self._failed(job) for job in bad))
@@ -50,12 +56,7 @@ class Recorder:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         pending = [(job, self._completion(job, peak)) for job in jobs]
         while pending:
-            answers = await self._bus.append_many(
-                [
-                    self._claims.outgoing(event, job.sequence, job.delivery.headers)
-                    for job, event in pending
-                ]
-            )
+            answers = await self._append_all(pending)
             again, stored = [], []
             for (job, event), answer in zip(pending, answers, strict=True):
                 if isinstance(answer, int):
@@ -72,6 +73,18 @@ class Recorder:
                 await asyncio.sleep(_RETRY_SECONDS)
             pending = again
 
+    async def _append_all(
+        self, pending: list[tuple[Held, JobCompleted]]
+    ) -> Sequence[int | BusError]:
+        messages = [
+            self._claims.outgoing(event, job.sequence, job.delivery.headers)
+            for job, event in pending
+        ]
+        try:
+            return await self._bus.append_many(messages)
+        except BusUnavailable as error:
+            return [error] * len(messages)
+
     def _completion(self, job: Held, peak_memory_bytes: int) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
@@ -86,7 +99,7 @@ class Recorder:
             spark_session=job.used_spark,
         )
 
-    async def _after_refusal(self, job: Held, event: JobEvent, answer: BusError) -> Refusal:
+    async def _after_refusal(self, job: Held, event: JobCompleted, answer: BusError) -> Refusal:
         """What a refused append means; a look at the job's own events tells."""
         if isinstance(answer, BusUnavailable):
             return Refusal.AGAIN
@@ -95,11 +108,14 @@ class Recorder:
             return Refusal.LOST
         try:
             record, ours = await self._claims.look_up(job.id, event.id)
-        except BusUnavailable:
+        except Unreadable as error:
+            log.error("job %s: its end cannot be recorded: %s", job.id, error)
+            return Refusal.LOST
+        except BusError:
             return Refusal.AGAIN
         if ours:
             return Refusal.STORED
-        if record is not None and record.state is State.RUNNING and record.token == job.token:
+        if record is not None and _runs(record, job):
             job.sequence = record.sequence  # our own progress, whose answer was lost
             return Refusal.AGAIN
         log.info("job %s: another worker or a cancel was first; outcome dropped", job.id)
@@ -120,38 +136,40 @@ class Recorder:
         )
         while True:
             try:
-                await self._append_verdict(job, events)
-                await self._after_failure(job, events)
+                if await self._verdict(job, events):
+                    log.warning(
+                        "job %s attempt %d failed (%s): %s",
+                        job.id, job.attempt, events[-1].name,
+                        job.error.message.partition("\n")[0],
+                    )  # fmt: skip
+                    await self._bus.ack([job.delivery])
                 return
-            except BusError as error:
-                refusal = await self._after_refusal(job, events[-1], error)
-                if refusal is Refusal.LOST:
-                    return
+            except (BusUnavailable, WrongSequence) as error:
                 log.warning("job %s: its failure waits for the broker: %s", job.id, error)
-                await asyncio.sleep(_RETRY_SECONDS if refusal is Refusal.AGAIN else 0)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except (BusError, Unreadable) as error:
+                log.error("job %s: its failure cannot be recorded: %s", job.id, error)
+                return
 
-    async def _append_verdict(self, job: Held, events: tuple[JobEvent, ...]) -> None:
-        if (await self._claims.look_up(job.id, events[-1].id))[1]:
-            return  # stored in an earlier try
-        first, *rest = (self._claims.outgoing(e, None, job.delivery.headers) for e in events)
-        expect = Expect(job.sequence, self._claims.subjects.job(job.id))
-        await self._bus.append_atomic(
-            [Outgoing(first.subject, first.body, first.headers, expect), *rest]
-        )
-
-    async def _after_failure(self, job: Held, events: tuple[JobEvent, ...]) -> None:
-        record, _ = await self._claims.look_up(job.id)
-        if record is not None and record.state is not State.RUNNING:
-            await self._claims.follow_up(record, job.delivery.headers)
-        assert job.error is not None
-        log.warning(
-            "job %s attempt %d failed (%s): %s",
-            job.id, job.attempt, events[-1].name, job.error.message.partition("\n")[0],
-        )  # fmt: skip
-        await self._bus.ack([job.delivery])
+    async def _verdict(self, job: Held, events: tuple[JobEvent, ...]) -> bool:
+        """Stores the events and what follows from them; False when somebody else was first."""
+        record, stored = await self._claims.look_up(job.id, events[-1].id)
+        if record is None or not (stored or _runs(record, job)):
+            log.info("job %s: another worker or a cancel was first; failure dropped", job.id)
+            return False
+        if not stored:
+            first, *rest = (self._claims.outgoing(e, None, job.delivery.headers) for e in events)
+            expect = Expect(record.sequence, self._claims.subjects.job(job.id))
+            last = await self._bus.append_atomic(
+                [msgspec.structs.replace(first, expect=expect), *rest]
+            )
+            for sequence, event in enumerate(events, last - len(events) + 1):
+                record = lifecycle.evolve(record, event, sequence)
+        await self._claims.follow_up(record, job.delivery.headers)
+        return True
 
     async def progress(self, job: Held) -> None:
-        """Records how far a running job is; a refusal means that it is not ours any more."""
+        """Records how far a running job is."""
         if job.progress is None or job.progress == job.recorded_progress or job.lost:
             return
         done, total = job.recorded_progress = job.progress
@@ -163,7 +181,10 @@ class Recorder:
         )
         try:
             job.sequence = await job.appending
-        except BusUnavailable:
+        except BusError:  # whether the job is still ours is looked up anyway
             job.recorded_progress = None
-        except WrongSequence:
-            job.lost = True
+
+
+def _runs(record: JobRecord, job: Held) -> bool:
+    """Whether the attempt that runs is this one."""
+    return record.state is State.RUNNING and record.token == job.token

@@ -12,8 +12,8 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -47,6 +47,7 @@ class Runner:
         self._guard = threading.Lock()
         self._told = False
         self.current: Held | None = None
+        self._inner: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
         self._thread.start()
 
@@ -73,12 +74,23 @@ class Runner:
                 break
         return taken
 
+    def drop(self, job: Held) -> bool:
+        """Takes back one job; False when it has begun."""
+        try:
+            self._todo.remove(job)
+        except ValueError:
+            return False
+        return True
+
     def interrupt(self, job: Held, reason: type[Interruption]) -> None:
         """Raises ``reason`` in the job's thread if it still runs; waits for no one."""
         with self._guard:
             if self.current is job and job.interrupted is None:
                 job.interrupted = reason
                 _raise_in(self._thread, reason)
+                if (inner := self._inner) is not None:  # it may wait for its next event
+                    with suppress(RuntimeError):  # it has just been closed
+                        inner.call_soon_threadsafe(_nothing)
 
     @property
     def alive(self) -> bool:
@@ -114,19 +126,28 @@ class Runner:
             self.current = job
         cpu = time.thread_time()
         try:
-            with _span(job) as job.span:
-                job.result = encode_result(self._call(job))
-        except TimedOut:
-            job.error = timed_out(job.timeout_seconds)
-        except BaseException as error:  # an author may raise anything, SystemExit included
-            job.error = error_of(error, traceback.format_exc())
-        finally:
+            try:
+                with _span(job) as job.span:
+                    job.result = encode_result(self._call(job))
+            except TimedOut:
+                job.error = timed_out(job.timeout_seconds)
+            except BaseException as error:  # an author may raise anything, SystemExit included
+                job.error = error_of(error, traceback.format_exc())
             with self._guard:
                 self.current = None
-                if job.interrupted is not None:
-                    _raise_in(self._thread, None)  # not raised yet: it must not hit the next job
-            job.cpu_seconds = time.thread_time() - cpu
-            job.ended_at = time.monotonic()
+        except Interruption as late:  # it struck between the job's end and here
+            self.current = None
+            if not job.result and job.error is None:
+                job.error = error_of(late, "")
+        if job.interrupted is not None:
+            self._swallow()
+        job.cpu_seconds = time.thread_time() - cpu
+        job.ended_at = time.monotonic()
+
+    def _swallow(self) -> None:
+        """An interruption that was not raised yet must not hit the next job."""
+        with suppress(Interruption):
+            _raise_in(self._thread, None)
 
     def _call(self, job: Held) -> Any:
         kind = job.kind
@@ -134,7 +155,19 @@ class Runner:
             result = kind.function(self._make_context(job), **job.arguments)
         else:
             result = kind.function(**job.arguments)
-        return asyncio.run(result) if kind.is_async else result
+        return self._await(result) if kind.is_async else result
+
+    def _await(self, work: Coroutine[Any, Any, Any]) -> Any:
+        with asyncio.Runner() as runner:
+            self._inner = runner.get_loop()
+            try:
+                return runner.run(work)
+            finally:
+                self._inner = None
+
+
+def _nothing() -> None:
+    """Wakes a loop."""
 
 
 def _span(job: Held) -> Any:

@@ -65,8 +65,25 @@ def timed_out(timeout_seconds: float) -> JobError:
 def error_of(raised: BaseException, traceback: str) -> JobError:
     """An exception as it is recorded, bounded in size."""
     kind = type(raised)
+    try:
+        message = str(raised)
+    except Exception as error:
+        message = f"(its text cannot be had: {type(error).__name__})"
     return JobError(
-        kind=f"{kind.__module__}.{kind.__qualname__}",
-        message=str(raised)[:_MESSAGE_LIMIT],
-        traceback=traceback[-_TRACEBACK_LIMIT:],
+        kind=_text(f"{kind.__module__}.{kind.__qualname__}"),
+        message=_text(message[:_MESSAGE_LIMIT]),
+        traceback=_text(traceback[-_TRACEBACK_LIMIT:]),
     )
+
+
+def too_large(result_bytes: int, limit: int) -> JobError:
+    return JobError(
+        kind="result-too-large",
+        message=f"the encoded result has {result_bytes} bytes, jobs.max_payload_bytes allows "
+        f"{limit}; write large data to a file and return its name",
+    )
+
+
+def _text(found: str) -> str:
+    """Without lone surrogates, which JSON cannot carry."""
+    return found.encode("utf-8", "backslashreplace").decode("utf-8")
