@@ -1,0 +1,1 @@
+"""The parts of `make demo`: stage, load, kills, audit, report, picture."""

@@ -1,0 +1,226 @@
+"""The play: dispatches the load, kills on the way, waits for the last job, and judges."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+
+from examples.demonstration import incidents, load, view
+from examples.demonstration.audit import audit
+from examples.demonstration.figures import figures
+from examples.demonstration.following import Following
+from examples.demonstration.kills import Busy, Kill, busy_workers, kill_leader, kill_worker
+from examples.demonstration.picture import Scene
+from examples.demonstration.recording import Recording, height
+from examples.demonstration.report import Report
+from examples.demonstration.screen import Screen
+from examples.demonstration.stage import Stage
+
+from penstock.bus.protocol import Bus
+from penstock.cli.board import Board
+from penstock.config.topology import pools
+from penstock.events.envelope import Event, utc_now
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client
+
+KILL_WORKER_AT, KILL_LEADER_AT = 23.0, 43.0
+KILLED_POOL = "thumbnails"
+_READY_SECONDS, _WARM_SECONDS, _LAST_JOB_SECONDS, _CALM_SECONDS = 40.0, 40.0, 25.0, 6.0
+_DRAW_SECONDS = 0.25
+
+
+class StageFailed(RuntimeError):
+    """The stage did not become ready: what was waited for."""
+
+
+class Play:
+    """One performance.
+
+    Args:
+        bus: connected to the stage's broker. seed: of the load.
+    """
+
+    def __init__(self, stage: Stage, bus: Bus, screen: Screen, seed: int) -> None:
+        self._stage, self._bus, self._screen, self._seed = stage, bus, screen, seed
+        self._settings, self._pools = stage.settings, tuple(pools(stage.settings).values())
+        self._subjects = Subjects(self._settings.prefix)
+        self._recording = Recording({q: pool.name for pool in self._pools for q in pool.queues})
+        self._board = Board()
+        self._following = Following(bus, self._subjects, self._recording, self._board)
+        self._following.heard = self._heard
+        self._client = Client(bus, prefix=self._settings.prefix)
+        self._dispatched: list[str] = []
+        self._kills: list[Kill] = []
+        self._trouble: list[str] = []
+        self._begins = self._ends = 0.0
+
+    async def perform(self) -> tuple[Report, Scene]:
+        """From the first process to the verdict."""
+        self._stage.told = self._say
+        self._stage.start()
+        background = [
+            asyncio.create_task(self._following.run()),
+            asyncio.create_task(self._draw()),
+        ]
+        acting = asyncio.create_task(self._act())
+        try:
+            await asyncio.wait([acting, *background], return_when=asyncio.FIRST_COMPLETED)
+            for task in background:
+                if task.done():
+                    task.result()  # raises what ended it
+            await acting
+        finally:
+            for task in (acting, *background):
+                task.cancel()
+            await asyncio.gather(acting, *background, return_exceptions=True)
+        return await self._judge()
+
+    # --- the acts --------------------------------------------------------------------------------
+    async def _act(self) -> None:
+        await self._until_ready()
+        await self._warm_spark()
+        self._begins = time.time()
+        self._say("curtain up: the load begins")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._offer())
+            group.create_task(self._kill_a_worker())
+            group.create_task(self._kill_the_leader())
+        if not await self._following.until(self._all_ended, _LAST_JOB_SECONDS):
+            left = sum(job.ended_at is None for job in self._recording.jobs.values())
+            self._trouble.append(
+                f"{left} jobs had not ended {_LAST_JOB_SECONDS:g} s after the last"
+            )
+        self._ends = max(time.time(), self._begins + load.SECONDS)
+        await self._following.until(self._all_calm, _CALM_SECONDS)
+        self._ends = max(self._ends, time.time())
+
+    async def _until_ready(self) -> None:
+        def ready() -> bool:
+            now = time.time()
+            return bool(self._recording.leaders) and all(
+                height(self._recording.ready(pool.name), now) >= pool.profile.min_workers
+                for pool in self._pools
+            )
+
+        if not await self._following.until(ready, _READY_SECONDS):
+            raise StageFailed(
+                f"no leader, or not each pool's first worker, in {_READY_SECONDS:g} s"
+            )
+        self._say("broker, services and the first workers are ready")
+
+    async def _warm_spark(self) -> None:
+        """One job of each kind, so that the host's one JVM runs when the curtain rises."""
+        dice = random.Random(self._seed)
+        for number in range(2):
+            call = load.report(str(self._stage.lake), number, dice)
+            job_id = await self._client.dispatch(call)
+            self._dispatched.append(job_id)
+            await self._client.wait(job_id, _WARM_SECONDS)
+        self._say("Spark is warm")
+
+    async def _offer(self) -> None:
+        offered = load.arrivals(load.streams(str(self._stage.lake)), self._seed)
+        for arrival in offered:
+            await self._pause_until(arrival.at)
+            self._dispatched.append(await self._client.dispatch(arrival.call))
+        self._say(f"the last of {len(offered)} jobs is dispatched")
+
+    async def _kill_a_worker(self) -> None:
+        await self._pause_until(KILL_WORKER_AT)
+        await self._following.until(lambda: bool(self._busy()), _LAST_JOB_SECONDS)
+        kill = kill_worker(self._busy(), time.time())
+        self._killed(kill, f"SIGKILL to worker {kill.worker[-8:]} of {kill.pool}, in mid-job")
+
+    async def _kill_the_leader(self) -> None:
+        await self._pause_until(KILL_LEADER_AT)
+        kill = kill_leader(self._recording, self._stage, time.time())
+        self._killed(kill, f"SIGKILL to the decider that leads (process {kill.pid})")
+
+    def _killed(self, kill: Kill, text: str) -> None:
+        self._kills.append(kill)
+        self._say(text, "bold red")
+
+    async def _pause_until(self, at: float) -> None:
+        if (left := self._begins + at - time.time()) > 0:
+            await asyncio.sleep(left)
+
+    # --- what is known ---------------------------------------------------------------------------
+    def _busy(self) -> Sequence[Busy]:
+        return busy_workers(self._recording, KILLED_POOL)
+
+    def _all_ended(self) -> bool:
+        known = self._recording.jobs
+        return len(known) >= len(self._dispatched) and all(
+            story.ended_at is not None for story in known.values()
+        )
+
+    def _all_calm(self) -> bool:
+        """Every pool is back at its minimum: the end of the picture."""
+        now = time.time()
+        return all(
+            height(self._recording.started(pool.name), now) <= pool.profile.min_workers
+            for pool in self._pools
+        )
+
+    async def _judge(self) -> tuple[Report, Scene]:
+        proof = await audit(self._bus, self._subjects, self._dispatched)
+        pools_figures = tuple(
+            figures(self._recording, pool, self._begins, self._ends) for pool in self._pools
+        )
+        report = Report(
+            pools=pools_figures,
+            audit=proof,
+            incidents=incidents.told(self._recording, self._kills, self._begins),
+            notes=incidents.notes(self._recording, proof),
+            trouble=(
+                *self._trouble,
+                *self._following.malformed,
+                *incidents.unhealed(self._recording, self._kills),
+            ),
+        )
+        return report, Scene(
+            recording=self._recording,
+            pools=pools_figures,
+            kills=tuple(self._kills),
+            begins=self._begins,
+            ends=self._ends,
+            title=_title(report),
+            subtitle=_subtitle(report, self._kills),
+        )
+
+    # --- what is shown ---------------------------------------------------------------------------
+    async def _draw(self) -> None:
+        lease = self._settings.host.lease_seconds
+        while True:
+            at = self._at(time.time())
+            lines = view.lines(self._recording, self._board, self._pools, lease, utc_now())
+            self._screen.draw(at, view.act(at), lines)
+            await asyncio.sleep(_DRAW_SECONDS)
+
+    def _heard(self, event: Event, at: float) -> None:
+        if text := incidents.news(event, self._recording, self._kills):
+            self._screen.tell(self._at(at), text, "yellow")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._screen.tell(self._at(time.time()), text, style)
+
+    def _at(self, now: float) -> float:
+        return now - self._begins if self._begins else -1.0
+
+
+def _title(report: Report) -> str:
+    kept = all(pool.kept for pool in report.pools)
+    return "Penstock kept its promises" if kept else "Penstock broke a promise"
+
+
+def _subtitle(report: Report, kills: Sequence[Kill]) -> str:
+    jobs, late = (sum(getattr(pool, name) for pool in report.pools) for name in ("jobs", "late"))
+    used = sum(pool.worker_seconds for pool in report.pools)
+    fixed = sum(pool.fixed_worker_seconds for pool in report.pools)
+    saved = f"{1 - used / fixed:.0%} fewer worker-seconds than a fleet fixed at the peak"
+    killed = " and ".join(kill.name.removesuffix(" killed") for kill in kills)
+    return f"{jobs} jobs, {late} late; {saved}" + (
+        f"; a {killed} killed on the way" if kills else ""
+    )

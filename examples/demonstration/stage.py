@@ -1,0 +1,103 @@
+"""The stage: broker, services and a second decider, as children that end with this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.cli.up.processes import Processes
+from penstock.cli.up.state import with_url
+from penstock.cli.up.supervised import Supervised
+from penstock.config import Settings, load
+from penstock.runtime import children
+from penstock.runtime.broker import Broker
+from penstock.runtime.children import Child
+from penstock.runtime.paths import temporary_dir
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "examples" / "penstock.toml"
+STANDBY = "standby"
+
+
+class Stage:
+    """Everything that runs, of one demo.
+
+    Attributes:
+        settings: complete: with the broker's address and the run folder.
+        folder: temporary; logs and the Parquet files of the Spark jobs lie below it.
+        hurry: when set, ending does not wait for busy workers.
+    """
+
+    def __init__(self, settings: Settings, broker: Broker, folder: Path) -> None:
+        self.settings, self.folder = settings, folder
+        self.lake, self.logs = folder / "lake", folder / "logs"
+        for made in (self.lake, self.logs):
+            made.mkdir()
+        self.told: Callable[[str], None] = lambda _: None
+        self.hurry = asyncio.Event()
+        flags = ["--config", str(CONFIG)]
+        self._processes = Processes(settings, flags, broker, self.logs, self._tell)
+        self._processes.services[STANDBY] = Supervised(
+            STANDBY, self._begin_standby, self._tell, self.logs / f"{STANDBY}.log"
+        )
+
+    @property
+    def processes(self) -> list[Supervised]:
+        return self._processes.all
+
+    def decider(self, pid: int) -> Supervised | None:
+        """The decider with this process id."""
+        named = (self._processes.services[name] for name in ("decider", STANDBY))
+        return next((each for each in named if each.pid == pid), None)
+
+    def start(self) -> None:
+        self._processes.start()
+
+    async def end(self) -> None:
+        """Ends everything in order; workers finish what they run."""
+        await self._processes.end(self.hurry)
+        await self._processes.end_broker()
+
+    def keep_logs(self, file: Path) -> None:
+        """All services' logs in one file, for whoever looks into a demo that failed."""
+        with file.open("w", encoding="utf-8") as out:
+            for log in sorted(self.logs.glob("*.log")):
+                out.write(f"===== {log.stem}\n{log.read_text('utf-8', 'replace')}\n")
+
+    def _begin_standby(self) -> Child:
+        return children.start(
+            [sys.executable, "-m", "penstock.cli.main", "decider", "--config", str(CONFIG)],
+            name=STANDBY,
+            log=self.logs / f"{STANDBY}.log",
+            env={"PENSTOCK_NATS__URL": self.settings.nats.url},
+        )
+
+    def _tell(self, text: str) -> None:
+        self.told(text.partition("; see ")[0])
+
+
+@contextmanager
+def prepared() -> Iterator[Stage]:
+    """A broker that runs, a temporary folder, and the rest ready to be started."""
+    _own_environment()
+    with temporary_dir() as folder, Broker() as broker:
+        settings = with_url(load(CONFIG, environment={}), broker.url)
+        run_dir = str(folder / "run")
+        yield Stage(replace(settings, host=replace(settings.host, run_dir=run_dir)), broker, folder)
+        shutil.rmtree(folder / "lake", ignore_errors=True)
+
+
+def _own_environment() -> None:
+    """The demo's settings are its file's alone; services and workers find `examples.jobs`."""
+    for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
+        del os.environ[name]
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
