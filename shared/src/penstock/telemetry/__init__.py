@@ -16,9 +16,10 @@ from opentelemetry.trace import Span, SpanKind
 from penstock.telemetry import names
 from penstock.telemetry.collector import Shutdown, preload, setup
 from penstock.telemetry.propagation import extract, inject, links
-from penstock.telemetry.spans import enabled, fail, span, start, trace_id, tracer
+from penstock.telemetry.spans import ERROR, enabled, fail, span, start, trace_id, tracer
 
 __all__ = [
+    "ERROR",
     "Shutdown",
     "Span",
     "SpanKind",

@@ -16,6 +16,9 @@ from penstock.telemetry.propagation import extract
 Parent = Context | Mapping[str, str] | None
 Attributes = Mapping[str, AttributeValue]
 
+ERROR = Status(StatusCode.ERROR)
+"""For ``span.set_status`` where there is no exception to hand to :func:`fail`."""
+
 _off: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
 _no_tracer = trace.NoOpTracer()
 _tracer: Tracer | None = None

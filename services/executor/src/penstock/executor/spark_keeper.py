@@ -9,7 +9,7 @@ connects and holds that connection as its lease::
 
 The first lease starts the server, and it runs while a lease is counted. It is stopped when none was
 for ``idle_seconds``. The keeper outlives its executor, so that workers can finish their jobs; it
-ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no lease is counted, or by SIGTERM.
+ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no lease is counted, or by TERM.
 """
 
 from __future__ import annotations
@@ -60,12 +60,16 @@ class Keeper:
 
     Args:
         run_dir: the host's run folder. idle_seconds: how long an unused server lives on.
+        alone_seconds: how long the keeper does without an executor and without a lease.
     """
 
-    def __init__(self, run_dir: Path, options: Options, idle_seconds: float) -> None:
+    def __init__(
+        self, run_dir: Path, options: Options, idle_seconds: float, alone_seconds: float
+    ) -> None:
         self._folder = run_dir / "spark"
         self._lock = run_dir / "executor.lock"
-        self._options, self._idle_seconds = options, idle_seconds
+        self._options = options
+        self._idle_seconds, self._alone_seconds = idle_seconds, alone_seconds
         self._counted: set[asyncio.StreamWriter] = set()
         self._server: Server | None = None
         self._starting: asyncio.Task[Server] | None = None
@@ -181,12 +185,12 @@ class Keeper:
     # --- the end --------------------------------------------------------------------------------
     async def _end_when_alone(self) -> None:
         seconds = 0.0
-        step = ALONE_SECONDS / 10
-        while seconds < ALONE_SECONDS:
+        step = self._alone_seconds / 10
+        while seconds < self._alone_seconds:
             await asyncio.sleep(step)
             alone = not self._counted and _free(self._lock)
             seconds = seconds + step if alone else 0.0
-        log.info("no executor and no worker for %g s", ALONE_SECONDS)
+        log.info("no executor and no worker for %g s", self._alone_seconds)
         self.stopping.set()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -217,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _keep(told: argparse.Namespace) -> None:
     options = Options(told.threads, told.memory, {**_conf_from_environment(), **dict(told.conf)})
-    keeper = Keeper(told.run_dir, options, told.idle_seconds)
+    keeper = Keeper(told.run_dir, options, told.idle_seconds, told.alone_seconds)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, keeper.stopping.set)
@@ -261,15 +265,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=0, help="local threads; 0: one per core")
     parser.add_argument("--memory", default="1g", help="Java heap")
     parser.add_argument(
-        "--idle-seconds", type=float, default=300.0, help="stop when unused this long"
+        "--idle-seconds", type=float, default=300.0, help="stop it unused this long"
     )
     parser.add_argument(
-        "--conf",
-        type=_setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="Spark setting",
+        "--alone-seconds", type=float, default=ALONE_SECONDS, help="end alone so long"
+    )
+    parser.add_argument(
+        "--conf", type=_setting, action="append", default=[], help="spark.NAME=VALUE"
     )
     return parser
 

@@ -1,0 +1,212 @@
+"""The worker's hold on Spark: a lease on the host's server, and one session that its jobs share.
+
+A job that never asks for Spark never comes here. Used from three threads: the job's
+(:meth:`SparkLease.session`), the loop's (``release``) and helper threads (``interrupt``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock import telemetry
+from penstock.config.settings import Spark
+from penstock.telemetry import SpanKind, names
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.worker.spark_session import OpenSession
+
+log = logging.getLogger(__name__)
+
+KEEPER_SECONDS = 15.0
+"""How long a keeper is awaited that is not there; it is started with its executor."""
+SERVER_SECONDS = 120.0
+"""How long a starting server is awaited: longer than its keeper does, which knows more."""
+FRESH_SECONDS = 600.0
+"""A session unused for longer is replaced: the server forgets one after an hour."""
+_SLICE_SECONDS = 0.1
+
+
+class SparkUnavailable(RuntimeError):
+    """No Spark for this job now: why, and what to do."""
+
+
+class SparkLease:
+    """Opens, tags, interrupts and closes.
+
+    Args:
+        run_dir: the host's run folder, where the keeper listens.
+    """
+
+    def __init__(self, run_dir: str | Path, settings: Spark) -> None:
+        self._line = None if settings.remote else KeeperLine(Path(run_dir) / "spark.sock")
+        self._remote = settings.remote
+        self._guard = threading.Lock()  # held for an instant only, never while waiting
+        self._open: OpenSession | None = None
+        self._job = ""
+        self._used_at = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    def session(self, job_id: str, token: int) -> SparkSession:
+        """The session, tagged for this job; the first call of a job makes sure that it works.
+
+        Call it in the job's thread. Later calls of the same job cost next to nothing.
+
+        Raises:
+            SparkUnavailable: no keeper, or the server cannot be started.
+        """
+        found = self._open
+        if found is None or self._job != job_id or found.stopped:
+            with self._guard:
+                self._job = job_id
+            try:
+                found = self._ready()
+                found.begin(_tags(job_id, token))
+            except BaseException:
+                self.release(job_id)
+                raise
+        return found.session
+
+    def release(self, job_id: str) -> None:
+        """The job has ended; a server that nobody uses may be stopped. From any thread."""
+        with self._guard:
+            if self._job != job_id:  # the next job has it already
+                return
+            self._job = ""
+            self._used_at = time.monotonic()
+            if self._open:
+                self._open.end()
+            if self._line:
+                self._line.rest()
+
+    def interrupt(self, job_id: str) -> None:
+        """Stops the job's Spark work on the server; blocks for a moment. From any thread."""
+        with self._guard:
+            found = self._open if self._job == job_id else None
+        if found:
+            stopped = found.interrupt(job_tag(job_id))
+            log.info("job %s: %d Spark operations interrupted", job_id, stopped)
+
+    def close(self) -> None:
+        """Gives the session back to the server, and the lease to the keeper."""
+        with self._guard:
+            found, self._open = self._open, None
+        if found:
+            found.close(release=True)
+        if self._line:
+            self._line.close()
+
+    def _ready(self) -> OpenSession:
+        remote = self._line.ask() if self._line else self._remote
+        found = self._open
+        if found and found.remote == remote and not found.stopped and self._is_fresh():
+            return found
+        from penstock.worker.spark_session import OpenSession  # noqa: PLC0415 - pyspark is heavy
+
+        if found:
+            found.replace(release=found.remote == remote)
+        with telemetry.span(names.spark("session"), kind=SpanKind.CLIENT) as span:
+            self._open = fresh = OpenSession(remote, own=self._line is not None)
+            span.set_attribute(names.SPARK_SESSION, fresh.session.session_id)
+        self._used_at = time.monotonic()
+        return fresh
+
+    def _is_fresh(self) -> bool:
+        return time.monotonic() - self._used_at < FRESH_SECONDS
+
+
+class KeeperLine:
+    """The connection to the keeper: one line asked, one line answered; held, it is the lease."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+        self._read = b""
+
+    def ask(self) -> str:
+        """The server's address, started if need be. Raises SparkUnavailable."""
+        for last in (False, True):
+            try:
+                return self._ask()
+            except OSError as error:  # the keeper was restarted since: connect again
+                self.close()
+                if last:
+                    raise SparkUnavailable(f"the Spark keeper ended: {error}") from error
+        raise AssertionError("unreachable")
+
+    def rest(self) -> None:
+        """Keeps the connection, but does not count as somebody who uses the server."""
+        if self._socket:
+            with suppress(OSError):
+                self._socket.sendall(b"rest\n")
+
+    def close(self) -> None:
+        if self._socket:
+            self._socket.close()
+        self._socket, self._read = None, b""
+
+    def _ask(self) -> str:
+        if self._socket:
+            self._socket.sendall(b"again\n")
+        else:
+            self._socket = self._connect()
+        answer = json.loads(self._line(self._socket))
+        if "remote" not in answer:
+            raise SparkUnavailable(
+                f"Spark could not be started on this host: {answer.get('error')}"
+            )
+        return str(answer["remote"])
+
+    def _connect(self) -> socket.socket:
+        deadline = time.monotonic() + KEEPER_SECONDS
+        while True:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.settimeout(_SLICE_SECONDS)
+            try:
+                made.connect(str(self._path))
+                return made
+            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
+                made.close()
+                if time.monotonic() > deadline:
+                    raise SparkUnavailable(
+                        f"nobody keeps Spark on this host ({self._path}: {error.strerror}); "
+                        "start the executor, or set spark.remote"
+                    ) from error
+            time.sleep(_SLICE_SECONDS)
+
+    def _line(self, connected: socket.socket) -> bytes:
+        """One line, read in slices: a cancelled job's thread must come up for air."""
+        deadline = time.monotonic() + SERVER_SECONDS
+        while b"\n" not in self._read:
+            with suppress(TimeoutError):
+                found = connected.recv(65536)
+                if not found:
+                    raise ConnectionResetError("it closed the connection")
+                self._read += found
+            if time.monotonic() > deadline:
+                self.close()
+                raise SparkUnavailable(f"no answer from {self._path} in {SERVER_SECONDS:g} s")
+        line, _, self._read = self._read.partition(b"\n")
+        return line
+
+
+def job_tag(job_id: str) -> str:
+    """What all Spark work of a job is tagged with."""
+    return f"penstock-job-{job_id}"
+
+
+def _tags(job_id: str, token: int) -> tuple[str, ...]:
+    trace = telemetry.trace_id()
+    story = (f"penstock-trace-{trace}",) if trace else ()
+    return (job_tag(job_id), f"penstock-token-{token}", *story)
