@@ -68,9 +68,11 @@ def assign(settings: MakeSettings, run_dir: Path) -> Callable[[str], Assignment]
 
 
 @asynccontextmanager
-async def warm(settings: Settings) -> AsyncIterator[tuple[WarmParent, Heard]]:
+async def warm(
+    settings: Settings, answer_seconds: float = 15.0
+) -> AsyncIterator[tuple[WarmParent, Heard]]:
     heard = Heard()
-    parent = WarmParent(settings, heard, COMMAND)
+    parent = WarmParent(settings, heard, COMMAND, answer_seconds)
     running = asyncio.create_task(parent.run())
     try:
         yield parent, heard
@@ -132,6 +134,20 @@ async def test_its_end_does_not_end_its_workers_and_another_comes(
         parent.fork(assign("code-3"))
         pid = await heard.pid("w-code-3")
         assert await eventually(lambda: heard.codes.get(pid)) == 3
+
+
+async def test_one_that_hangs_is_replaced(
+    settings: MakeSettings, assign: Callable[[str], Assignment]
+) -> None:
+    async with warm(settings(), answer_seconds=0.5) as (parent, heard):
+        parent.fork(assign("wait"))
+        await heard.pid("w-wait")
+        first = parent.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        parent.fork(assign("code-3"))
+        assert await eventually(lambda: heard.errors.get("w-code-3")) == "the warm parent ended"
+        await eventually(lambda: parent.pid not in {None, first})
 
 
 async def test_modules_that_fail_or_start_threads_are_reported_clearly(

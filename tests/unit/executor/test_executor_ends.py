@@ -173,6 +173,16 @@ def test_a_silent_worker_is_replaced_but_not_while_the_broker_is_away() -> None:
     assert stopped.cause == "lost"
 
 
+def test_a_broker_that_is_back_gives_everybody_another_chance() -> None:
+    played = Played(fleet())
+    played.play(command({"mail": 1}), s.BusSeen(up=False))
+    for _ in range(9):
+        _crash(played)
+    [name] = [w.name for w in played.fleet.workers.values()]
+    assert of(Start, played.play(s.Exited(worker=name, code=1), after=0.01)) == []
+    assert len(of(Start, played.play(s.BusSeen(up=True)))) == 1
+
+
 def test_facts_about_strangers_lead_to_nothing() -> None:
     played = Played(fleet())
     before = played.fleet

@@ -24,6 +24,7 @@ from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.stimulus import BusSeen, Reported, Ticked
 from penstock.executor.executor import Executor
 from penstock.executor.hostinfo import UseMeter, host_size
+from penstock.executor.keeper import KeptSpark
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
 from penstock.executor.returns import Returns
@@ -38,25 +39,27 @@ _LAST_WORDS_SECONDS = 3.0
 
 
 def run(settings: Settings) -> None:
-    """The whole process, until SIGTERM. Ends its workers first, in order."""
-    check_name("host", settings.host.name)
-    service.run("executor", settings, body)
-
-
-async def body(running: service.Service) -> None:
-    """The body of the service.
+    """The whole process, until SIGTERM. Ends its workers first, in order.
 
     Raises:
         HostTaken: another executor has this host's name here.
     """
-    folder = run_dir(running.settings)
-    held = await lock.take(folder, running.settings.host.name)
+    check_name("host", settings.host.name)
+    # before the broker is looked for: living workers see that somebody is there for them
+    held = lock.take(run_dir(settings), settings.host.name)
+    try:
+        service.run("executor", settings, body)
+    finally:
+        os.close(held)
+
+
+async def body(running: service.Service) -> None:
+    """The body of the service; the caller holds the host's lock."""
     end_telemetry = telemetry.setup("penstock-executor", running.source, running.settings)
     try:
-        await _Shell(running, folder).live()
+        await _Shell(running, run_dir(running.settings)).live()
     finally:
         end_telemetry()
-        os.close(held)
 
 
 class _Shell:
@@ -76,6 +79,7 @@ class _Shell:
             outbox=self._outbox,
             returns=Returns(self._bus),
         )
+        self._spark = KeptSpark(folder, running.settings)
         self._meter = UseMeter()
         self._commands = Codec(WorkersScaled)
         self._reports = msgspec.json.Decoder(WorkerReport)
@@ -90,6 +94,7 @@ class _Shell:
             self._subjects.worker_report(self._host, "*"), self._hear_worker
         )
         spawn(executor.warm_parent.run(), "warm-parent")
+        spawn(self._spark.run(), "spark-keeper")
         spawn(self._follow_commands(), "commands")
         spawn(self._outbox.run(), "outbox")
         spawn(self._tell(), "snapshots")
@@ -106,6 +111,7 @@ class _Shell:
     async def _end(self) -> None:
         log.info("ending %d workers", len(self._executor.fleet.workers))
         await self._executor.drain()
+        await self._spark.stop()
         with suppress(BusError, TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._publish_snapshot()
@@ -158,7 +164,8 @@ class _Shell:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._executor.learn(Ticked())
-            reap_strays({self._executor.warm_parent.pid, *self._executor.processes.pids})
+            ours = {self._executor.warm_parent.pid, self._spark.pid}
+            reap_strays(ours.union(self._executor.processes.pids))
 
     # --- what goes out ---------------------------------------------------------------------------
     async def _tell(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import time
@@ -18,8 +17,8 @@ class HostTaken(ConfigError):
     """Another executor runs under this host's name here."""
 
 
-async def take(run_dir: Path, host: str) -> int:
-    """Locks the run folder for as long as this process lives, and returns the descriptor.
+def take(run_dir: Path, host: str) -> int:
+    """Locks the run folder until the returned descriptor is closed; blocks for a second at most.
 
     Raises:
         HostTaken: another executor has it.
@@ -37,4 +36,4 @@ async def take(run_dir: Path, host: str) -> int:
                     f"an executor for host {host!r} already runs here (it holds "
                     f"{run_dir}/executor.lock); end it, or give this one another host.name"
                 ) from None
-        await asyncio.sleep(0.02)
+        time.sleep(0.02)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -21,6 +22,8 @@ log = logging.getLogger("penstock.executor")
 
 COMMAND = (sys.executable, "-m", "penstock.worker.zygote")
 _LINE_LIMIT = 1 << 20
+_WARM_SECONDS = 120.0
+"""An author's module that takes longer to import blocks all workers: the parent is started anew."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 
 
@@ -75,11 +78,17 @@ class WarmParent:
 
     Args:
         command: what is run; ``--fd N`` is added.
+        answer_seconds: a parent that leaves an order unanswered so long is replaced.
     """
 
     def __init__(
-        self, settings: Settings, listener: Listener, command: Sequence[str] = COMMAND
+        self,
+        settings: Settings,
+        listener: Listener,
+        command: Sequence[str] = COMMAND,
+        answer_seconds: float = 15.0,
     ) -> None:
+        self._answer_seconds = answer_seconds
         self._modules = _modules(settings)
         self._listener = listener
         self._command = command
@@ -96,7 +105,7 @@ class WarmParent:
         """Orders a worker; while the parent warms up, the order waits. The listener is told."""
         self._pending[assignment.worker] = assignment
         if self._ready:
-            self._send({"spawn": assignment})
+            self._order(assignment)
 
     async def run(self) -> None:
         """Keeps a warm parent until cancelled."""
@@ -134,6 +143,7 @@ class WarmParent:
         reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=_LINE_LIMIT)
         level = logging.getLevelName(log.getEffectiveLevel())
         self._send({"warm": {"modules": self._modules, "log_level": level}})
+        self._expect(lambda: self._ready, _WARM_SECONDS)
         return reader
 
     async def _end(self) -> None:
@@ -173,7 +183,22 @@ class WarmParent:
         for module, error in ready.failures.items():
             log.error("workers will lack module %s: %s", module, error)
         for assignment in self._pending.values():
-            self._send({"spawn": assignment})
+            self._order(assignment)
+
+    def _order(self, assignment: Assignment) -> None:
+        self._send({"spawn": assignment})
+        self._expect(lambda: assignment.worker not in self._pending, self._answer_seconds)
+
+    def _expect(self, came: Callable[[], bool], seconds: float) -> None:
+        """Kills a parent that hangs; its orders are given up when its end is noticed."""
+        child = self._child
+
+        def look() -> None:
+            if child and child is self._child and not came():
+                log.error("the warm parent (%d) does not answer: killed", child.pid)
+                child.signal(signal.SIGKILL)
+
+        asyncio.get_running_loop().call_later(seconds, look)
 
 
 def _modules(settings: Settings) -> tuple[str, ...]:

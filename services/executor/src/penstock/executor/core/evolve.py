@@ -53,8 +53,7 @@ def evolve(fleet: Fleet, fact: s.Stimulus, now: float) -> Step:
         case s.Adopted():
             return _adopted(fleet, fact, now)
         case s.BusSeen():
-            since = (fleet.bus_up_since or now) if fact.up else None
-            return replace(fleet, bus_up_since=since), []
+            return _bus_seen(fleet, fact.up, now), []
         case s.EndAsked():
             return replace(fleet, ending=True), []
         case s.Ticked():
@@ -104,6 +103,15 @@ def _refusal(fleet: Fleet, command: WorkersScaled) -> str:
     if wrong:
         return f"found worker counts {wrong}, expected 0 to {MOST_WORKERS}"
     return ""
+
+
+def _bus_seen(fleet: Fleet, up: bool, now: float) -> Fleet:
+    """Starts that failed while the broker was away say nothing about those that follow."""
+    if not up:
+        return replace(fleet, bus_up_since=None)
+    if fleet.bus_up_since is None:
+        return replace(fleet, bus_up_since=now, troubles={})
+    return fleet
 
 
 # --- workers come --------------------------------------------------------------------------------
