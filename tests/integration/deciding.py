@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
@@ -14,12 +20,15 @@ from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, Outgoing
 from penstock.config import Settings
-from penstock.decider.app import body
+from penstock.config.load import check
+from penstock.decider.app import body, run
 from penstock.events.envelope import Codec, Event, encode
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, WorkersScaled
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
+from penstock.runtime import children
+from penstock.runtime.children import Child
 from penstock.runtime.service import Service
 
 GIB = 1024**3
@@ -49,6 +58,7 @@ class World:
         self.bus: Bus
         self._memory = MemoryBus(settings=self.settings) if kind == "memory" else None
         self._services: list[tuple[Service, asyncio.Task[None]]] = []
+        self.processes: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._hosts: dict[str, asyncio.Task[None]] = {}
 
@@ -63,6 +73,9 @@ class World:
             self._tasks.append(asyncio.create_task(self._follow(stream, patterns, handler)))
 
     async def close(self) -> None:
+        for child in self.processes:
+            child.signal(signal.SIGCONT)
+            await child.stop()
         for service, task in self._services:
             service.stopping.set()
             await task
@@ -95,6 +108,15 @@ class World:
         await asyncio.gather(entry[1], return_exceptions=True)
         await service.end_tasks()
         await service.bus.close()
+
+    def process(self) -> Child:
+        """A decider of its own, to be killed and stopped."""
+        settings = msgspec.json.encode(self.settings).decode()
+        argv = [sys.executable, "-m", "tests.integration.deciding", settings]
+        log = Path(self.settings.host.run_dir).parent / f"decider-{len(self.processes)}.log"
+        child = children.start(argv, name="decider", log=log)
+        self.processes.append(child)
+        return child
 
     # --- the world -------------
     async def report(self, pool: str = "emails", **fields: Any) -> PoolSnapshot:
@@ -181,3 +203,8 @@ async def world(kind: str, make: MakeSettings, **tables: Any) -> AsyncIterator[W
         yield found
     finally:
         await found.close()
+
+
+if __name__ == "__main__":  # a decider process, its settings as JSON
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    run(check(json.loads(sys.argv[1])))

@@ -223,3 +223,13 @@ def test_lost_memory_does_end_workers():
     tight = host("a", memory=GIB, memory_used_bytes=GIB // 2, cores=1000)
     outcome = one_round(pool(), wants(9), state(emails={"a": 8}), hosts=[tight])
     assert placed(outcome) == {"a": 2}  # 1 GiB x (0.85 - 0.5) / 128 MiB, no reserve
+
+
+def test_a_round_for_one_pool_takes_nothing_from_it_either():
+    """The host is overfull: who must go is for the round over all pools to say."""
+    tight, before = room_for(5), state(x={"a": 4}, y={"a": 4})
+    seen = [wants(4, "x"), wants(4, "y")]
+    got, _ = shares([pool("x"), pool("y")], seen, tight, before, due={"y"})
+    assert got == {"y": 4}
+    got, _ = shares([pool("x"), pool("y")], seen, tight, before)
+    assert sum(got.values()) == 5

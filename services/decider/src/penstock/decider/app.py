@@ -84,6 +84,7 @@ class Decider:
             await self._lease.release(self._term)
 
     async def _lead_again_and_again(self) -> None:
+        log.info("standing by for the lease, as %s", self._setting.holder)
         while True:
             self._term = await self._lease.campaign()
             keeping = self._service.spawn(self._lease.keep(self._term), "renewal")

@@ -9,13 +9,15 @@ import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
 from penstock.decider import spans
-from penstock.events.envelope import MalformedEvent, encode
+from penstock.decider.reading import read
+from penstock.events.envelope import encode
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
 from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.decider")
 
 Plan = dict[str, int]
+_MOST_HOSTS = 100_000
 
 
 class Deposed(Exception):
@@ -44,8 +46,8 @@ class Commander:
     async def load(self) -> dict[str, WorkersScaled]:
         """Each host's last command; all of them will be said again in this leader's name."""
         found: dict[str, WorkersScaled] = {}
-        stream = self._subjects.commands_stream
-        for stored in await self._bus.history(stream, self._subjects.command("*")):
+        stream, every_host = self._subjects.commands_stream, self._subjects.command("*")
+        for stored in await self._bus.history(stream, every_host, limit=_MOST_HOSTS):
             host = stored.subject.rsplit(".", 1)[-1]
             self._sent[host] = _Sent(stored.sequence)
             if (command := _decode(stored)) is not None:
@@ -133,9 +135,5 @@ class Commander:
 
 
 def _decode(stored: Stored) -> WorkersScaled | None:
-    try:
-        command = SCALING_EVENTS.decode(stored.body)
-    except MalformedEvent as error:
-        log.warning("found no command in %s: %s", stored.subject, error)
-        return None
+    command = read(SCALING_EVENTS, stored)
     return command if isinstance(command, WorkersScaled) else None

@@ -11,8 +11,9 @@ from penstock.bus.protocol import Bus, Headers, Stored
 from penstock.config import Pool, Settings
 from penstock.config.topology import is_excluded
 from penstock.decider.core.inputs import SeenHost, SeenPool
+from penstock.decider.reading import read, skip
 from penstock.decider.rhythm import Rhythm
-from penstock.events.envelope import Event, MalformedEvent, UnknownEvent
+from penstock.events.envelope import Event
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 
@@ -50,16 +51,12 @@ class Intake:
 
     def take(self, stored: Stored) -> None:
         """One message; a malformed one is logged with its reason and skipped."""
-        try:
-            snapshot = SNAPSHOTS.decode(stored.body)
-            if isinstance(snapshot, UnknownEvent):
-                log.info("skipped %s: a %s is of a later version", stored.subject, snapshot.type)
-                return
-            _check(snapshot, stored.subject)
-        except MalformedEvent as error:
-            log.warning("skipped %s, message %d: %s", stored.subject, stored.sequence, error)
+        snapshot = read(SNAPSHOTS, stored)
+        if snapshot is None:
             return
-        if isinstance(snapshot, PoolSnapshot):
+        if wrong := _wrong(snapshot, stored.subject):
+            skip(stored, wrong)
+        elif isinstance(snapshot, PoolSnapshot):
             self._take_pool(snapshot, stored)
         elif isinstance(snapshot, HostSnapshot):
             self._take_host(snapshot, stored)
@@ -113,15 +110,12 @@ class Intake:
             )
 
 
-def _check(snapshot: Event, subject: str) -> None:
-    """What the types cannot say.
-
-    Raises:
-        MalformedEvent: it is of another pool or host than its subject, or counts below zero.
-    """
+def _wrong(snapshot: Event, subject: str) -> str | None:
+    """What the types cannot say: it is of another pool or host, or counts below zero."""
     if subject.rsplit(".", 1)[-1] != snapshot.key:
-        raise MalformedEvent(f"found a snapshot of {snapshot.key!r}, expected the subject's")
+        return f"found a snapshot of {snapshot.key!r}, expected the subject's"
     for name in snapshot.__struct_fields__:
         value = getattr(snapshot, name)
         if isinstance(value, int | float) and value < 0:
-            raise MalformedEvent(f"found {name} = {value}, expected 0 or more")
+            return f"found {name} = {value}, expected 0 or more"
+    return None

@@ -11,7 +11,8 @@ from penstock.bus.protocol import Bus, BusError, Headers, Outgoing
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import dump
-from penstock.events.envelope import Event, MalformedEvent, encode
+from penstock.decider.reading import read
+from penstock.events.envelope import Event, encode
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, SlaBreachPredicted
 from penstock.events.subjects import Subjects
 
@@ -111,11 +112,5 @@ class Journal:
     async def _last_decision(self, pool: str) -> ScalingDecisionMade | None:
         subject = self._subjects.events("pool", pool, ScalingDecisionMade.__name__)
         stored = await self._bus.last(self._subjects.events_stream, subject)
-        if stored is None:
-            return None
-        try:
-            event = SCALING_EVENTS.decode(stored.body)
-        except MalformedEvent as error:
-            log.warning("found no decision in %s: %s", subject, error)
-            return None
+        event = read(SCALING_EVENTS, stored) if stored else None
         return event if isinstance(event, ScalingDecisionMade) and event.pool == pool else None

@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
 from penstock.decider.clock import BrokerClock
+from penstock.decider.reading import MALFORMED, skip
 from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.decider")
@@ -148,17 +149,21 @@ class Lease:
     async def _take(self) -> Term | None:
         """The new term, or None if somebody was faster."""
         previous = self._seen.holder if self._seen else None
-        began, sent_at = self._monotonic(), self._clock.wall()
+        began = self._monotonic()
         try:
             epoch = await self._put(self._record(), self._sequence)
         except WrongSequence:
             self._sequence = 0  # look again, from whatever is there
             return None
-        answered_at = self._clock.wall()
-        stored = await self._bus.last(self._stream, self._subject)
-        if stored is not None and stored.sequence == epoch:
-            self._clock.learn(stored.at.timestamp(), sent_at, answered_at)
+        await self._learn(epoch, began)
         return Term(epoch, previous, self._until(began), self._monotonic)
+
+    async def _learn(self, sequence: int, began: float) -> None:
+        """What the time stamp of a record just put says about the broker's clock."""
+        answered = self._monotonic()
+        stored = await self._bus.last(self._stream, self._subject)
+        if stored is not None and stored.sequence == sequence:
+            self._clock.learn(stored.at.timestamp(), began, answered)
 
     async def _renew(self, term: Term) -> bool:
         began = self._monotonic()
@@ -168,12 +173,13 @@ class Lease:
         try:
             async with asyncio.timeout(self._lease_seconds / 3):
                 term.sequence = await self._put(self._record(term.epoch), term.sequence)
+                term.extend(self._until(began))
+                await self._learn(term.sequence, began)
         except WrongSequence:
             await self._recover(term)
         except (BusError, TimeoutError) as error:
             log.warning("could not renew the lease: %s", error or "no answer in time")
         else:
-            term.extend(self._until(began))
             return True
         return False
 
@@ -222,6 +228,6 @@ def _read(stored: Stored) -> LeaseRecord | None:
     """The record, or None where something else was written: free when a lease has passed."""
     try:
         return msgspec.json.decode(stored.body, type=LeaseRecord)
-    except msgspec.DecodeError as error:
-        log.warning("found no lease in %s: %s", stored.subject, error)
+    except MALFORMED as error:
+        skip(stored, str(error))
         return None

@@ -65,7 +65,7 @@ def conclude(
         strategy=claim.profile.strategy,
         sla_seconds=claim.profile.sla_seconds,
         predicted_pickup_seconds=expected.arriving_seconds if expected else None,
-        snapshot_ids=_ids(this.inputs, claim.pool),
+        snapshot_ids=_ids(this, claim.pool),
         placement=share,
         state=_stepped(after, before.workers, share, this.now),
     )
@@ -120,7 +120,9 @@ def _stepped(state: PoolState, before: int, share: Share, now: float) -> PoolSta
     )
 
 
-def _ids(inputs: Inputs, pool: str) -> tuple[str, ...]:
-    seen = inputs.seen_pools.get(pool)
+def _ids(this: Round, pool: str) -> tuple[str, ...]:
+    """The pool's snapshot first, then those of the hosts that are there."""
+    seen, hosts = this.inputs.seen_pools.get(pool), this.inputs.seen_hosts
     own = (seen.snapshot.id,) if seen else ()
-    return own + tuple(inputs.seen_hosts[host].snapshot.id for host in sorted(inputs.seen_hosts))
+    present = this.present.fresh | this.present.silent | this.present.draining
+    return own + tuple(hosts[host].snapshot.id for host in sorted(present) if host in hosts)

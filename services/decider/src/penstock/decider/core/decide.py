@@ -96,7 +96,8 @@ def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
 def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
     if this.present.forsaken:  # nowhere to move anything: the plan stands
         return {claim.pool: dict(claim.placement) for claim in claims}
-    return placement.allocate(claims, this.rooms, this.inputs.rules.placement)
+    style, all_pools = this.inputs.rules.placement, this.inputs.due is None
+    return placement.allocate(claims, this.rooms, style, all_pools=all_pools)
 
 
 def _with(state: State, decisions: list[Decision]) -> State:

@@ -13,40 +13,49 @@ from penstock.decider.core.capacity import Room
 from penstock.decider.core.fairshare import Claim
 
 Placement = dict[str, int]
+Placements = dict[str, Placement]
 Rooms = Mapping[str, Room]
 
 
-def allocate(claims: list[Claim], rooms: Rooms, style: str) -> dict[str, Placement]:
+def allocate(claims: list[Claim], rooms: Rooms, style: str, *, all_pools: bool) -> Placements:
     """Workers by pool and host.
 
-    First as if there were enough, which costs next to nothing; if anything does not fit, all over
-    again by fair share. Pure: the rooms handed in stay as they are.
+    First as if there were enough, which costs next to nothing. If anything does not fit, all over
+    again by fair share; but a round over some pools only takes from nobody: these get what is left.
+    Pure: the rooms handed in stay as they are.
 
     Args:
         rooms: already holding what belongs to pools that are not decided now.
         style: ``spread`` a pool over hosts, or ``pack`` it.
     """
-    return _enough(claims, _copy(rooms), style) or _Fair(claims, _copy(rooms), style).shares()
+    placed, complete = _as_if_enough(claims, _copy(rooms), style)
+    return placed if complete or not all_pools else _Fair(claims, _copy(rooms), style).shares()
 
 
-def _enough(claims: list[Claim], rooms: dict[str, Room], style: str) -> dict[str, Placement] | None:
-    """The placement if everything fits, else None."""
+def _as_if_enough(
+    claims: list[Claim], rooms: dict[str, Room], style: str
+) -> tuple[Placements, bool]:
+    """What stays and what still fits, and whether that is all that was asked for."""
     placed = {claim.pool: _kept(claim, rooms, style) for claim in claims}
     for claim in claims:
         for host, count in placed[claim.pool].items():
             if host in rooms:  # an anchor's host may be beyond all rooms
                 rooms[host].add(claim.need, count)
-    if any(room.overfull for room in rooms.values()):
-        return None
+    complete = not any(room.overfull for room in rooms.values())
     for claim in claims:
-        share = placed[claim.pool]
-        for _ in range(claim.workers - sum(share.values())):
-            chosen = _choose(claim, share, rooms, style, whatever_cores=_within_floor(claim, share))
-            if chosen is None:
-                return None
-            rooms[chosen].add(claim.need)
-            share[chosen] = share.get(chosen, 0) + 1
-    return placed
+        complete &= _grow(claim, placed[claim.pool], rooms, style)
+    return placed, complete
+
+
+def _grow(claim: Claim, share: Placement, rooms: dict[str, Room], style: str) -> bool:
+    """Adds what is missing where it fits; False if not all of it does."""
+    for _ in range(claim.workers - sum(share.values())):
+        host = _choose(claim, share, rooms, style, whatever_cores=_within_floor(claim, share))
+        if host is None:
+            return False
+        rooms[host].add(claim.need)
+        share[host] = share.get(host, 0) + 1
+    return True
 
 
 def _kept(claim: Claim, rooms: Rooms, style: str) -> Placement:
@@ -115,9 +124,9 @@ class _Fair:
 
     def __init__(self, claims: list[Claim], rooms: dict[str, Room], style: str) -> None:
         self._claims, self._rooms, self._style = claims, rooms, style
-        self._placed: dict[str, Placement] = {claim.pool: {} for claim in claims}
+        self._placed: Placements = {claim.pool: {} for claim in claims}
 
-    def shares(self) -> dict[str, Placement]:
+    def shares(self) -> Placements:
         fairshare.fill(self._claims, self._place)
         return self._placed
 

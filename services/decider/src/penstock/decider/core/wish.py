@@ -69,10 +69,11 @@ def wish(
 
 
 def is_urgent(snapshot: PoolSnapshot, profile: Profile, state: PoolState) -> bool:
-    """A breach is there or near: the oldest job is past the threshold."""
+    """A breach is there, predicted or near: the oldest job is past the threshold."""
     oldest = snapshot.oldest_waiting_seconds
     near = oldest is not None and oldest >= profile.sla_seconds * profile.breach_threshold
-    return bool(snapshot.waiting) and (near or state.breached_at is not None)
+    told = state.breached_at is not None or state.predicted_at is not None
+    return bool(snapshot.waiting) and (near or told)
 
 
 def busy_workers(snapshot: PoolSnapshot) -> int:

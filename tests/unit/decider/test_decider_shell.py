@@ -1,0 +1,83 @@
+"""The small parts of the shell: rhythm, clock, installed strategies."""
+
+from __future__ import annotations
+
+import sys
+
+from penstock.decider import plugins
+from penstock.decider.clock import BrokerClock
+from penstock.decider.rhythm import Rhythm
+
+POOLS = ("x", "y")
+ALL = frozenset(POOLS)
+NOBODY: frozenset[str] = frozenset()
+
+
+def test_all_pools_once_a_period():
+    rhythm = Rhythm()
+    assert rhythm.due(POOLS, 0.0) == ALL
+    assert rhythm.due(POOLS, 0.9) == NOBODY
+    assert rhythm.wait_seconds(0.75) == 0.25
+    assert rhythm.due(POOLS, 1.0) == ALL
+
+
+def test_a_pool_that_asks_is_due_at_once_but_ten_times_a_second_at_most():
+    rhythm = Rhythm()
+    rhythm.due(POOLS, 0.0)
+    rhythm.ask("x", 0.5)
+    assert rhythm.due(POOLS, 0.5) == {"x"}
+    rhythm.ask("x", 0.51)
+    assert rhythm.due(POOLS, 0.55) == NOBODY
+    assert rhythm.due(POOLS, 0.6) == {"x"}
+    rhythm.ask("gone", 0.7)
+    assert rhythm.due(POOLS, 0.7) == NOBODY
+
+
+def test_asking_right_after_a_round_waits_too():
+    rhythm = Rhythm()
+    rhythm.due(POOLS, 0.0)
+    rhythm.ask("x", 0.01)
+    rhythm.ask_all(0.02)
+    assert rhythm.due(POOLS, 0.05) == NOBODY
+    assert rhythm.due(POOLS, 0.1) == ALL
+
+
+def test_rounds_follow_the_regular_measurements():
+    rhythm = Rhythm()
+    rhythm.due(POOLS, 0.0)
+    rhythm.follow(0.3)  # early: the next round is not yet
+    assert rhythm.due(POOLS, 0.4) == NOBODY
+    rhythm.follow(0.7)
+    assert rhythm.due(POOLS, 0.76) == ALL
+
+
+def test_the_brokers_clock_is_learnt():
+    clock = BrokerClock(wall=lambda: 5000.0, monotonic=lambda: 100.0)
+    assert clock.now() == 5000.0
+    clock.learn(stored_at=5000.004, sent_at=99.99, answered_at=100.01)
+    assert clock.now() == 5000.0  # may be right
+    clock.learn(stored_at=5010.0, sent_at=99.9, answered_at=100.0)
+    assert abs(clock.now() - 5010.05) < 1e-6
+
+
+def test_strategies_of_installed_packages(tmp_path, monkeypatch, caplog):
+    (tmp_path / "tidal_strategy.py").write_text(
+        "class Tidal:\n    name = 'tidal'\n    def demand(self, inputs): ...\n"
+    )
+    info = tmp_path / "tidal-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tidal\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[penstock.strategies]\n"
+        "tidal = tidal_strategy:Tidal\n"
+        "broken = tidal_strategy:Missing\n"
+        "odd = tidal_strategy:__name__\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        found = plugins.strategies()
+    finally:
+        sys.modules.pop("tidal_strategy", None)
+    assert {"hybrid", "fixed", "tidal"} == set(found)
+    assert callable(found["tidal"].demand)
+    assert sum("cannot be loaded" in record.getMessage() for record in caplog.records) == 2
