@@ -43,7 +43,7 @@ async def _arrived(bus: MemoryBus) -> list[float]:
 
 async def test_what_could_not_be_sent_is_sent_later_in_order_and_once() -> None:
     bus = Away()
-    outbox = Outbox(bus, SUBJECTS)
+    outbox = Outbox(bus, SUBJECTS, retry_seconds=0.01)
     sending = asyncio.create_task(outbox.run())
     for number in range(250):
         outbox.put(HostLost(host="h", silent_seconds=float(number)))

@@ -15,14 +15,13 @@ log = logging.getLogger("penstock.executor")
 
 _MOST_WAITING = 10_000
 _BATCH = 100
-_PAUSE_SECONDS = 0.5
 
 
 class Outbox:
     """Holds events while the broker is away; past 10,000 the oldest are dropped, and it says so."""
 
-    def __init__(self, bus: Bus, subjects: Subjects) -> None:
-        self._bus, self._subjects = bus, subjects
+    def __init__(self, bus: Bus, subjects: Subjects, retry_seconds: float = 0.5) -> None:
+        self._bus, self._subjects, self._retry_seconds = bus, subjects, retry_seconds
         self._waiting: deque[Outgoing] = deque()
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
@@ -47,7 +46,7 @@ class Outbox:
         while True:
             await self._filled.wait()
             if not await self._send_some():
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(self._retry_seconds)
             if not self._waiting:
                 self._filled.clear()
                 self._emptied.set()
