@@ -83,7 +83,7 @@ def test_what_is_not_there_is_said(shell: Shell) -> None:
     assert "no worker reports" in shell.call("worker", "ls").stderr
     assert "no such event" in shell.call("events", "tail", "--no-follow").stderr
     assert "no job is dead" in shell.call("job", "retry", "--all-dead").stderr
-    assert shell.json("pool", "ls")[0]["state"] == "unmeasured"
+    assert shell.json("pool", "ls")[0]["state"] == "unknown"
     missing = shell.call("job", "show", "0193a000-0000-7000-8000-000000000000", code=1)
     assert missing.stderr.startswith("penstock: no job of id")
     unknown = shell.call("decision", "explain", "reports", code=1)

@@ -42,4 +42,5 @@ def test_what_is_no_length_of_time(text) -> None:
 def test_rates_and_sizes() -> None:
     assert [wording.rate(value) for value in (None, 0.5, 12.4)] == ["-", "0.5", "12"]
     assert wording.memory(48 * 1024 * 1024) == "48 MiB"
+    assert wording.memory(24 << 30) == "24.0 GiB"
     assert [wording.ago(value) for value in (None, 3)] == ["never", "3 s ago"]

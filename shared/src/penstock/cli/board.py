@@ -25,7 +25,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         target: workers decided; planned: of those, what hosts were told; started: processes that
             exist; ready: could take a job; busy: have one.
         snapshot_age_seconds: None when nothing was measured yet.
-        state: ``unmeasured``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
+        state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
             (fewer started than planned) or ``crash-loop``.
     """
 
@@ -33,7 +33,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     sla_seconds: float
     quantile: float
-    state: str = "unmeasured"
+    state: str = "unknown"
     waiting: int | None = None
     delayed: int | None = None
     running: int | None = None
@@ -140,7 +140,7 @@ def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
     if any(each.crash_loop for each in workers):
         return "crash-loop"
     if row.snapshot_age_seconds is None:
-        return "unmeasured"
+        return "unknown"
     if (row.oldest_waiting_seconds or 0) > row.sla_seconds:
         return "late"
     return "short" if row.started < (row.target or 0) else "ok"

@@ -37,7 +37,10 @@ def count(value: int | None) -> str:
 
 
 def memory(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value / 1024 / 1024:.0f} MiB"
+    if value is None:
+        return UNKNOWN
+    mebibytes = value / 1024 / 1024
+    return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
 
 
 def clock(at: datetime | None) -> str:

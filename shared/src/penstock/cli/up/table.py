@@ -11,7 +11,6 @@ from rich.text import Text
 
 from penstock.cli import wording
 from penstock.cli.board import HostRow, PoolRow
-from penstock.cli.pool import promise
 
 _STYLES = {
     "ok": "green",
@@ -20,7 +19,7 @@ _STYLES = {
     "crash-loop": "bold red",
     "lost": "bold red",
     "draining": "yellow",
-    "unmeasured": "dim",
+    "unknown": "dim",
 }
 
 Process = tuple[str, int | None, int]
@@ -38,9 +37,14 @@ def picture(
     return Group(
         Text(title, style="bold"),
         _processes(processes),
+        Text(),
         _pools(pools),
+        Text(),
+        *_reasons(pools),
+        Text(),
         _hosts(hosts),
-        *(Text(each, overflow="ellipsis", no_wrap=True) for each in lines),
+        Text(),
+        *(_one_line(each) for each in lines),
     )
 
 
@@ -55,13 +59,12 @@ def _processes(processes: Sequence[Process]) -> Text:
 
 def _pools(rows: Sequence[PoolRow]) -> Table:
     table = _table("pool", "promise", "state")
-    for title in ("waiting", "oldest", "arrivals/s", "planned", "started", "ready", "busy"):
-        table.add_column(title, justify="right")
-    table.add_column("last reason", overflow="fold", ratio=1)
+    for title in ("waits", "oldest", "per s", "planned", "started", "ready", "busy"):
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.pool,
-            promise(row),
+            f"{wording.seconds(row.sla_seconds)} {row.quantile * 100:g}%",
             _state(row.state),
             wording.count(row.waiting),
             wording.seconds(row.oldest_waiting_seconds),
@@ -70,15 +73,20 @@ def _pools(rows: Sequence[PoolRow]) -> Table:
             wording.count(row.started),
             wording.count(row.ready),
             wording.count(row.busy),
-            Text(row.reason),
         )
     return table
 
 
+def _reasons(rows: Sequence[PoolRow]) -> list[Text]:
+    """Why each pool has as many workers as it has, a line each."""
+    width = max((len(row.pool) for row in rows), default=0)
+    return [_one_line(f"{row.pool:<{width}} {row.reason}") for row in rows if row.reason]
+
+
 def _hosts(rows: Sequence[HostRow]) -> Table:
     table = _table("host", "state")
-    for title in ("cores busy", "memory used", "planned", "started", "ready", "heard"):
-        table.add_column(title, justify="right")
+    for title in ("cores busy", "memory used", "planned", "started", "ready", "silent"):
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.host,
@@ -88,16 +96,20 @@ def _hosts(rows: Sequence[HostRow]) -> Table:
             str(row.planned),
             str(row.started),
             str(row.ready),
-            wording.ago(row.age_seconds),
+            wording.seconds(row.age_seconds),
         )
     return table
 
 
 def _table(*titles: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, expand=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for title in titles:
         table.add_column(title, no_wrap=True)
     return table
+
+
+def _one_line(text: str) -> Text:
+    return Text(text, overflow="ellipsis", no_wrap=True)
 
 
 def _state(state: str) -> Text:
