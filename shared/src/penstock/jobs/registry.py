@@ -83,10 +83,9 @@ class JobType(Generic[P, R]):
                 if doubled:
                     raise TypeError(f"argument {doubled.pop()!r} is given twice")
                 kwargs = dict(zip(names, args, strict=False)) | kwargs
-            arguments = msgspec.convert(kwargs, self._arguments)
-        except (msgspec.ValidationError, TypeError) as error:
+            return Call(self, _encode(msgspec.convert(kwargs, self._arguments)))
+        except (ValueError, TypeError, RecursionError) as error:
             raise BadArguments(f"{self.name}{self.signature}: {error}") from error
-        return Call(self, _encode(arguments))
 
     def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
         """Keyword arguments out of an encoded call. Raises BadArguments."""

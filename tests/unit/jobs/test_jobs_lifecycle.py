@@ -1,0 +1,148 @@
+"""The life of a job: every edge of the table, and what no order of events can do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.jobs.telling import BROKEN, EVENT_TYPES, NOW, event, told
+
+from penstock.events.envelope import UnknownEvent
+from penstock.events.job import (
+    JOB_EVENTS,
+    JobCancelled,
+    JobCompleted,
+    JobDead,
+    JobDispatched,
+    JobEvent,
+    JobFailed,
+    JobProgressed,
+    JobRecovered,
+    JobReleased,
+    JobRetrying,
+    JobStarted,
+)
+from penstock.jobs import lifecycle
+from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.lifecycle import TRANSITIONS, JobRecord, State, evolve
+
+DELAYED = event(JobDispatched, due_at=NOW + timedelta(hours=1))
+
+REACHED: dict[State | None, JobRecord | None] = {
+    None: None,
+    State.SCHEDULED: told(DELAYED),
+    State.WAITING: told(JobDispatched),
+    State.RUNNING: told(JobDispatched, JobStarted),
+    State.RETRYING: told(JobDispatched, JobStarted, JobFailed, JobRetrying),
+    State.COMPLETED: told(JobDispatched, JobStarted, JobCompleted),
+    State.DEAD: told(JobDispatched, JobDead),
+    State.CANCELLED: told(JobDispatched, JobCancelled),
+}
+"""A job in each state, and None for one that does not exist."""
+
+LEGAL = {(state, edge.event): edge.target for edge in TRANSITIONS for state in edge.sources}
+
+
+def test_every_event_and_every_state_is_in_the_table() -> None:
+    assert {edge.event for edge in TRANSITIONS} == set(JOB_EVENTS) == set(EVENT_TYPES)
+    assert {edge.target for edge in TRANSITIONS} | {State.SCHEDULED} == set(State)
+    assert all(record is None or record.state is state for state, record in REACHED.items())
+
+
+@pytest.mark.parametrize(("state", "kind"), LEGAL)
+def test_an_edge(state: State | None, kind: type[JobEvent]) -> None:
+    after = evolve(REACHED[state], event(kind), 99)
+    assert after.state is LEGAL[state, kind]
+    assert after.sequence == 99
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [(s, k) for s in REACHED for k in EVENT_TYPES if (s, k) not in LEGAL],
+)
+def test_what_is_no_edge_is_refused_with_the_story(
+    state: State | None, kind: type[JobEvent]
+) -> None:
+    with pytest.raises(IllegalTransition) as refused:
+        evolve(REACHED[state], event(kind), 99)
+    for part in ("j1", kind.__name__, str(state or "nothing"), "99"):
+        assert part in str(refused.value)
+
+
+def test_nothing_may_follow_the_end() -> None:
+    ended = {state for state in State if state.ended}
+    assert ended == {State.COMPLETED, State.DEAD, State.CANCELLED}
+    assert not [state for state, _ in LEGAL if state in ended]
+
+
+def test_a_delayed_job_is_scheduled_until_it_is_due() -> None:
+    record = told(DELAYED)
+    assert (record.state, record.available_at) == (State.SCHEDULED, NOW + timedelta(hours=1))
+    assert told(JobDispatched).available_at == NOW
+
+
+def test_a_start_is_remembered_by_its_sequence() -> None:
+    record = told(JobDispatched, event(JobStarted, message=10), JobProgressed)
+    assert (record.token, record.sequence, record.message) == (2, 3, 10)
+    assert (record.attempt, record.worker, record.done, record.total) == (1, "w", 1, 2)
+
+
+def test_a_failure_with_a_retry() -> None:
+    record = told(JobDispatched, JobStarted, JobFailed, JobRetrying)
+    assert (record.state, record.attempt, record.next_attempt) == (State.RETRYING, 1, 2)
+    assert (record.error, record.available_at) == (BROKEN, NOW + timedelta(seconds=30))
+
+
+def test_a_success_after_a_failure_leaves_no_error() -> None:
+    record = told(
+        JobDispatched, JobStarted, JobFailed, JobRetrying,
+        event(JobStarted, attempt=2), event(JobCompleted, attempt=2),
+    )  # fmt: skip
+    assert (record.state, record.error, record.result) == (State.COMPLETED, None, b"\x01")
+
+
+@pytest.mark.parametrize("interruption", [JobReleased, JobRecovered])
+def test_an_interruption_by_the_platform_uses_up_no_attempt(interruption: type[JobEvent]) -> None:
+    record = told(JobDispatched, JobStarted, interruption)
+    assert (record.state, record.next_attempt) == (State.WAITING, 1)
+
+
+def test_lost_workers_are_counted_in_a_row() -> None:
+    lost = [JobStarted, JobRecovered] * 3
+    assert told(JobDispatched, *lost).lost_workers == 3
+    assert told(JobDispatched, *lost, JobStarted, JobReleased).lost_workers == 3
+    assert told(JobDispatched, *lost, JobStarted, JobFailed, JobRetrying).lost_workers == 0
+
+
+def test_an_event_of_a_later_version_moves_the_sequence_and_nothing_else() -> None:
+    unknown = UnknownEvent(type="JobBlessed", raw=b'{"type":"JobBlessed"}')
+    events = [(3, event(JobDispatched)), (7, unknown)]
+    record = lifecycle.fold(events)
+    assert record is not None
+    assert (record.state, record.sequence) == (State.WAITING, 7)
+    assert lifecycle.fold([(1, unknown)]) is None
+
+
+any_events = st.lists(st.sampled_from(EVENT_TYPES), max_size=40)
+
+
+@given(any_events)
+@settings(max_examples=60, deadline=None)
+def test_no_order_of_events_ends_a_job_twice(kinds: list[type[JobEvent]]) -> None:
+    """Whoever appends what, whenever: what the table lets through tells one life with one end."""
+    record: JobRecord | None = evolve(None, event(JobDispatched), 1)
+    accepted: list[type[JobEvent]] = [JobDispatched]
+    for sequence, kind in enumerate(kinds, 2):
+        try:
+            record = evolve(record, event(kind), sequence)
+        except IllegalTransition:
+            continue
+        accepted.append(kind)
+    assert record is not None
+    ends = [kind for kind in accepted if kind in (JobCompleted, JobDead, JobCancelled)]
+    assert len(ends) == (1 if record.state.ended else 0)
+    assert not ends or accepted[-1] is ends[0]
+    assert accepted.count(JobDispatched) == 1
+    assert lifecycle.fold(enumerate(map(event, accepted), 1)).state is record.state  # type: ignore[union-attr]

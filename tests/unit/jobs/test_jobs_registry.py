@@ -1,0 +1,217 @@
+"""Marking functions as jobs, and what their arguments may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.events.subjects import BadName
+from penstock.jobs import BadArguments, Context, UnknownJob, job, registry
+from penstock.jobs.registry import JobType, find
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Window(msgspec.Struct, frozen=True):
+    start: date
+    days: int = 7
+
+    def __post_init__(self) -> None:
+        if self.days < 1:
+            raise ValueError("a window has at least one day")
+
+
+@pytest.fixture(autouse=True)
+def registry_as_it_was() -> Iterator[None]:
+    before = dict(registry.REGISTRY)
+    yield
+    registry.REGISTRY.clear()
+    registry.REGISTRY.update(before)
+
+
+@job(queue="reports", tries=5, tags=["sales", "sales"])
+def rebuild(context: Context, table: str, day: date, limit: int | None = None) -> int:
+    return len(table)
+
+
+@job
+def mixed(
+    when: datetime, amount: Decimal, key: UUID, colour: Colour, window: Window,
+    names: list[str], parts: dict[str, float], pause: timedelta, raw: bytes = b"",
+) -> None: ...  # fmt: skip
+
+
+def test_a_marked_function() -> None:
+    assert (rebuild.queue, rebuild.tries, rebuild.tags) == ("reports", 5, ("sales",))
+    assert rebuild.name == f"{__name__}.rebuild"
+    assert rebuild.takes_context
+    assert not mixed.takes_context
+    assert find(rebuild.name) is rebuild
+    assert rebuild.function(None, table="abc", day=date(2026, 1, 1)) == 3
+
+
+def test_a_call_is_made_by_name_and_by_place() -> None:
+    day = date(2026, 11, 20)
+    by_name = rebuild(table="orders", day=day)
+    by_place = rebuild("orders", day)
+    assert by_name.arguments == by_place.arguments
+    assert rebuild.decode(by_name.arguments) == {"table": "orders", "day": day, "limit": None}
+    assert repr(by_name) == f"<call of {rebuild.name}>"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "why"),
+    [
+        ((), {"table": "orders"}, "missing required field `day`"),
+        (("orders", date(2026, 1, 1), 1, 2), {}, "takes 3 arguments, found 4"),
+        (("orders",), {"table": "x", "day": date(2026, 1, 1)}, "'table' is given twice"),
+        (("orders",), {"day": date(2026, 1, 1), "dya": 1}, "unknown field `dya`"),
+        (("orders",), {"day": 3}, "Expected `date`, got `int` - at `$.day`"),
+        ((4,), {"day": date(2026, 1, 1)}, "Expected `str`, got `int` - at `$.table`"),
+        (("orders",), {"day": date(2026, 1, 1), "limit": "7"}, "got `str` - at `$.limit`"),
+        (("\ud800",), {"day": date(2026, 1, 1)}, "surrogates not allowed"),
+    ],
+)
+def test_what_does_not_fit_is_refused_when_called(args: Any, kwargs: Any, why: str) -> None:
+    with pytest.raises(BadArguments, match="rebuild") as refused:
+        rebuild(*args, **kwargs)
+    assert why in str(refused.value)
+
+
+def test_what_cannot_travel_is_refused_when_called() -> None:
+    @job
+    def anything(value: Any) -> None: ...
+
+    deep: list[Any] = []
+    for _ in range(20_000):
+        deep = [deep]
+    for value in (object(), {"a": object()}, deep, float):
+        with pytest.raises(BadArguments):
+            anything(value=value)
+
+
+def test_an_author_s_own_check_is_a_refusal_too() -> None:
+    @job
+    def over(window: Window) -> None: ...
+
+    with pytest.raises(BadArguments, match="at least one day"):
+        over.decode(msgspec.msgpack.encode({"window": {"start": "2026-01-01", "days": 0}}))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b"",
+        b"\xc1",
+        b"\x90",
+        msgspec.msgpack.encode([1]),
+        msgspec.msgpack.encode({"table": 1, "day": "2026-01-01"}),
+        msgspec.msgpack.encode({"table": "x", "day": "20260101"}),
+        msgspec.msgpack.encode({"table": "x", "day": "2026-01-01", "more": 1}),
+        b"\x81\xa5table\xa2\xff\xfe",
+        b"\x81\xa5table" + b"\x91" * 200_000,
+    ],
+)
+def test_arguments_off_the_wire_are_checked_again(arguments: bytes) -> None:
+    with pytest.raises(BadArguments):
+        rebuild.decode(arguments)
+
+
+@given(
+    when=st.datetimes(),
+    amount=st.decimals(allow_nan=False, allow_infinity=False),
+    key=st.uuids(),
+    colour=st.sampled_from(Colour),
+    window=st.builds(Window, start=st.dates(), days=st.integers(1, 1000)),
+    names=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=3),
+    parts=st.dictionaries(st.sampled_from("abc"), st.floats(allow_nan=False), max_size=3),
+    pause=st.timedeltas(timedelta(-999), timedelta(999)),
+    raw=st.binary(max_size=9),
+)
+@settings(max_examples=20, deadline=None)
+def test_typed_arguments_come_back_as_they_went(**arguments: Any) -> None:
+    assert mixed.decode(mixed(**arguments).arguments) == arguments
+
+
+def test_defaults_are_each_call_s_own() -> None:
+    @job
+    def gather(names: list[str] = [], limit: int = 3) -> None: ...  # noqa: B006
+
+    first = gather.decode(gather().arguments)
+    first["names"].append("x")
+    assert gather.decode(gather().arguments) == {"names": [], "limit": 3}
+
+
+def test_what_cannot_be_called_by_name_is_refused_when_marked() -> None:
+    with pytest.raises(TypeError, match=r"\*rest cannot be typed"):
+
+        @job
+        def many(*rest: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"\*more cannot be typed"):
+
+        @job
+        def named(**more: int) -> None: ...
+
+    with pytest.raises(TypeError, match="positional-only"):
+
+        @job
+        def placed(x: int, /) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("settings_", "error"),
+    [
+        ({"queue": "a.b"}, BadName),
+        ({"queue": ""}, BadName),
+        ({"tries": -1}, ValueError),
+        ({"timeout_seconds": -0.5}, ValueError),
+        ({"tags": ["x" * 101]}, ValueError),
+        ({"tags": [""]}, ValueError),
+        ({"tags": [str(n) for n in range(11)]}, ValueError),
+    ],
+)
+def test_settings_out_of_bounds(settings_: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        job(**settings_)(lambda: None)
+
+
+def test_an_unknown_job_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownJob, match=f"did you mean '{rebuild.name}'"):
+        find(f"{__name__}.rebuildd")
+    with pytest.raises(UnknownJob, match=r"did you mean|jobs\.modules"):
+        find("os.system")
+    with pytest.raises(UnknownJob):
+        find("x" * 10_000)
+
+
+def test_results_are_typed() -> None:
+    @job
+    def last_day() -> date:
+        return date(2026, 11, 20)
+
+    result = registry.encode_result(last_day.function())
+    assert last_day.decode_result(result) == date(2026, 11, 20)
+
+
+def test_plain_and_async_functions() -> None:
+    @job(name="soon")
+    async def soon() -> int:
+        return 1
+
+    assert isinstance(soon, JobType)
+    assert soon.is_async
+    assert not rebuild.is_async
+    assert find("soon") is soon
