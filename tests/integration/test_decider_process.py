@@ -17,10 +17,13 @@ from penstock.decider.core.state import PoolState
 from penstock.events.envelope import encode
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.snapshot import PoolSnapshot
+from penstock.events.worker import HostLost
+from penstock.runtime.broker import Broker
 
 BUSY = {"arrival_per_second": 5.0}  # 10 workers
 BUSIER = {"arrival_per_second": 10.0}  # 20
 START = 15.0
+HALF, ALL = {"emails": 5}, {"emails": 10}
 
 
 @pytest.fixture
@@ -146,3 +149,31 @@ async def test_a_thousand_pools(settings: MakeSettings):
         await here.report("p7", waiting=3, oldest_waiting_seconds=40.0, wakeup="backlog")
         await eventually(lambda: (here.plan_of("a") or {}).get("p7"), within=2.0)
         assert PoolState(placement={"a": 2}).workers == (here.plan_of("a") or {})["p7"]
+
+
+async def test_a_frozen_broker_costs_the_lease_and_no_worker(
+    settings: MakeSettings, broker: Broker, caplog: pytest.LogCaptureFixture
+):
+    """Deaf for longer than every lease: it stops acting, leads again, and lowers nothing."""
+    tables = {
+        "decider": {"lease_seconds": 0.9, "stale_seconds": 1.5},
+        "nats": {"request_timeout_seconds": 0.5},
+        "host": {"name": "x", "lease_seconds": 1.0},
+    }
+    async with world("nats", settings, **tables) as here:
+        here.host("a")
+        here.host("b")
+        await here.report(**BUSY)
+        await here.start()
+        await eventually(lambda: (here.plan_of("a"), here.plan_of("b")) == (HALF, HALF))
+        broker.freeze()
+        await eventually(lambda: "no longer leading" in caplog.text)
+        broker.thaw()
+        await eventually(lambda: len(epochs(here)) >= 2, within=8)
+        decision = await here.decided(3)
+        assert decision.target == 10
+        assert (here.plan_of("a"), here.plan_of("b")) == (HALF, HALF)
+        assert all(each.target >= 10 for each in here.events(ScalingDecisionMade)[-3:])
+        assert not here.events(HostLost)
+        await here.report(**BUSIER)
+        await eventually(lambda: (here.plan_of("a"), here.plan_of("b")) == (ALL, ALL), within=8)

@@ -97,30 +97,15 @@ def _demand(strategies: Mapping[str, Strategy], inputs: StrategyInputs, trail: T
 
 def _limited(inputs: StrategyInputs, state: PoolState, demand: Demand, trail: Trail) -> Wish:
     """Gaps, bounds, policies, and bounds again: a policy may hold a number that is out of them."""
-    profile, snapshot = inputs.pool.profile, inputs.snapshot
-    own = trail.workers
+    profile, snapshot, own = inputs.pool.profile, inputs.snapshot, trail.workers
     gap = staleness.gap(snapshot)
-    if gap and trail.workers < inputs.current:
+    if gap and own < inputs.current:
         trail.change("stale", "incomplete", inputs.current, f"stays {inputs.current}: {gap}")
-    held = trail.workers
+    stands = gap is not None and trail.workers == inputs.current
     _bound(trail, profile)
     wanted = trail.workers
-    policies.apply(
-        policies.Proposal(
-            pool=inputs.pool.name,
-            profile=profile,
-            current=inputs.current,
-            workers=wanted,
-            busy=busy_workers(snapshot),
-            urgent=is_urgent(snapshot, profile, state),
-            up_at=state.up_at,
-            down_at=state.down_at,
-            now=inputs.now,
-        ),
-        trail,
-    )
+    policies.apply(_proposal(inputs, state, wanted), trail)
     _bound(trail, profile)
-    stands = bool(gap) and held == inputs.current
     return Wish(
         trail=trail,
         floor=trail.workers if stands else min(profile.min_workers, trail.workers),
@@ -128,6 +113,21 @@ def _limited(inputs: StrategyInputs, state: PoolState, demand: Demand, trail: Tr
         snapshot=snapshot,
         wanted=own,
         predicted_pickup_seconds=demand.predicted_pickup_seconds,
+    )
+
+
+def _proposal(inputs: StrategyInputs, state: PoolState, wanted: int) -> policies.Proposal:
+    profile, snapshot = inputs.pool.profile, inputs.snapshot
+    return policies.Proposal(
+        pool=inputs.pool.name,
+        profile=profile,
+        current=inputs.current,
+        workers=wanted,
+        busy=busy_workers(snapshot),
+        urgent=is_urgent(snapshot, profile, state),
+        up_at=state.up_at,
+        down_at=state.down_at,
+        now=inputs.now,
     )
 
 
