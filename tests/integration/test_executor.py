@@ -41,6 +41,9 @@ async def test_it_obeys_a_plan_up_and_down_and_drains_when_told_to_end(
         await host.command({"mail": 2})  # before the executor starts: it finds its plan
         executor = host.start()
         ready = await host.seen(WorkerReady, 2)
+        log = host.log.read_text()
+        assert "0 modules failed" in log
+        assert "importing started threads" not in log
         assert host.of(HostJoined)[0].cpu_cores > 0
         assert {event.pid for event in ready} == {each.pid for each in host.living()}
         await host.pool("mail", planned=2, started=2, ready=2)

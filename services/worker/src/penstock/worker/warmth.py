@@ -23,7 +23,9 @@ HEAVY = (
     "opentelemetry.sdk.trace",
     "penstock.bus.nats",
     "penstock.worker.process",
+    "penstock.worker.spark_session",
     "grpc",
+    "grpc._channel",  # grpc itself waits with this one until the first call
     "pandas",
     "pyarrow",
     "pyspark.sql.connect.session",
