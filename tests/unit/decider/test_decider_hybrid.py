@@ -131,7 +131,7 @@ loads = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(loads, st.integers(0, 100), st.floats(0, 50))
 def test_more_load_never_asks_for_fewer(load, more_waiting, more_per_second):
     heavier = {

@@ -103,7 +103,7 @@ def rounds(draw):
     return draw(states()), found
 
 
-many = settings(max_examples=12, deadline=None)
+many = settings(max_examples=8, deadline=None)
 
 
 @many
