@@ -86,6 +86,7 @@ class OpenSession:
     def close(self, release: bool) -> None:
         """Ends the session here and, with ``release``, on the server."""
         self.session.release_session_on_close = release
+        self.session.client.set_retry_policies([DefaultPolicy(max_retries=0)])
         with suppress(Exception):  # best effort; the server forgets it by itself
             self.session.stop()
 

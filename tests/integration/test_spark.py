@@ -1,0 +1,241 @@
+"""A worker's Spark: real Java, one server for the module."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from tests.integration.otlp import Collector
+from tests.integration.spark_host import SparkHost, spark_host
+from tests.waiting import eventually
+
+from penstock import telemetry
+from penstock.config import load
+from penstock.config.settings import Spark
+from penstock.runtime.paths import free_port
+from penstock.telemetry import names
+from penstock.worker.spark import SparkLease, SparkUnavailable, job_tag
+
+pytestmark = pytest.mark.spark
+
+UI_PORT = free_port()
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[SparkHost]:
+    conf = {"spark.ui.enabled": "true", "spark.ui.port": str(UI_PORT), "spark.secret.x": "hunter2"}
+    with spark_host(conf=json.dumps(conf)) as running:
+        yield running
+
+
+@pytest.fixture
+def lease(host: SparkHost) -> Iterator[SparkLease]:
+    made = host.lease()
+    yield made
+    made.close()
+
+
+def test_a_job_gets_answers(lease: SparkLease) -> None:
+    spark = lease.session("a", 7)
+    assert spark.range(5).selectExpr("sum(id)").collect()[0][0] == 10
+    assert lease.is_open
+
+
+def test_the_session_is_kept_for_the_next_job_with_that_jobs_tags(lease: SparkLease) -> None:
+    first = lease.session("a", 7)
+    assert first.getTags() == {"penstock-job-a", "penstock-token-7"}
+    lease.release("a")
+    second = lease.session("b", 8)
+    assert second is first
+    assert second.getTags() == {"penstock-job-b", "penstock-token-8"}
+
+
+def test_the_spark_ui_names_the_job_for_work_from_any_of_its_threads(lease: SparkLease) -> None:
+    spark = lease.session("named", 12)
+    spark.range(3).count()
+    in_thread(lambda: spark.range(4).count())
+    tagged = [tags for tags in job_tags() if any(tag.endswith(job_tag("named")) for tag in tags)]
+    assert len(tagged) >= 2
+    assert all(any(tag.endswith("penstock-token-12") for tag in tags) for tags in tagged)
+
+
+def test_after_its_end_a_jobs_name_is_on_nothing_more(lease: SparkLease) -> None:
+    spark = lease.session("gone", 1)
+    lease.release("gone")
+    before = len(job_tags())
+    in_thread(lambda: spark.range(3).count())
+    fresh = job_tags()[before:]
+    assert fresh
+    assert not any(tag.endswith(job_tag("gone")) for tags in fresh for tag in tags)
+
+
+def test_a_late_release_does_not_take_the_next_jobs_session(lease: SparkLease) -> None:
+    lease.session("a", 1)
+    spark = lease.session("b", 2)  # the job thread was quicker than the loop
+    lease.release("a")
+    lease.interrupt("a")
+    assert spark.range(2).count() == 2
+    assert spark.getTags() == {"penstock-job-b", "penstock-token-2"}
+
+
+async def test_cancelling_stops_the_work_within_two_seconds(lease: SparkLease) -> None:
+    spark = lease.session("long", 1)
+    ended: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            spark.range(10**15).selectExpr("sum(id % 7)").collect()
+        except Exception as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    await eventually(lambda: running(job_tag("long")), within=20)
+    began = time.monotonic()
+    lease.interrupt("long")
+    thread.join(10)
+    assert time.monotonic() - began < 2
+    assert "CANCELED" in str(ended[0])
+    await eventually(lambda: not running(job_tag("long")))
+    assert spark.range(2).count() == 2  # the session goes on
+
+
+def test_a_jobs_trace_goes_on_into_its_queries(host: SparkHost) -> None:
+    with Collector() as collector:
+        flags = {"telemetry.endpoint": collector.endpoint}
+        shutdown = telemetry.setup("penstock-worker", "1", load(environment={}, flags=flags))
+        lease = host.lease()
+        with telemetry.span(names.run("f")):
+            trace = telemetry.trace_id()
+            spark = lease.session("traced", 3)
+            spark.range(3).count()
+            with pytest.raises(Exception, match="overflow"):
+                spark.range(10).selectExpr("(id + 9223372036854775800L) * 2").collect()
+        lease.close()
+        shutdown()
+        run, session = collector.wait_for("run"), collector.wait_for("spark session")
+        good, bad = collector.wait_for_all("spark query", count=2)
+    assert {session.parent_id, good.parent_id, bad.parent_id} == {run.span_id}
+    assert [good.failed, bad.failed] == [False, True]
+    assert session.attributes[names.SPARK_SESSION] == good.attributes[names.SPARK_SESSION]
+    assert set(good.attributes[names.SPARK_TAGS]) == {
+        "penstock-job-traced",
+        "penstock-token-3",
+        f"penstock-trace-{trace}",
+    }
+    assert any(f"penstock-trace-{trace}" in tag for tags in job_tags() for tag in tags)
+
+
+def test_a_job_that_stops_the_session_does_not_spoil_the_next(lease: SparkLease) -> None:
+    lease.session("rude", 1).stop()
+    lease.release("rude")
+    assert lease.session("next", 2).range(2).count() == 2
+
+
+def test_nobody_else_gets_in_and_nothing_is_told_on_a_command_line(
+    host: SparkHost, lease: SparkLease
+) -> None:
+    remote = str(lease.session("a", 1).client._builder.url.geturl())
+    token = remote.partition("token=")[2].partition(";")[0]
+    assert len(token) > 30
+    server = host.server()
+    assert server is not None
+    told = " ".join([*server.cmdline(), *psutil.Process(host.keeper.pid).cmdline(), host.log])
+    assert token not in told
+    assert "hunter2" not in told
+    assert token not in (host.run_dir / "spark" / "server.log").read_text("utf-8")
+    assert stat.S_IMODE((host.run_dir / "spark.sock").stat().st_mode) == 0o600
+    stranger = SparkLease(
+        host.run_dir, Spark(remote=remote.replace(token, "guess").replace("http", "sc"))
+    )
+    with pytest.raises(Exception, match="authentication"):
+        stranger.session("a", 1).range(1).collect()
+    stranger.close()
+
+
+def test_the_server_is_on_loopback_only(host: SparkHost, lease: SparkLease) -> None:
+    lease.session("a", 1)
+    server = host.server()
+    assert server is not None
+    listening = [s.laddr for s in server.net_connections("tcp") if s.status == psutil.CONN_LISTEN]
+    assert {address.ip for address in listening} <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_a_second_keeper_leaves_the_first_alone(host: SparkHost) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "penstock.executor.spark_keeper", "--run-dir", str(host.run_dir)],
+        check=False,
+        timeout=20,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert second.returncode == 0
+    assert "another keeper" in second.stderr
+    assert (host.run_dir / "spark.sock").exists()
+
+
+def test_a_killed_server_is_replaced_for_the_next_job(host: SparkHost, lease: SparkLease) -> None:
+    spark = lease.session("hit", 1)
+    assert spark.range(2).count() == 2
+    server = host.server()
+    assert server is not None
+    began = time.monotonic()
+    server.kill()
+    with pytest.raises(Exception):  # noqa: B017 - whatever Spark's client says
+        spark.range(10).count()
+    assert time.monotonic() - began < 8  # not Spark's ten minutes
+    lease.release("hit")
+    again = lease.session("next", 2)
+    assert again is not spark
+    assert again.range(3).count() == 3
+    assert again.getTags() == {"penstock-job-next", "penstock-token-2"}
+    replaced = host.server()
+    assert replaced is not None
+    assert replaced.pid != server.pid
+
+
+def test_without_a_keeper_the_error_says_what_to_do(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.spark.KEEPER_SECONDS", 0.3)
+    with pytest.raises(SparkUnavailable, match=r"start the executor, or set spark.remote"):
+        SparkLease(tmp_path, Spark()).session("a", 1)
+
+
+def job_tags() -> list[list[str]]:
+    """Tags of each Spark job, oldest first, as the Spark UI's API shows them."""
+    return [job["jobTags"] for job in sorted(spark_jobs(), key=lambda job: job["jobId"])]
+
+
+def running(tag: str) -> bool:
+    return any(
+        job["status"] == "RUNNING" and any(each.endswith(tag) for each in job["jobTags"])
+        for job in spark_jobs()
+    )
+
+
+def spark_jobs() -> list[dict[str, Any]]:
+    base = f"http://127.0.0.1:{UI_PORT}/api/v1/applications"
+    application = read(base)[0]["id"]
+    found: list[dict[str, Any]] = read(f"{base}/{application}/jobs")
+    return found
+
+
+def read(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def in_thread(work: Any) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
