@@ -1,0 +1,131 @@
+"""The orchestrator: follows the event log, and finishes transitions that a crash cut in two."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+
+from penstock.bus.protocol import BusError
+from penstock.config import Settings
+from penstock.events.subjects import Subjects
+from penstock.orchestrator.core.unresolved import Unresolved
+from penstock.orchestrator.cursor import Cursor, Position
+from penstock.orchestrator.log import steps
+from penstock.orchestrator.reconcile import Reconciler
+from penstock.runtime import service
+from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock.orchestrator")
+
+RECONCILE_AFTER_SECONDS = 10.0
+"""The two halves of a transition are milliseconds apart; after this long, somebody died between."""
+MOST_UNRESOLVED = 100_000
+"""Steps kept in memory: about 40 MB."""
+_CHECK_SECONDS = 1.0
+_KEEP_SECONDS = 5.0
+
+
+def run(settings: Settings) -> None:
+    """The whole process."""
+    service.run("orchestrator", settings, body)
+
+
+async def body(running: Service) -> None:
+    """What the service does between its start and its end."""
+    await Orchestrator(running).run()
+
+
+class Orchestrator:
+    """Follows, reconciles, and keeps its place.
+
+    Args:
+        after_seconds: how old a step must be before somebody looks for its second half.
+        most: steps kept in memory.
+    """
+
+    def __init__(
+        self,
+        running: Service,
+        after_seconds: float = RECONCILE_AFTER_SECONDS,
+        most: int = MOST_UNRESOLVED,
+    ) -> None:
+        self._service = running
+        self._bus = running.bus
+        self._subjects = Subjects(running.settings.prefix)
+        self._cursor = Cursor(self._bus, self._subjects)
+        self._after_seconds, self._most = after_seconds, most
+        self._check_seconds = min(_CHECK_SECONDS, after_seconds / 3)
+        self._reading = time.monotonic()
+        self._read_at = 0.0
+        self._following: asyncio.Task[None] | None = None
+        self.table = Unresolved(after_seconds, most)
+        self.reconciler = Reconciler(self._bus, self._subjects, self.table)
+
+    async def run(self) -> None:
+        position = await self._resume()
+        if position is None:
+            return
+        self.table = Unresolved(
+            self._after_seconds, self._most, position.sequence, position.letters_from
+        )
+        self.reconciler = Reconciler(self._bus, self._subjects, self.table)
+        self._follow_from(position.sequence)
+        self._service.spawn(self._check(), "reconcile")
+        self._service.spawn(self._keep(), "cursor")
+        await self._service.stopping.wait()
+        with suppress(BusError):
+            await self._cursor.keep(self.position)
+
+    @property
+    def position(self) -> Position:
+        return Position(sequence=self.table.cursor(), letters_from=self.table.letters_from())
+
+    async def _resume(self) -> Position | None:
+        """The kept position, as soon as the broker says; None when told to stop before."""
+        while True:
+            try:
+                return await self._cursor.load()
+            except BusError as error:
+                log.warning("waiting for the broker: %s", error)
+            if not await self._service.pause(self._check_seconds):
+                return None
+
+    # --- following -------------------------------------------------------------------------------
+    def _follow_from(self, sequence: int) -> None:
+        if self._following:
+            self._following.cancel()
+        self._following = self._service.spawn(self._follow(sequence), "event log")
+
+    async def _follow(self, sequence: int) -> None:
+        async for step in steps(self._bus, self._subjects, sequence):
+            self._reading, self._read_at = time.monotonic(), step.at
+            self.table.see(step)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Old events are still coming in: what seems unfinished may be finished further on."""
+        pause = time.monotonic() - self._reading
+        return pause < self._check_seconds and time.time() - self._read_at > self._after_seconds
+
+    # --- reconciling -----------------------------------------------------------------------------
+    async def _check(self) -> None:
+        away = False
+        while await self._service.pause(self._check_seconds):
+            if (again := self.table.read_again_from()) is not None:
+                self._follow_from(again)
+            if self._is_behind:
+                continue
+            try:
+                await self.reconciler.round(time.time())
+                away = False
+            except BusError as error:
+                if not away:
+                    log.warning("nothing is reconciled: %s", error)
+                away = True
+
+    async def _keep(self) -> None:
+        while await self._service.pause(_KEEP_SECONDS):
+            with suppress(BusError):  # it is tried again; the reconciling loop says so
+                await self._cursor.keep(self.position)

@@ -1,0 +1,43 @@
+"""Whether a step's second half is missing, judged from what the broker holds. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from penstock.orchestrator.core.unresolved import Awaits, Entry
+
+
+class Verdict(Enum):
+    RESOLVED = auto()
+    """The broker holds it: it will have its effect."""
+    LATER = auto()
+    """Cannot be told yet."""
+    MISSING = auto()
+    """It seems to be gone: read the job's own events, then make it again."""
+
+
+def in_line(entry: Entry, head_at: float | None, patience_seconds: float) -> Verdict:
+    """A queue is a line: while its first waiting message is older than the job, the job may wait.
+
+    Args:
+        head_at: when the queue's first waiting message was stored, POSIX seconds by the broker's
+            clock; None when none waits.
+    """
+    if head_at is None or head_at > entry.since + patience_seconds:
+        return Verdict.MISSING
+    return Verdict.LATER
+
+
+def scheduled(entry: Entry, exists: bool, now: float) -> Verdict:
+    """A schedule that is there fires by itself. One that is not has fired, or never was."""
+    due_at = entry.due_at or entry.since
+    if exists:
+        return Verdict.RESOLVED if due_at > now else Verdict.LATER
+    return Verdict.MISSING if due_at > now else Verdict.LATER
+
+
+def fired(entry: Entry, patience_seconds: float) -> None:
+    """The schedule is gone and was due: from then on the job is expected in line."""
+    entry.awaits = Awaits.LINE
+    entry.since = max(entry.since, entry.due_at or 0.0)
+    entry.check_at = entry.since + patience_seconds

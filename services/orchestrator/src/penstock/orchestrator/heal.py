@@ -1,0 +1,81 @@
+"""Making the second half of a transition again, from the job's own events."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.bus.protocol import Bus, PayloadTooLarge
+from penstock.events.envelope import utc_now
+from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import lifecycle, queue, story
+from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.lifecycle import JobRecord, State
+
+log = logging.getLogger("penstock.orchestrator")
+
+
+class Healer:
+    """Reads a job's events and stores what follows from its state.
+
+    Idempotent: a second queue message is harmless, since a worker's first act is a compare-and-set
+    on the sequence that the message carries; schedules and dead letters replace each other.
+
+    Attributes:
+        healed: how many messages were made again.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects) -> None:
+        self.healed = 0
+        self._bus = bus
+        self._subjects = subjects
+
+    async def record(self, job_id: str) -> JobRecord | None:
+        """The job now; None when its events have aged out or cannot be read.
+
+        Raises:
+            BusError: the broker did not say.
+        """
+        try:
+            record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+            if record is not None:
+                check_name("queue", record.queue)
+        except (ValueError, RecursionError, IllegalTransition) as error:
+            log.error("job %s is left alone, its events cannot be read: %s", job_id, error)
+            return None
+        return record
+
+    async def heal(self, record: JobRecord) -> None:
+        """Stores what must exist for a job in this state, if anything must.
+
+        Raises:
+            BusError: it could not be stored now.
+        """
+        if await self._comes_again(record):
+            return
+        message = queue.follow_up(self._subjects, record, utc_now(), await self._trace(record.id))
+        if message is None:
+            return
+        try:
+            await self._bus.append(message)
+        except PayloadTooLarge as error:
+            log.error("job %s cannot be helped: %s", record.id, error)
+            return
+        self.healed += 1
+        log.warning(
+            "job %s is %s and nothing had followed: %s made again",
+            record.id, record.state, message.subject,
+        )  # fmt: skip
+
+    async def _comes_again(self, record: JobRecord) -> bool:
+        """A job that was given back still has the message it was started from."""
+        if record.state is not State.WAITING or not record.message:
+            return False
+        subject = self._subjects.queue(record.queue)
+        found = await self._bus.next(self._subjects.jobs_stream, subject, record.message)
+        return found is not None and found.sequence == record.message
+
+    async def _trace(self, job_id: str) -> dict[str, str]:
+        """The job's story goes on in the trace of its dispatch."""
+        first = await self._bus.next(self._subjects.events_stream, self._subjects.job(job_id), 1)
+        found = first.headers.get("traceparent") if first else None
+        return {"traceparent": found} if found else {}

@@ -1,0 +1,151 @@
+"""One round of looking after the steps that nothing has followed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from penstock.bus.protocol import Bus, BusRefused
+from penstock.events.subjects import Subjects
+from penstock.orchestrator.core import judge
+from penstock.orchestrator.core.judge import Verdict
+from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
+from penstock.orchestrator.heal import Healer
+
+T = TypeVar("T")
+log = logging.getLogger("penstock.orchestrator")
+
+_STORIES = 200
+"""Jobs whose events are read in one round."""
+_LINES = 200
+"""Queues whose head is asked for in one round."""
+_AT_ONCE = 20
+
+
+class Reconciler:
+    """Asks the broker for what should be there; what is not is made again."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, table: Unresolved) -> None:
+        self.healer = Healer(bus, subjects)
+        self._bus = bus
+        self._subjects = subjects
+        self._table = table
+
+    async def round(self, now: float) -> None:
+        """1 dead letters, 2 schedules, 3 lines; 4 what is missing is made again.
+
+        Args:
+            now: POSIX seconds.
+
+        Raises:
+            BusError: the broker did not answer; what was not looked at stays.
+        """
+        due = list(self._table.due(now))
+        missing = await self._letters(due)
+        missing += await self._schedules(due, now)
+        missing += await self._lines(due, now)
+        await _all(self._make_again, missing[:_STORIES])
+
+    async def _letters(self, due: Iterable[Entry]) -> list[Entry]:
+        letters = list(islice((e for e in due if e.awaits is Awaits.LETTER), _STORIES))
+        missing: list[Entry] = []
+
+        async def look(entry: Entry) -> None:
+            subject = self._subjects.dead(entry.queue, entry.job_id)
+            if entry.queue and await self._bus.last(self._subjects.dead_stream, subject):
+                self._table.resolve(entry)
+            else:
+                missing.append(entry)
+
+        await _all(look, letters)
+        return missing
+
+    async def _schedules(self, due: Iterable[Entry], now: float) -> list[Entry]:
+        delayed = list(islice((e for e in due if e.awaits is Awaits.SCHEDULE), _STORIES))
+        missing: list[Entry] = []
+
+        async def look(entry: Entry) -> None:
+            if not await self._knows_queue(entry):
+                return
+            subject = self._subjects.schedule(entry.queue, entry.job_id)
+            exists = await self._bus.last(self._subjects.jobs_stream, subject) is not None
+            verdict = judge.scheduled(entry, exists, now)
+            if verdict is Verdict.MISSING:
+                missing.append(entry)
+            elif verdict is Verdict.RESOLVED:
+                self._table.resolve(entry)
+            elif exists:
+                entry.check_at = now + self._table.patience_seconds
+            else:
+                judge.fired(entry, self._table.patience_seconds)
+
+        await _all(look, delayed)
+        return missing
+
+    async def _lines(self, due: Iterable[Entry], now: float) -> list[Entry]:
+        lines: dict[str, list[Entry]] = {}
+        for entry in due:
+            if entry.awaits is Awaits.LINE:
+                lines.setdefault(entry.queue, []).append(entry)
+        await _all(self._knows_queue, lines.pop("", [])[:_STORIES])  # looked at in the next round
+        heads = await self._heads(tuple(islice(lines, _LINES))) if lines else {}
+        missing: list[Entry] = []
+        for queue, head_at in heads.items():
+            for entry in lines[queue]:
+                if judge.in_line(entry, head_at, self._table.patience_seconds) is Verdict.MISSING:
+                    missing.append(entry)
+                else:
+                    entry.check_at = now + self._table.patience_seconds
+        return missing
+
+    async def _heads(self, queues: Sequence[str]) -> dict[str, float | None]:
+        """When the first waiting message of each queue was stored; None when none waits."""
+        depths = await self._bus.depths()
+        heads: dict[str, float | None] = {}
+
+        async def look(queue: str) -> None:
+            depth = depths.get(queue)
+            if depth is not None and not depth.waiting:
+                heads[queue] = None
+                return
+            after = depth.delivered_sequence if depth else 0
+            head = await self._bus.next(
+                self._subjects.jobs_stream, self._subjects.queue(queue), after + 1
+            )
+            heads[queue] = head.at.timestamp() if head else None
+
+        await _all(look, queues)
+        return heads
+
+    async def _knows_queue(self, entry: Entry) -> bool:
+        """Fills in what the event did not say; False when there is nothing left to look after."""
+        if not entry.queue:
+            record = await self.healer.record(entry.job_id)
+            if record is None or record.sequence != entry.sequence:
+                self._table.resolve(entry)
+                return False
+            entry.queue = record.queue
+        return True
+
+    async def _make_again(self, entry: Entry) -> None:
+        record = await self.healer.record(entry.job_id)
+        if record is not None and record.sequence == entry.sequence:
+            try:
+                await self.healer.heal(record)
+            except BusRefused as error:
+                log.error("job %s waits for help: %s", entry.job_id, error)
+                entry.check_at += self._table.patience_seconds
+                return
+        self._table.resolve(entry)  # done, or a later step of the job has taken its place
+
+
+async def _all(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
+    """A few at a time; raises the first error after the others of its group have ended."""
+    for start in range(0, len(items), _AT_ONCE):
+        group = (work(item) for item in items[start : start + _AT_ONCE])
+        for outcome in await asyncio.gather(*group, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome

@@ -1,0 +1,395 @@
+"""Transitions cut in two by a crash are finished; whole ones are left alone. Over both buses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Bus, BusUnavailable, Delivery, Expect, Outgoing
+from penstock.events.envelope import encode, utc_now
+from penstock.events.job import (
+    JobDead,
+    JobError,
+    JobEvent,
+    JobFailed,
+    JobReleased,
+    JobRetrying,
+    JobStarted,
+)
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client, Context, job, lifecycle, queue, story
+from penstock.orchestrator.app import Orchestrator
+from penstock.runtime.broker import Broker
+from penstock.runtime.service import Service
+
+AFTER_SECONDS = 0.6
+FOREVER = float("inf")
+
+
+@job(queue="reports", name="orchestrator_tests.rebuild")
+def rebuild(context: Context, table: str) -> None: ...
+
+
+class Cut(Exception):
+    """The process died here."""
+
+
+class Dying:
+    """A bus whose process dies before it stores anything outside the event log."""
+
+    def __init__(self, bus: Bus, events: str) -> None:
+        self._bus, self._events = bus, events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def append(self, message: Outgoing) -> int:
+        if not message.subject.startswith(self._events):
+            raise Cut(message.subject)
+        return await self._bus.append(message)
+
+    async def append_many(self, messages: list[Outgoing]) -> list[Any]:
+        if any(not message.subject.startswith(self._events) for message in messages):
+            raise Cut
+        return await self._bus.append_many(messages)
+
+
+class Stage:
+    """An orchestrator to be started and stopped, a client that works and one that dies midway."""
+
+    def __init__(self, kind: str, make: MakeSettings) -> None:
+        self.kind = kind
+        self.settings = make(nats={"request_timeout_seconds": 1.0}, jobs={"claim_seconds": 2})
+        self.subjects = Subjects(make.prefix)
+        self.bus: Bus
+        self.client: Client
+        self.dying: Client
+        self.orchestrator: Orchestrator
+        self.cut: list[str] = []
+        self._memory: MemoryBus | None = None
+        self._running: tuple[Service, asyncio.Task[None], Bus] | None = None
+
+    async def connect(self) -> Bus:
+        if self.kind == "nats":
+            return await connect(self.settings)
+        self._memory = self._memory or MemoryBus(settings=self.settings)
+        return self._memory.client()
+
+    async def open(self) -> None:
+        self.bus = await self.connect()
+        prefix = self.settings.prefix
+        self.client = Client(self.bus, prefix=prefix)
+        self.dying = Client(Dying(self.bus, f"{prefix}.events."), prefix=prefix)
+
+    async def start(self, **options: Any) -> Orchestrator:
+        bus = await self.connect()
+        service = Service("orchestrator", self.settings, bus)
+        self.orchestrator = Orchestrator(service, **{"after_seconds": AFTER_SECONDS, **options})
+        self._running = service, asyncio.create_task(self.orchestrator.run()), bus
+        return self.orchestrator
+
+    async def stop(self) -> None:
+        if self._running:
+            service, task, bus = self._running
+            self._running = None
+            service.stopping.set()
+            await task
+            await service.end_tasks()
+            await bus.close()
+            assert service.failure is None
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.bus.close()
+
+    # --- what a crash leaves behind ---------------------------------------------------------------
+    async def cut_dispatch(self, **options: Any) -> str:
+        job_id = options.pop("job_id", None) or f"job-{len(self.cut)}"
+        self.cut.append(job_id)
+        with pytest.raises(Cut):
+            await self.dying.dispatch(rebuild(table="orders"), job_id=job_id, **options)
+        return job_id
+
+    async def take(self, within: float = 5.0, queue_name: str = "reports") -> Delivery:
+        puller = self.bus.puller(queue_name)
+        try:
+            found = await puller.fetch(1, within)
+        finally:
+            await puller.close()
+        assert found, f"no job came on {queue_name!r} within {within:g} s"
+        return found[0]
+
+    async def run_until(self, delivery: Delivery, *events: JobEvent) -> None:
+        """As a worker that won the job and then died: the start, and these events, nothing else."""
+        job_id, sequence = delivery.headers[queue.JOB], int(delivery.headers[queue.SEQUENCE])
+        started = JobStarted(
+            job_id=job_id, queue="reports", attempt=1, host="a", worker="w",
+            message=delivery.sequence,
+        )  # fmt: skip
+        messages = [Outgoing(self.subjects.event(e), encode(e)) for e in (started, *events)]
+        first = msgspec.structs.replace(
+            messages[0], expect=Expect(sequence, self.subjects.job(job_id))
+        )
+        await self.bus.append_atomic([first, *messages[1:]])
+        await self.bus.ack([delivery])
+
+    async def state(self, job_id: str) -> str:
+        return str((await self.client.job(job_id)).state)
+
+    async def waiting(self, queue_name: str = "reports") -> int:
+        await self.bus.ensure_queue(queue_name)
+        return (await self.bus.depths())[queue_name].waiting
+
+    async def settled(self) -> None:
+        """Nothing is left that the orchestrator waits for."""
+        await eventually(
+            lambda: self.orchestrator.table.position and not self.orchestrator.table, 8
+        )
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
+    found = Stage(request.param, settings)
+    await found.open()
+    yield found
+    await found.close()
+
+
+async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
+    await stage.start()
+    job_id = await stage.cut_dispatch()
+    delivery = await stage.take()
+    assert delivery.headers[queue.JOB] == job_id
+    await stage.run_until(delivery)  # the compare-and-set holds
+    assert await stage.state(job_id) == "running"
+    await stage.settled()
+
+
+async def test_what_is_made_again_stays_in_the_jobs_trace(stage: Stage) -> None:
+    await stage.start()
+    event = (await stage.client.job(await stage.client.dispatch(rebuild(table="a")))).events[0][1]
+    again = msgspec.structs.replace(event, job_id="traced")
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    await stage.bus.append(Outgoing(stage.subjects.event(again), encode(again), trace))
+    await stage.run_until(await stage.take())
+    assert (await stage.take()).headers["traceparent"] == trace["traceparent"]
+
+
+async def test_a_delayed_dispatch_without_its_schedule(stage: Stage) -> None:
+    await stage.start()
+    due = utc_now() + timedelta(seconds=2)
+    job_id = await stage.cut_dispatch(at=due)
+    delivery = await stage.take()
+    assert delivery.headers[queue.JOB] == job_id
+    assert datetime.fromtimestamp(delivery.stored_at, UTC) >= due - timedelta(seconds=0.1)
+
+
+async def test_a_delayed_dispatch_far_ahead_is_looked_after_once(stage: Stage) -> None:
+    await stage.start()
+    whole = await stage.client.dispatch(rebuild(table="a"), delay=3600)
+    cut = await stage.cut_dispatch(delay=3600)
+    await stage.settled()
+    for job_id in (whole, cut):
+        subject = stage.subjects.schedule("reports", job_id)
+        assert await stage.bus.last(stage.subjects.jobs_stream, subject)
+    assert stage.orchestrator.reconciler.healer.healed == 1
+
+
+async def test_a_retry_without_its_schedule(stage: Stage) -> None:
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    error, due = JobError(kind="ValueError", message="no"), utc_now() + timedelta(seconds=1.5)
+    await stage.run_until(
+        await stage.take(),
+        JobFailed(job_id=job_id, queue="reports", attempt=1, error=error),
+        JobRetrying(job_id=job_id, attempt=2, due_at=due),
+    )
+    delivery = await stage.take()
+    assert (delivery.headers[queue.JOB], delivery.headers[queue.ATTEMPT]) == (job_id, "2")
+
+
+async def test_a_death_without_its_letter(stage: Stage) -> None:
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    error = JobError(kind="ValueError", message="no")
+    await stage.run_until(
+        await stage.take(),
+        JobFailed(job_id=job_id, queue="reports", attempt=1, error=error),
+        JobDead(job_id=job_id, queue="reports", error=error),
+    )
+    subject = stage.subjects.dead("reports", job_id)
+    stored = await eventually(lambda: stage.bus.last(stage.subjects.dead_stream, subject))
+    letter = msgspec.json.decode(stored.body, type=queue.DeadLetter)
+    assert (letter.function, letter.error) == ("orchestrator_tests.rebuild", error)
+
+
+async def test_jobs_that_wait_their_turn_are_left_alone(stage: Stage) -> None:
+    """However long they wait: a line without workers is no crash."""
+    await stage.start()
+    await stage.client.dispatch_many([rebuild(table=str(n)) for n in range(50)])
+    await eventually(lambda: len(stage.orchestrator.table) == 50)
+    table = stage.orchestrator.table
+    first = next(table.due(FOREVER)).check_at
+    await eventually(lambda: next(table.due(FOREVER)).check_at > first + 2 * AFTER_SECONDS, 8)
+    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert await stage.waiting() == 50
+
+
+async def test_a_cut_job_behind_a_line_is_made_again_when_the_line_has_passed(
+    stage: Stage,
+) -> None:
+    await stage.start()
+    await stage.client.dispatch_many([rebuild(table=str(n)) for n in range(3)])
+    job_id = await stage.cut_dispatch()
+    for _ in range(3):
+        await stage.run_until(await stage.take())
+    assert (await stage.take()).headers[queue.JOB] == job_id
+
+
+async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    delivery = await stage.take()
+    sequence = int(delivery.headers[queue.SEQUENCE])
+    started = JobStarted(
+        job_id=job_id, queue="reports", attempt=1, host="a", worker="w", message=delivery.sequence
+    )
+    released = JobReleased(job_id=job_id, reason="shutdown")
+    for event in (started, released):
+        expect = Expect(sequence, stage.subjects.job(job_id))
+        sequence = await stage.bus.append(
+            Outgoing(stage.subjects.event(event), encode(event), {}, expect)
+        )
+    await stage.bus.extend([delivery])
+    await stage.settled()  # nobody is free to take it: it waits as a redelivery
+    assert stage.orchestrator.reconciler.healer.healed == 0
+    await stage.bus.give_back([delivery.ack_subject])
+    assert (await stage.take()).sequence == delivery.sequence
+
+
+async def test_a_cancelled_job_is_not_brought_back(stage: Stage) -> None:
+    job_id = await stage.cut_dispatch()
+    await stage.client.cancel(job_id)
+    await stage.start()
+    await stage.settled()
+    assert (await stage.waiting(), await stage.state(job_id)) == (0, "cancelled")
+
+
+async def test_a_restart_goes_on_where_the_last_one_stood(stage: Stage) -> None:
+    orchestrator = await stage.start()
+    for _ in range(3):
+        await stage.client.dispatch(rebuild(table="a"))
+        await stage.run_until(await stage.take())
+    await eventually(lambda: orchestrator.position.sequence > 5)
+    job_id = await stage.cut_dispatch()
+    await eventually(lambda: len(orchestrator.table) == 1)
+    await stage.stop()
+    later = await stage.cut_dispatch()  # while nobody is there
+    again = await stage.start()
+    taken = {(await stage.take()).headers[queue.JOB] for _ in range(2)}
+    assert taken == {job_id, later}
+    assert again.position.sequence > 5
+
+
+async def test_a_dead_letter_removed_on_purpose_stays_removed(stage: Stage) -> None:
+    waits = await stage.client.dispatch(rebuild(table="a"), queue="slow")
+    await stage.start()
+    dead = await stage.client.dispatch(rebuild(table="a"))
+    error = JobError(kind="ValueError", message="no")
+    failure = JobFailed(job_id=dead, queue="reports", attempt=1, error=error)
+    await stage.run_until(
+        await stage.take(), failure, JobDead(job_id=dead, queue="reports", error=error)
+    )
+    subject = stage.subjects.dead("reports", dead)
+    await eventually(lambda: stage.bus.last(stage.subjects.dead_stream, subject))
+    await eventually(lambda: len(stage.orchestrator.table) == 1)  # the one that waits in line
+    await stage.bus.remove(stage.subjects.dead_stream, subject)
+    await stage.stop()
+    await stage.start()
+    assert (await stage.take(queue_name="slow")).headers[queue.JOB] == waits
+    after = await stage.cut_dispatch()
+    assert (await stage.take()).headers[queue.JOB] == after
+    assert await stage.bus.last(stage.subjects.dead_stream, subject) is None
+
+
+async def test_memory_is_bounded_and_all_are_made_again(stage: Stage) -> None:
+    cut = {await stage.cut_dispatch() for _ in range(40)}
+    orchestrator = await stage.start(most=8)
+    taken: set[str] = set()
+
+    async def all_came() -> bool:
+        assert len(orchestrator.table) <= 8
+        puller = stage.bus.puller("reports")
+        found = await puller.fetch(10, 0.2)
+        await puller.close()
+        for delivery in found:
+            taken.add(delivery.headers[queue.JOB])
+            await stage.run_until(delivery)
+        return taken == cut
+
+    await eventually(all_came, 20)
+
+
+async def test_rubbish_in_the_log_disturbs_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stage.start()
+    for name in ("JobDispatched", "JobDead", "JobRetrying", "JobReleased"):
+        for number, rubbish in enumerate((b"", b"\xff", b"[]", b'{"type":"%s"}' % name.encode())):
+            subject = stage.subjects.events("job", f"bad-{name}-{number}", name)
+            await stage.bus.append(Outgoing(subject, rubbish))
+    odd = b'{"type":"JobDispatched","job_id":"odd","queue":"a.>","function":"f","payload":""}'
+    await stage.bus.append(Outgoing(stage.subjects.events("job", "odd", "JobDispatched"), odd))
+    job_id = await stage.cut_dispatch()
+    with caplog.at_level(logging.ERROR):
+        delivery = await stage.take()
+        assert delivery.headers[queue.JOB] == job_id
+        await stage.run_until(delivery)
+        await stage.settled()
+    assert "cannot be read" in caplog.text
+
+
+async def test_a_broker_that_comes_back_is_reconciled(
+    broker: Broker, settings: MakeSettings
+) -> None:
+    stage = Stage("nats", settings)
+    await stage.open()
+    try:
+        await stage.start()
+        job_id = await stage.cut_dispatch()
+        broker.restart()
+        delivery = await eventually(lambda: _taken(stage), 15)
+        assert delivery.headers[queue.JOB] == job_id
+    finally:
+        await stage.close()
+
+
+async def _taken(stage: Stage) -> Delivery | None:
+    try:
+        found = await stage.bus.puller("reports").fetch(1, 0.5)
+    except BusUnavailable:
+        return None
+    return found[0] if found else None
+
+
+async def test_a_record_is_read_like_a_worker_reads_it(stage: Stage) -> None:
+    """The healer's message is the very message that the client would have stored."""
+    await stage.start()
+    whole = await stage.client.dispatch(rebuild(table="a"))
+    delivery = await stage.take()
+    record = lifecycle.fold(await story.read(stage.bus, stage.subjects, whole))
+    assert record is not None
+    made = queue.follow_up(stage.subjects, record, utc_now(), {})
+    assert made is not None
+    assert (made.subject, made.body) == (delivery.subject, delivery.body)
+    assert {**made.headers} == {k: delivery.headers[k] for k in made.headers}
