@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,8 +42,6 @@ class Session:
 
     def settings(self) -> Settings:
         """The settings in force. Raises ConfigError."""
-        import os  # noqa: PLC0415
-
         from penstock.cli.errors import DEBUG_VARIABLE  # noqa: PLC0415
         from penstock.config import load  # noqa: PLC0415 - keeps `--help` quick
 
@@ -67,15 +66,18 @@ class Session:
         """A connection that is closed in the end."""
         from msgspec.structs import replace  # noqa: PLC0415
 
+        from penstock import telemetry  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415
 
         patience = min(patience_seconds, settings.nats.connect_timeout_seconds)
         nats = replace(settings.nats, connect_timeout_seconds=patience)
         bus = await connect(replace(settings, nats=nats))
+        end_telemetry = telemetry.setup("penstock-cli", str(os.getpid()), settings)
         try:
             yield bus
         finally:
             await bus.close()
+            end_telemetry()
 
     def ask(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
         """Connects, asks, disconnects: the whole of most commands."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from penstock import telemetry
 from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.config.topology import pools
@@ -41,7 +42,11 @@ def run(settings: Settings) -> None:
 
 async def body(running: Service) -> None:
     """What the service does between its start and its end."""
-    await Metrics(running).run()
+    end_telemetry = telemetry.setup("penstock-metrics", running.source, running.settings)
+    try:
+        await Metrics(running).run()
+    finally:
+        end_telemetry()
 
 
 class Metrics:

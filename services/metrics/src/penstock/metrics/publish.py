@@ -17,7 +17,7 @@ log = logging.getLogger("penstock.metrics")
 
 
 class Publisher:
-    """Stores snapshots. A tick that says what the one before said starts no trace of its own."""
+    """Stores snapshots. A tick of a pool where nothing waits and nothing changed starts no trace."""
 
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
         self._bus = bus
@@ -57,4 +57,4 @@ class Publisher:
         says = (snapshot.waiting, snapshot.workers_ready)
         said = self._said.get(snapshot.pool)
         self._said[snapshot.pool] = says
-        return snapshot.wakeup != TICK or says != said
+        return snapshot.waiting > 0 or snapshot.wakeup != TICK or says != said

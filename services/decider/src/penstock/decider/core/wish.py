@@ -22,7 +22,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         trail: the reasons so far; its number is what is asked for.
-        floor: served before anything else (the minimum; all of it where the plan must stand).
+        floor: served before anything else: the minimum, a first worker where one is wanted (cores
+            are shared, so a busy neighbour may slow a pool down but never hold it at nothing), all
+            of it where the plan must stand.
         demand: served next, in the order of lateness; the rest is only held back from going.
         snapshot: what it rests on; None where that was stale or missing.
         wanted: the strategy's own number. predicted_pickup_seconds: its own figure for that.
@@ -108,7 +110,7 @@ def _limited(inputs: StrategyInputs, state: PoolState, demand: Demand, trail: Tr
     _bound(trail, profile)
     return Wish(
         trail=trail,
-        floor=trail.workers if stands else min(profile.min_workers, trail.workers),
+        floor=trail.workers if stands else min(max(profile.min_workers, 1), trail.workers),
         demand=min(wanted, trail.workers),
         snapshot=snapshot,
         wanted=own,
