@@ -193,7 +193,7 @@ class _Shell:
 
     def _snapshot(self) -> HostSnapshot:
         fleet = self._executor.fleet
-        use = self._meter.measure(self._executor.processes.pids)
+        use = self._meter.measure(self._executor.processes.pids, self._spark.pids())
         epoch, version = fleet.plan.order if fleet.plan else (0, 0)
         return HostSnapshot(
             source=self._running.source,

@@ -56,11 +56,12 @@ class UseMeter:
         self._own_seconds: dict[int, float] = {}
         self._own_bytes: dict[int, tuple[float, int]] = {}
 
-    def measure(self, pids: Collection[int]) -> HostUse:
+    def measure(self, pids: Collection[int], serving: Collection[int] = ()) -> HostUse:
         """Use since the last measurement.
 
         Args:
             pids: our living workers.
+            serving: what works for them (Spark); its cores are theirs, its memory is overhead.
         """
         now = time.monotonic()
         span = now - self._at
@@ -68,7 +69,7 @@ class UseMeter:
             return self._use
         allowed = cgroup.allowance()
         busy = _busy_seconds() if allowed.cpu_seconds is None else allowed.cpu_seconds
-        own = dict(_cpu_seconds(pids))
+        own = dict(_cpu_seconds({*pids, *serving}))
         first = self._at == 0.0
         self._use = HostUse(
             cpu_busy_cores=0.0 if first else max(0.0, busy - self._busy_seconds) / span,

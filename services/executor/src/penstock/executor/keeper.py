@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from penstock.config import Settings
 from penstock.executor.spark_keeper import command
@@ -42,6 +43,15 @@ class KeptSpark:
     def pid(self) -> int | None:
         """Of the keeper that is our own child."""
         return self._child.pid if self._child else None
+
+    def pids(self) -> list[int]:
+        """Of the keeper and its Spark; empty when none is our own child."""
+        if self._child is None:
+            return []
+        with suppress(psutil.Error):
+            keeper = psutil.Process(self._child.pid)
+            return [keeper.pid, *(each.pid for each in keeper.children(recursive=True))]
+        return []
 
     async def run(self) -> None:
         """Until cancelled; at once where a remote Spark makes a keeper needless."""
