@@ -25,7 +25,7 @@ from penstock.worker.held import Held
 
 log = logging.getLogger("penstock.worker")
 
-_RETRY_SECONDS = 0.5
+_RETRY_SECONDS = 0.1
 
 
 class Refusal(Enum):

@@ -1,0 +1,117 @@
+"""A worker in this process on the bus in memory, and jobs that it can be given."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.waiting import eventually
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.protocol import Delivery
+from penstock.config import Settings
+from penstock.config.load import check
+from penstock.events.envelope import Event
+from penstock.jobs import Client, queue
+from penstock.jobs.client import JobView
+from penstock.jobs.lifecycle import State
+from penstock.worker.loop import Worker
+from penstock.worker.process import alone
+
+QUEUE = "reports"
+WITHIN = 10.0
+"""Seconds; far more than anything here takes."""
+
+
+def settings(queues: tuple[str, ...] = (QUEUE,), tries: int = 1, **jobs: Any) -> Settings:
+    pool = {"kind": "group", "queues": list(queues)} if len(queues) > 1 else {}
+    known = {"claim_seconds": 1, "cancel_grace_seconds": 0.1, **jobs}
+    return check(
+        {
+            "prefix": "p",
+            "host": {"name": "h"},
+            "jobs": known,
+            "pools": {QUEUE: pool | {"tries": tries}},
+        }
+    )
+
+
+class Gate:
+    """Holds jobs in their thread until it opens; knows who came."""
+
+    def __init__(self) -> None:
+        self.came: list[str] = []
+        self._open = threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def pass_through(self, name: str = "") -> None:
+        self.came.append(name)
+        assert self._open.wait(WITHIN), "nobody opened the gate"
+
+
+class Stage:
+    """One broker in memory; workers and a client on it."""
+
+    def __init__(self, settings: Settings, bus: MemoryBus | None = None) -> None:
+        self.settings = settings
+        self.bus = bus or MemoryBus(settings=settings)
+        self.subjects = self.bus.subjects
+        self.client = Client(self.bus, prefix=settings.prefix)
+
+    @asynccontextmanager
+    async def worker(self, bus: MemoryBus | None = None) -> AsyncIterator[Worker]:
+        """A worker that ends with the block; its end must come by itself."""
+        worker = Worker(bus or self.bus.client(), alone(self.settings, QUEUE))
+        running = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop("the test is over")
+            await asyncio.wait_for(running, WITHIN)
+            assert worker.exit_code == 0
+
+    async def ended(self, job_id: str) -> JobView:
+        return await self.client.wait(job_id, WITHIN)
+
+    async def started(self, job_id: str) -> None:
+        await self.reached(job_id, State.RUNNING)
+
+    async def reached(self, job_id: str, state: State) -> JobView:
+        async def there() -> JobView | None:
+            view = await self.client.job(job_id)
+            return view if view.state is state else None
+
+        return await eventually(there, WITHIN, f"job {state}")
+
+    async def story(self, job_id: str) -> list[str]:
+        view = await self.client.job(job_id)
+        return [event.name if isinstance(event, Event) else "?" for _, event in view.events]
+
+    async def emptied(self, name: str = QUEUE) -> None:
+        async def empty() -> bool:
+            depth = (await self.bus.depths())[name]
+            return depth.waiting == depth.claimed == 0
+
+        await eventually(empty, WITHIN, "an empty queue")
+
+    async def messages(self, name: str = QUEUE) -> list[Delivery]:
+        return await self.bus.puller(name).fetch(1000, 0)
+
+    async def again(self, job_id: str, times: int = 1) -> None:
+        """The job's first queue message, once more."""
+        record = (await self.client.job(job_id)).record
+        first = (await self.client.job(job_id)).events[0][0]
+        headers = queue.headers(job_id, first, 1, {})
+        for _ in range(times):
+            await self.bus.append(
+                queue.Outgoing(self.subjects.queue(record.queue), record.payload, headers)
+            )
+
+
+def once(condition: Callable[[], Any], what: str = "") -> Any:
+    return eventually(condition, WITHIN, what)

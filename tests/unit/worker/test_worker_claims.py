@@ -1,0 +1,359 @@
+"""Winning jobs and losing them: two workers' claims, one broker in memory, a clock of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.jobs.telling import BROKEN
+from tests.unit.worker.given import QUEUE, settings
+from tests.unit.worker.unreliable import Unreliable
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.protocol import BusRefused, Delivery, Outgoing
+from penstock.config.topology import pools
+from penstock.events.envelope import Event, encode, utc_now
+from penstock.events.job import JobDispatched
+from penstock.jobs import Client, job, queue, registry
+from penstock.jobs.lifecycle import State
+from penstock.worker.claims import Claims
+from penstock.worker.held import Held
+from penstock.worker.recording import Recorder
+
+
+@job(queue=QUEUE)
+def nothing() -> None: ...
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known() -> Iterator[None]:
+    registry.REGISTRY[nothing.name] = nothing
+    yield
+    registry.REGISTRY.pop(nothing.name, None)
+
+
+class Side:
+    """One worker's side: its claims, and its line to the broker."""
+
+    def __init__(self, broker: Broker, name: str, bus: MemoryBus) -> None:
+        self.bus = bus
+        profile = pools(broker.settings)[QUEUE].profile
+        self.claims = Claims(bus, broker.settings, profile, "h", name)
+        self.recorder = Recorder(bus, self.claims, 1_000_000)
+
+    async def take(self, most: int = 10) -> list[Delivery]:
+        return await self.bus.puller(QUEUE).fetch(most, 0)
+
+    async def win(self) -> list[Held]:
+        return await self.claims.win(await self.take())
+
+    async def complete(self, held: Held) -> None:
+        held.result = b"\xc0"
+        await self.recorder.record([held])
+
+    async def fail(self, held: Held) -> None:
+        held.error = BROKEN
+        await self.recorder.record([held])
+
+
+class Broker:
+    def __init__(self, **jobs: Any) -> None:
+        self.settings = settings(**jobs)
+        self.now = utc_now().timestamp()
+        self.line = Unreliable(self.settings, now=lambda: self.now)
+        self.client = Client(self.line.client(), prefix="p")
+        self.subjects = self.line.subjects
+        self.a, self.b = Side(self, "a", self.line), Side(self, "b", self.line.client())
+
+    def lapse(self) -> None:
+        """Time passes until no claim stands."""
+        self.now += 2
+        self.line.tick()
+
+    async def story(self, job_id: str) -> list[str]:
+        view = await self.client.job(job_id)
+        return [event.name if isinstance(event, Event) else "?" for _, event in view.events]
+
+    async def dispatch(self, count: int = 1) -> list[str]:
+        return await self.client.dispatch_many([nothing()] * count)
+
+    async def double(self, job_id: str) -> None:
+        """A second queue message, just like the first."""
+        view = await self.client.job(job_id)
+        headers = queue.headers(job_id, view.events[0][0], 1, {})
+        body = view.record.payload
+        await self.line.append(Outgoing(self.subjects.queue(QUEUE), body, headers))
+
+    async def letters(self) -> list[str]:
+        found = await self.b.bus.history(self.subjects.dead_stream, self.subjects.dead("*", "*"))
+        return [stored.subject.rpartition(".")[2] for stored in found]
+
+
+@pytest.fixture
+async def broker() -> Broker:
+    return Broker()
+
+
+async def test_a_win_carries_its_fencing_token(broker: Broker) -> None:
+    ids = await broker.dispatch(3)
+    won = await broker.a.win()
+    assert [held.id for held in won] == ids
+    records = [(await broker.client.job(each)).record for each in ids]
+    assert [record.token for record in records] == [held.token for held in won]
+    assert {(record.state, record.worker) for record in records} == {(State.RUNNING, "a")}
+    assert [record.message for record in records] == [held.delivery.sequence for held in won]
+    assert {held.tries for held in won} == {1}
+
+
+async def test_a_job_whose_worker_was_lost_is_recovered(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    [lost] = await broker.a.win()
+    broker.lapse()
+    [won] = await broker.b.win()
+    assert won.token > lost.token
+    assert won.attempt == 1
+    await broker.b.complete(won)
+    await broker.a.complete(lost)
+    story = ["JobDispatched", "JobStarted", "JobRecovered", "JobStarted", "JobCompleted"]
+    assert await broker.story(job_id) == story
+    assert (await broker.client.job(job_id)).record.worker == "b"
+
+
+async def test_the_failure_of_a_lost_worker_is_dropped_too(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    [lost] = await broker.a.win()
+    broker.lapse()
+    [won] = await broker.b.win()
+    await broker.a.fail(lost)
+    assert (await broker.client.job(job_id)).state is State.RUNNING
+    await broker.b.complete(won)
+    assert (await broker.client.job(job_id)).state is State.COMPLETED
+    assert await broker.letters() == []
+
+
+async def test_a_late_completion_does_not_take_the_claim_of_another(broker: Broker) -> None:
+    """Acknowledgements are not fenced: only one that was recorded may be sent."""
+    await broker.dispatch()
+    [lost] = await broker.a.win()
+    broker.lapse()
+    [won] = await broker.b.win()
+    await broker.a.complete(lost)
+    assert (await broker.line.depths())[QUEUE].claimed == 1
+    await broker.b.complete(won)
+    assert (await broker.line.depths())[QUEUE].claimed == 0
+
+
+async def test_a_late_release_does_not_take_the_claim_of_another(broker: Broker) -> None:
+    """Give-backs are not fenced either."""
+    [job_id] = await broker.dispatch()
+    [lost] = await broker.a.win()
+    broker.lapse()
+    [won] = await broker.b.win()
+    await broker.a.claims.release([lost], "asked to end")
+    assert await broker.a.take() == []
+    await broker.b.complete(won)
+    assert (await broker.story(job_id))[-2:] == ["JobStarted", "JobCompleted"]
+
+
+async def test_a_released_job_is_there_for_others_at_once(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    await broker.a.claims.release(await broker.a.win(), "asked to end")
+    [won] = await broker.b.win()
+    assert won.attempt == 1
+    await broker.b.complete(won)
+    story = ["JobDispatched", "JobStarted", "JobReleased", "JobStarted", "JobCompleted"]
+    assert await broker.story(job_id) == story
+
+
+async def test_doubles_of_a_running_job_are_dropped(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    for _ in range(3):
+        await broker.double(job_id)
+    assert await broker.b.win() == []
+    assert (await broker.line.depths())[QUEUE].claimed == 1
+    await broker.a.complete(held)
+    await broker.double(job_id)
+    assert await broker.b.win() == []
+    assert await broker.story(job_id) == ["JobDispatched", "JobStarted", "JobCompleted"]
+
+
+async def test_of_doubles_taken_together_one_wins(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    await broker.double(job_id)
+    assert len(await broker.a.win()) == 1
+    assert (await broker.line.depths())[QUEUE].claimed == 1
+
+
+async def test_a_double_that_cannot_run_here_does_no_harm_to_the_run_elsewhere(
+    broker: Broker,
+) -> None:
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    await broker.double(job_id)
+    del registry.REGISTRY[nothing.name]  # b is of another version
+    try:
+        assert await broker.b.win() == []
+    finally:
+        registry.REGISTRY[nothing.name] = nothing
+    await broker.a.complete(held)
+    assert (await broker.client.job(job_id)).state is State.COMPLETED
+
+
+async def test_the_message_of_a_cancelled_job_is_dropped(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    await broker.client.cancel(job_id)
+    assert await broker.a.win() == []
+    depth = (await broker.line.depths())[QUEUE]
+    assert (depth.waiting, depth.claimed) == (0, 0)
+
+
+async def test_an_event_of_a_later_version_keeps_nobody_from_running_the_job(
+    broker: Broker,
+) -> None:
+    [job_id] = await broker.dispatch()
+    subject = broker.subjects.events("job", job_id, "JobBlessed")
+    await broker.line.append(Outgoing(subject, b'{"type":"JobBlessed"}'))
+    [held] = await broker.a.win()
+    await broker.a.complete(held)
+    assert await broker.story(job_id) == ["JobDispatched", "?", "JobStarted", "JobCompleted"]
+
+
+async def test_a_job_that_keeps_losing_its_worker_is_poison() -> None:
+    broker = Broker(max_lost_workers=3)
+    [job_id] = await broker.dispatch()
+    for _ in range(3):
+        assert len(await broker.a.win()) == 1
+        broker.lapse()
+    assert await broker.b.win() == []
+    view = await broker.client.job(job_id)
+    assert (view.state, view.error.kind) == (State.DEAD, "poison")
+    assert view.error.message == "lost its worker 3 times in a row"
+    assert await broker.letters() == [job_id]
+
+
+# --- answers that get lost ------------------------------------------------------------------------
+async def test_a_start_whose_answer_was_lost(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    broker.line.lost_answers = ["JobStarted"]
+    assert await broker.a.win() == []
+    [held] = await broker.a.win()  # given back, and recovered from nobody
+    await broker.a.complete(held)
+    assert (await broker.story(job_id)).count("JobCompleted") == 1
+
+
+async def test_a_completion_whose_answer_was_lost(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    broker.line.lost_answers = ["JobCompleted"]
+    await broker.a.complete(held)
+    assert await broker.story(job_id) == ["JobDispatched", "JobStarted", "JobCompleted"]
+    assert (await broker.line.depths())[QUEUE].claimed == 0
+
+
+async def test_progress_whose_answer_was_lost(broker: Broker) -> None:
+    """It was taken for somebody else's, and the job given away."""
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    broker.line.lost_answers = ["JobProgressed"]
+    for done in (1, 2):
+        held.progress = (done, 2)
+        await broker.a.recorder.progress(held)
+    assert not held.lost
+    await broker.a.complete(held)
+    story = ["JobDispatched", "JobStarted", "JobProgressed", "JobCompleted"]
+    assert await broker.story(job_id) == story
+
+
+@pytest.mark.parametrize("lost", ["JobRetrying", "JobDead"])
+async def test_a_verdict_whose_answer_was_lost(lost: str) -> None:
+    broker = Broker(tries=2 if lost == "JobRetrying" else 1)
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    broker.line.lost_answers = [lost]
+    await broker.a.fail(held)
+    assert await broker.story(job_id) == ["JobDispatched", "JobStarted", "JobFailed", lost]
+    follows = {**await broker.line.count(broker.subjects.jobs_stream, "p.schedules.>")}
+    assert len(follows) + len(await broker.letters()) == 1
+    assert (await broker.line.depths())[QUEUE].claimed == 0
+
+
+@pytest.mark.parametrize("where", ["schedule", "dead letter"])
+async def test_what_follows_a_verdict_is_made_by_the_next_if_it_was_not(where: str) -> None:
+    broker = Broker(tries=2 if where == "schedule" else 1)
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    broker.line.refused = {job_id: BusRefused("full")}  # last token of its schedule and letter
+    await broker.a.fail(held)
+    assert (await broker.line.depths())[QUEUE].claimed == 1  # not acknowledged
+    broker.line.refused = {}
+    broker.lapse()
+    assert await broker.b.win() == []
+    follows = await broker.line.count(broker.subjects.jobs_stream, "p.schedules.>")
+    assert len(follows) + len(await broker.letters()) == 1
+    assert (await broker.line.depths())[QUEUE].claimed == 0
+
+
+async def test_a_dead_letter_that_was_not_written_is_written_by_the_next(broker: Broker) -> None:
+    [job_id] = await broker.dispatch()
+    registry.REGISTRY.pop(nothing.name)
+    try:
+        broker.line.refused = {job_id: BusRefused("full")}
+        assert await broker.a.win() == []
+        assert await broker.letters() == []
+        broker.line.refused = {}
+        assert await broker.a.win() == []
+        assert await broker.letters() == [job_id]
+    finally:
+        registry.REGISTRY[nothing.name] = nothing
+    assert await broker.story(job_id) == ["JobDispatched", "JobDead"]
+
+
+# --- reads that lag -------------------------------------------------------------------------------
+async def test_a_replica_that_lags_loses_no_job(broker: Broker) -> None:
+    """A history that is not there yet was taken for a job that never was."""
+    broker.line.lags = True
+    [released] = await broker.dispatch()
+    await broker.a.claims.release(await broker.a.win(), "asked to end")
+    [held] = await broker.a.win()
+    await broker.a.fail(held)
+    assert (await broker.story(released))[-1] == "JobDead"
+    assert await broker.letters() == [released]
+
+
+# --- what nobody should send ----------------------------------------------------------------------
+async def test_rubbish_that_is_too_large_for_its_dead_letter_is_cut(broker: Broker) -> None:
+    await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), b"x" * 1_000_000))
+    assert await broker.a.win() == []
+    assert len(await broker.letters()) == 1
+    assert (await broker.line.depths())[QUEUE].claimed == 0
+
+
+@pytest.mark.parametrize("header", ["a\nb", "x" * 200_000, "\x00"])
+async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, header: str) -> None:
+    event = JobDispatched(job_id="a", queue=QUEUE, function=nothing.name, payload=b"")
+    client = Client(broker.line, prefix="p")
+    made = client._dispatched(nothing(), "", None, (), "a")
+    first = await broker.line.append(Outgoing(broker.subjects.event(event), encode(made)))
+    delivery = Delivery(
+        subject=broker.subjects.queue(QUEUE), body=made.payload,
+        headers=queue.headers("a", first, 1, {"traceparent": header}),
+        ack_subject="$JS.ACK.p_JOBS.q_none.1.1.1.0.0", sequence=1, deliveries=1,
+        stored_at=0, pending=0,
+    )  # fmt: skip
+    [held] = await broker.a.claims.win([delivery])
+    await broker.a.complete(held)
+    assert (await broker.client.job("a")).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("sequence", ["0", "-1", str(2**63), "9" * 40])
+async def test_a_sequence_that_cannot_be(broker: Broker, sequence: str) -> None:
+    """Zero would make the start the first event of a job that nobody dispatched."""
+    client = Client(broker.line, prefix="p")
+    made = client._dispatched(nothing(), "", None, (), "ghost")
+    headers = {queue.JOB: "ghost", queue.SEQUENCE: sequence}
+    await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), made.payload, headers))
+    assert await broker.a.win() == []
+    assert await broker.line.count(broker.subjects.events_stream, ">") == {}
+    assert len(await broker.letters()) == 1

@@ -1,0 +1,221 @@
+"""The job thread: one job after another, ended from outside without harm to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.jobs.telling import call
+from tests.unit.worker.given import WITHIN, Gate, once
+
+from penstock.bus.protocol import Delivery
+from penstock.jobs import Cancelled
+from penstock.jobs.errors import TimedOut
+from penstock.jobs.registry import JobType
+from penstock.jobs.retry import Backoff
+from penstock.worker.held import Held
+from penstock.worker.runner import Runner
+
+NO_DELIVERY = Delivery(
+    subject="",
+    body=b"",
+    headers={},
+    ack_subject="",
+    sequence=1,
+    deliveries=1,
+    stored_at=0,
+    pending=0,
+)
+
+
+def held(function: Callable[..., Any], **arguments: Any) -> Held:
+    kind: JobType[Any, Any] = JobType(
+        function, name="f", queue="q", tries=1, timeout_seconds=0, backoff=Backoff(), tags=()
+    )
+    return Held(
+        delivery=NO_DELIVERY, payload=call(), kind=kind, arguments=arguments, attempt=1, token=1,
+        sequence=1, pickup_seconds=0, timeout_seconds=7, tries=1, started_at=0,
+    )  # fmt: skip
+
+
+class Thread:
+    """A runner, and what it has finished."""
+
+    def __init__(self) -> None:
+        self.finished: list[Held] = []
+        self._more = asyncio.Event()
+        self.runner = Runner(lambda job: job, self._collect)
+
+    def _collect(self) -> None:
+        self.finished += self.runner.collect()
+        self._more.set()
+
+    async def run(self, *jobs: Held) -> list[Held]:
+        """The finished jobs, once all of these are."""
+        self.runner.add(list(jobs))
+        return await self.wait_for(*jobs)
+
+    async def wait_for(self, *jobs: Held) -> list[Held]:
+        async with asyncio.timeout(WITHIN):
+            while not {*jobs} <= {*self.finished}:
+                await self._more.wait()
+                self._more.clear()
+        return self.finished
+
+
+@pytest.fixture
+async def thread() -> AsyncIterator[Thread]:
+    thread = Thread()
+    yield thread
+    thread.runner.stop()
+    await once(lambda: not thread.runner.alive)
+
+
+def result(job: Held) -> Any:
+    assert job.error is None, job.error
+    return msgspec.msgpack.decode(job.result)
+
+
+async def test_jobs_run_in_order_one_at_a_time(thread: Thread) -> None:
+    jobs = [held(lambda n: (n, threading.current_thread().name), n=n) for n in range(5)]
+    assert await thread.run(*jobs) == jobs
+    assert [result(job) for job in jobs] == [[n, "job"] for n in range(5)]
+    assert all((job.ended_at or 0) >= (job.begun_at or 1e99) for job in jobs)
+
+
+async def test_an_async_function_runs_to_its_end(thread: Thread) -> None:
+    async def double(n: int) -> int:
+        await asyncio.sleep(0)
+        return 2 * n
+
+    [job] = await thread.run(held(double, n=21))
+    assert result(job) == 42
+
+
+class Odd(BaseException):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("x"), SystemExit(1), KeyboardInterrupt(), Odd(), StopIteration(), GeneratorExit()],
+)
+async def test_whatever_is_raised_ends_only_its_job(thread: Thread, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    failed, good = held(fail), held(lambda: 1)
+    await thread.run(failed, good)
+    assert failed.error is not None
+    assert failed.error.kind.endswith(type(error).__name__)
+    assert "in fail" in failed.error.traceback
+    assert result(good) == 1
+
+
+async def test_a_result_that_cannot_travel_is_a_failure(thread: Thread) -> None:
+    [job] = await thread.run(held(object))
+    assert job.error is not None
+    assert job.error.kind == "builtins.TypeError"
+
+
+async def test_jobs_not_begun_are_taken_back(thread: Thread) -> None:
+    gate = Gate()
+    first, *others = (held(gate.pass_through) for _ in range(4))
+    thread.runner.add([first, *others])
+    await once(lambda: gate.came)
+    assert not thread.runner.drop(first)
+    assert thread.runner.drop(others[1])
+    assert not thread.runner.drop(others[1])
+    assert {*thread.runner.take_back()} == {others[0], others[2]}
+    gate.open()
+    await once(lambda: thread.finished == [first])
+    assert len(gate.came) == 1
+
+
+def compute(came: list[bool]) -> str:
+    came.append(True)
+    deadline = time.monotonic() + WITHIN
+    while time.monotonic() < deadline:
+        pass
+    return "not interrupted"
+
+
+async def wait(came: list[bool]) -> None:
+    came.append(True)
+    await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("reason", [Cancelled, TimedOut])
+@pytest.mark.parametrize("function", [compute, wait])
+async def test_a_running_job_is_interrupted(thread: Thread, function: Any, reason: Any) -> None:
+    came: list[bool] = []
+    job = held(function, came=came)
+    thread.runner.add([job])
+    await once(lambda: came)
+    thread.runner.interrupt(job, reason)
+    await thread.wait_for(job)
+    assert job.error is not None
+    assert job.error.kind == ("timeout" if reason is TimedOut else "penstock.jobs.errors.Cancelled")
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns all the time, so that they meet in every line."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+async def test_an_interruption_that_comes_late_hits_nobody_else(thread: Thread) -> None:
+    """Struck between a job's end and the next one's begin, it ended the thread, or the next job."""
+    last_words: list[bool] = []
+
+    def short() -> int:
+        last_words.append(True)
+        return 7
+
+    for _ in range(200):
+        last_words.clear()
+        job, following = held(short), held(lambda: 8)
+        thread.runner.add([job, following])
+        while not last_words:
+            pass
+        thread.runner.interrupt(job, Cancelled)
+        await thread.wait_for(job, following)
+        assert job.error is not None or result(job) == 7
+        assert result(following) == 8
+    assert thread.runner.alive
+
+
+async def test_one_that_has_ended_or_not_begun_is_not_interrupted(thread: Thread) -> None:
+    gate = Gate()
+    first, second = held(lambda: gate.pass_through("1")), held(lambda: gate.pass_through("2"))
+    thread.runner.add([first, second])
+    await once(lambda: gate.came)
+    thread.runner.interrupt(second, Cancelled)
+    gate.open()
+    await once(lambda: thread.finished == [first, second])
+    thread.runner.interrupt(first, Cancelled)
+    assert first.error is second.error is None
+
+
+async def test_cpu_time_is_the_job_s_own(thread: Thread) -> None:
+    def work() -> None:
+        until = time.thread_time() + 0.03
+        while time.thread_time() < until:
+            pass
+
+    busy, idle = held(work), held(lambda: None)
+    await thread.run(busy, idle)
+    assert busy.cpu_seconds >= 0.03
+    assert idle.cpu_seconds < 0.02
+    assert busy.run_seconds >= 0.03
