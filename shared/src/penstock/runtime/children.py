@@ -81,7 +81,8 @@ class Child:
         """:meth:`end` for coroutines."""
         self._ask()
         try:
-            await asyncio.wait_for(self.ended(), grace_seconds)
+            async with asyncio.timeout(grace_seconds):
+                await self.ended()
         except TimeoutError:
             self.signal(signal.SIGKILL)
             await self.ended()
