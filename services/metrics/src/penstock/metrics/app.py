@@ -155,7 +155,7 @@ class Metrics:
     def _next_look(self) -> float:
         """When to look again, on the steady clock."""
         interval, looked_at = self._cadence.interval_seconds, self._looked_at
-        if any(told.woken for told in self._told.values()):
+        if self._watch.has_new or any(told.woken for told in self._told.values()):
             return looked_at + min(_WOKEN_SECONDS, interval)
         if any(told.is_close(looked_at) for told in self._told.values()):
             return looked_at + min(self._cadence.close_seconds, interval)

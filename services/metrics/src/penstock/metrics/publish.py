@@ -17,7 +17,7 @@ log = logging.getLogger("penstock.metrics")
 
 
 class Publisher:
-    """Stores snapshots. A tick of a pool where nothing waits and nothing changed starts no trace."""
+    """Stores snapshots. A tick of a pool where nothing waits or changed starts no trace."""
 
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
         self._bus = bus

@@ -29,11 +29,13 @@ class QueueWatch:
 
     Attributes:
         queues: by name. cost_seconds: what the last look at all of them took.
+        has_new: the last look made queues that can be measured from the next on.
     """
 
     def __init__(self, bus: Bus, subjects: Subjects, names: Iterable[str]) -> None:
         self.queues = {name: Queue(name) for name in names}
         self.cost_seconds = 0.0
+        self.has_new = False
         self._bus = bus
         self._subjects = subjects
         self._allowance = float(LOOK_UPS_PER_SECOND)
@@ -98,6 +100,7 @@ class QueueWatch:
         for names in _chunks(wanted):
             answers = await asyncio.gather(*(self._ensure_one(name) for name in names))
             refusals += [(n, error) for n, error in zip(names, answers, strict=True) if error]
+        self.has_new = len(wanted) > len(refusals)
         if refusals:
             self._refused |= {name: now + _REFUSED_SECONDS for name, _ in refusals}
             name, error = refusals[0]

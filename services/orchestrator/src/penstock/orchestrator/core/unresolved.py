@@ -68,10 +68,11 @@ AWAITED = {
     "JobRetrying": Awaits.SCHEDULE,
     "JobDead": Awaits.LETTER,
     "JobStarted": None,
-    "JobCompleted": None,
     "JobCancelled": None,
 }
-"""What each event calls for; None: it shows that what was called for before has had its effect."""
+"""What each event calls for; None: it shows that what was called for before has had its effect.
+
+Other events (completions, progress) come after one of these and need not be read."""
 
 
 class Unresolved:
