@@ -51,7 +51,8 @@ async def living_workers(bus: Bus, settings: Settings) -> tuple[list[WorkerRow],
 
     listening = await bus.listen(subjects.worker_report("*", "*"), hear)
     with suppress(TimeoutError):
-        await asyncio.wait_for(all_heard.wait(), LISTEN_SECONDS)
+        async with asyncio.timeout(LISTEN_SECONDS):
+            await all_heard.wait()
     await listening.unsubscribe()
     rows = sorted((_row(report) for report in heard.values()), key=lambda r: (r.pool, r.worker))
     return rows, expected - len(rows)

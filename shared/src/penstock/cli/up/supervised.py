@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.runtime.children import Child, ChildFailed
@@ -68,10 +69,9 @@ class Supervised:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
 
     async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._ending.wait(), seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
 
     async def end(self, grace_seconds: float, hurry: asyncio.Event) -> None:
         """Ends it for good: TERM, then KILL after ``grace_seconds`` or as soon as ``hurry``."""
