@@ -11,7 +11,7 @@ from typing import Any
 from tests.waiting import eventually
 
 from penstock.bus.memory import MemoryBus
-from penstock.bus.protocol import Delivery
+from penstock.bus.protocol import Delivery, QueueDepth
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import Event
@@ -64,8 +64,10 @@ class Stage:
         self.client = Client(self.bus, prefix=settings.prefix)
 
     @asynccontextmanager
-    async def worker(self, bus: MemoryBus | None = None) -> AsyncIterator[Worker]:
-        """A worker that ends with the block; its end must come by itself."""
+    async def worker(
+        self, bus: MemoryBus | None = None, exit_code: int = 0
+    ) -> AsyncIterator[Worker]:
+        """A worker that ends with the block, by itself and as it should."""
         worker = Worker(bus or self.bus.client(), alone(self.settings, QUEUE))
         running = asyncio.create_task(worker.run())
         try:
@@ -73,7 +75,7 @@ class Stage:
         finally:
             worker.stop("the test is over")
             await asyncio.wait_for(running, WITHIN)
-            assert worker.exit_code == 0
+            assert worker.exit_code == exit_code
 
     async def ended(self, job_id: str) -> JobView:
         return await self.client.wait(job_id, WITHIN)
@@ -92,9 +94,13 @@ class Stage:
         view = await self.client.job(job_id)
         return [event.name if isinstance(event, Event) else "?" for _, event in view.events]
 
+    async def depth(self, name: str = QUEUE) -> QueueDepth:
+        await self.bus.ensure_queue(name)
+        return (await self.bus.depths())[name]
+
     async def emptied(self, name: str = QUEUE) -> None:
         async def empty() -> bool:
-            depth = (await self.bus.depths())[name]
+            depth = await self.depth(name)
             return depth.waiting == depth.claimed == 0
 
         await eventually(empty, WITHIN, "an empty queue")

@@ -122,10 +122,10 @@ class Worker:
             return
         idle = self._unfinished == 0
         self._taking = self._spawn(self._take(room, idle))
-        with suppress(asyncio.CancelledError):
-            found = await self._taking
-            if not found and not idle:
-                await self._changed.wait()
+        await asyncio.wait([self._taking])  # its errors are told by `_ended`
+        failed = self._taking.cancelled() or self._taking.exception()
+        if not failed and not self._taking.result() and not idle:
+            await self._changed.wait()
 
     async def _take(self, room: int, wait: bool) -> bool:
         try:
