@@ -55,7 +55,9 @@ class Stage:
 
     async def start(self, pools: Any = None, metrics: Any = None, wrap: Any = None) -> Service:
         nats = {"request_timeout_seconds": 0.5}
-        self.settings = self.make(pools=pools or ONE_POOL, metrics=metrics or QUICK, nats=nats)
+        self.settings = self.make(
+            pools=pools or ONE_POOL, metrics=metrics or QUICK, nats=nats, jobs={"claim_seconds": 1}
+        )
         if not self._collecting:
             self.world = await self.bus()
             self._collecting = asyncio.create_task(self._collect())
@@ -174,6 +176,18 @@ async def test_waiting_running_and_the_age_of_the_first_in_line(stage: Stage) ->
     assert later.oldest_waiting_seconds > (first.oldest_waiting_seconds or 0)
     await stage.world.ack([held])
     assert (await stage.seen(waiting=2, running=0)).arrival_per_second >= 0
+
+
+async def test_a_job_whose_worker_is_gone_waits_again(stage: Stage) -> None:
+    """NATS calls it claimed until somebody asks for a job; nobody does while there is no worker."""
+    await stage.start()
+    await stage.job()
+    puller = stage.world.puller("reports")
+    await puller.fetch(1, 1.0)
+    await puller.close()
+    await stage.seen(waiting=0, running=1)
+    found = await stage.seen(within=8, waiting=1, running=0)
+    assert found.workers_ready == 0
 
 
 async def test_delayed_jobs_are_counted(stage: Stage) -> None:
