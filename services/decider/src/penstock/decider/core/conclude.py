@@ -54,9 +54,9 @@ def conclude(
     _explain_share(this, claim, wished, target)
     _explain_moves(this.present, before, wished, share)
     expected = _outlook(wished, target)
-    after, told = before, list[Notice]()
+    after, told = _remembering(before, wished), list[Notice]()
     if wished.snapshot is not None and expected is not None:
-        after, told = breach.watch(before, wished.snapshot, claim.profile, expected, this.now)
+        after, told = breach.watch(after, wished.snapshot, claim.profile, expected, this.now)
     decision = Decision(
         pool=claim.pool,
         current=before.workers,
@@ -108,6 +108,12 @@ def _outlook(wished: Wish, target: int) -> Outlook | None:
     if own is None or wished.wanted != target:
         return expected
     return Outlook(arriving_seconds=own, oldest_seconds=expected.oldest_seconds)
+
+
+def _remembering(state: PoolState, wished: Wish) -> PoolState:
+    if wished.memory is None or wished.memory == state.memory:
+        return state
+    return msgspec.structs.replace(state, memory=wished.memory)
 
 
 def _stepped(state: PoolState, before: int, share: Share, now: float) -> PoolState:

@@ -18,6 +18,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         up_at / down_at: the last step in each direction.
         breached_at: since when the oldest job is late. predicted_at: when a breach that still
             threatens was last announced.
+        memory: what the pool's strategy remembers; read by nobody else.
     """
 
     placement: dict[str, int] = {}
@@ -25,6 +26,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     down_at: float | None = None
     breached_at: float | None = None
     predicted_at: float | None = None
+    memory: Mapping[str, Any] = {}
 
     @property
     def workers(self) -> int:

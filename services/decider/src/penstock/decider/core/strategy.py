@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,6 +23,7 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
         snapshot: the pool as measured, ``age_seconds`` ago.
         current: workers planned now.
         now: POSIX seconds, broker's clock.
+        memory: what the strategy's last demand for this pool gave it to remember.
     """
 
     pool: Pool
@@ -29,6 +31,7 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: float
     current: int
     now: float
+    memory: Mapping[str, Any] = {}
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +42,14 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         reasons: the last one's ``workers`` is the rounded demand.
         predicted_pickup_seconds: for a job arriving now, given ``workers``; None leaves it to the
             decider's own estimate.
+        memory: comes back with the next inputs; plain JSON values, few. It is kept in the decision,
+            so that a new leader and a replay go on from it.
     """
 
     workers: float
     reasons: tuple[Reason, ...] = ()
     predicted_pickup_seconds: float | None = None
+    memory: Mapping[str, Any] = {}
 
 
 class Strategy(Protocol):
@@ -55,7 +61,10 @@ class Strategy(Protocol):
         ...
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        """Pure: the same inputs give the same demand, and nothing else happens."""
+        """Pure: the same inputs give the same demand, and nothing else happens.
+
+        What has to be known the next time goes through ``memory``.
+        """
         ...
 
 

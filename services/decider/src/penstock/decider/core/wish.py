@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         demand: served next, in the order of lateness; the rest is only held back from going.
         snapshot: what it rests on; None where that was stale or missing.
         wanted: the strategy's own number. predicted_pickup_seconds: its own figure for that.
+        memory: what the strategy wants to remember; None where it was not asked.
     """
 
     trail: Trail
@@ -36,6 +38,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: PoolSnapshot | None = None
     wanted: int = 0
     predicted_pickup_seconds: float | None = None
+    memory: Mapping[str, Any] | None = None
 
 
 def wish(
@@ -59,6 +62,7 @@ def wish(
         age_seconds=staleness.age_seconds(seen, now),
         current=state.workers,
         now=now,
+        memory=state.memory,
     )
     trail = Trail()
     try:
@@ -115,6 +119,7 @@ def _limited(inputs: StrategyInputs, state: PoolState, demand: Demand, trail: Tr
         snapshot=snapshot,
         wanted=own,
         predicted_pickup_seconds=demand.predicted_pickup_seconds,
+        memory=demand.memory,
     )
 
 
