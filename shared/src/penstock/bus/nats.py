@@ -223,6 +223,7 @@ class NatsBus:
                     depth = _depth(info)
                     found[depth.queue] = depth
             if not consumers or seen >= page.get("total", 0):
+                self._queues.intersection_update(found)  # one that vanished is made again
                 return found
 
     # --- signals ----------------------------------------------------------------------------------

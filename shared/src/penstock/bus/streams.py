@@ -7,6 +7,8 @@ from typing import Any
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
+MAX_QUEUES = 100_000
+"""One consumer a queue; 1,000 idle ones take the broker 33 MB."""
 _DAY_NS = 86_400 * 1_000_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
 
@@ -21,6 +23,7 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
             "subjects": [f"{prefix}.jobs.*", f"{prefix}.schedules.*.*"],
             "retention": "workqueue",
             "allow_msg_schedules": True,
+            "max_consumers": MAX_QUEUES,  # the server's own default stops below 1,000
             "allow_msg_ttl": True,
         },
         {
