@@ -108,16 +108,15 @@ class Publisher:
                     self._rounds.pop(subject, None)
         return gather
 
-    def _check_size(self, message: Outgoing) -> None:
+    def _too_large(self, message: Outgoing) -> PayloadTooLarge | None:
         size = len(message.body) + sum(len(k) + len(v) + 4 for k, v in message.headers.items())
-        limit = (
-            self._client.max_payload - _BUS_HEADERS_BYTES
-        )  # room for the headers that the bus adds
-        if size > limit:
-            raise PayloadTooLarge(
-                f"{message.subject}: {size} bytes, the broker takes {limit}; "
-                "keep large data in files and pass their names"
-            )
+        limit = self._client.max_payload - _BUS_HEADERS_BYTES
+        if size <= limit:
+            return None
+        return PayloadTooLarge(
+            f"{message.subject}: {size} bytes, the broker takes {limit}; "
+            "keep large data in files and pass their names"
+        )
 
     async def append(self, message: Outgoing) -> int:
         [answer] = await self.append_many([message])
@@ -126,10 +125,13 @@ class Publisher:
         return answer
 
     async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
+        refused = [self._too_large(message) for message in messages]
+        if any(refused):
+            fitting = [one for one, error in zip(messages, refused, strict=True) if not error]
+            rest = iter(await self.append_many(fitting))
+            return [error or next(rest) for error in refused]
         if not messages:
             return []
-        for message in messages:
-            self._check_size(message)
         gather = await self._round(
             lambda reply: [frame(message, reply(i)) for i, message in enumerate(messages)],
             len(messages),
@@ -146,7 +148,8 @@ class Publisher:
         if last == 1:
             return await self.append(messages[0])
         for message in messages:
-            self._check_size(message)
+            if error := self._too_large(message):
+                raise error
         batch = uuid.uuid4().hex.encode()
 
         def frames(reply: Callable[[int], bytes]) -> list[bytes]:

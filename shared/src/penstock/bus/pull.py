@@ -17,7 +17,7 @@ import msgspec
 from nats.aio.subscription import Subscription
 
 from penstock.bus.protocol import Delivery, Stored
-from penstock.bus.wire import WireClient, parse_headers
+from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 _ACK = b"$JS.ACK."
 _FINAL = {404, 408}  # nothing there; the pull expired
@@ -161,5 +161,5 @@ def stored(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Stor
         sequence=found.sequence,
         at=datetime.fromtimestamp(found.stored_at, UTC),
         body=body,
-        headers=found.headers,
+        headers=own_headers(found.headers),
     )

@@ -16,7 +16,7 @@ import nats.errors
 
 from penstock.bus.protocol import BusRefused, BusUnavailable, Stored
 from penstock.bus.pull import Inbox, stored
-from penstock.bus.wire import WireClient, parse_headers
+from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 T = TypeVar("T")
 Api = Callable[..., Awaitable[dict[str, Any]]]
@@ -24,6 +24,7 @@ Api = Callable[..., Awaitable[dict[str, Any]]]
 _FOLLOW_BATCH = 256
 _FOLLOW_WAIT_SECONDS = 5.0
 _FOLLOWER_LIVES_NS = 30_000_000_000
+_NO_MESSAGE = 10037
 _PAGE_LIMIT = 10_000
 
 
@@ -46,7 +47,7 @@ class Reader:
     async def _get(self, stream: str, request: dict[str, Any]) -> Stored | None:
         answer = await self._api(f"STREAM.MSG.GET.{stream}", request, fail=False)
         if error := answer.get("error"):
-            if error.get("code") == 404:
+            if error.get("err_code") == _NO_MESSAGE:
                 return None
             raise BusRefused(f"{stream}: {error.get('description')}")
         message = msgspec.convert(answer["message"], _RawMessage, strict=False)
@@ -55,7 +56,7 @@ class Reader:
             sequence=message.seq,
             at=message.time,
             body=message.data,
-            headers=_own(parse_headers(message.hdrs)[1]),
+            headers=own_headers(parse_headers(message.hdrs)[1]),
         )
 
     async def last(self, stream: str, subject: str) -> Stored | None:
@@ -169,10 +170,5 @@ def _direct(body: bytes, headers: dict[str, str]) -> Stored:
         sequence=int(headers.pop("Nats-Sequence")),
         at=datetime.fromisoformat(headers.pop("Nats-Time-Stamp")),
         body=body,
-        headers=_own(headers),
+        headers=own_headers(headers),
     )
-
-
-def _own(headers: dict[str, str]) -> dict[str, str]:
-    """Without the headers by which the broker was told or tells something."""
-    return {key: value for key, value in headers.items() if not key.startswith("Nats-")}

@@ -167,3 +167,8 @@ def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
         if colon:
             found.setdefault(key, value.strip())
     return int(status) if status.isdigit() else 0, found
+
+
+def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The sender's headers, without those by which the broker was told or tells something."""
+    return {key: value for key, value in headers.items() if not key.startswith("Nats-")}
