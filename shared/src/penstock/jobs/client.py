@@ -26,8 +26,9 @@ from penstock.telemetry import names
 _CHUNK = 500
 _LANES = 2
 _TRANSITION_TRIES = 20
-_LOOK_SECONDS = 2.0
-"""A signal can be lost: so often a waiting client looks for itself."""
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
+"""A waiting client looks for itself too: at first soon after it heard of an event, since that is
+heard before it is stored (an atomic batch some milliseconds), then seldom: a signal can be lost."""
 _MAX_DELAY_SECONDS = 10 * 366 * 86_400.0
 
 
@@ -260,8 +261,10 @@ class Client:
 
     async def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
         """Waits until a job has ended, through broker restarts. Raises TimeoutError, NotFound."""
+        check_name("job", job_id)
         woken = asyncio.Event()
         listening = await self._bus.listen(self._subjects.job(job_id), lambda *_: woken.set())
+        pause = _LOOK_SECONDS
         try:
             async with asyncio.timeout(timeout_seconds):
                 while True:
@@ -270,8 +273,11 @@ class Client:
                         view = await self.job(job_id)
                         if view.state.ended:
                             return view
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(woken.wait(), _LOOK_SECONDS)
+                    try:
+                        await asyncio.wait_for(woken.wait(), pause)
+                        pause = _FIRST_LOOK_SECONDS
+                    except TimeoutError:
+                        pause = min(2 * pause, _LOOK_SECONDS)
         finally:
             await listening.unsubscribe()
 
