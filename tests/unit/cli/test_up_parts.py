@@ -69,8 +69,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
-def start(argv: list[str]) -> Child:
-    return children.start(argv, name="child")
+def start(argv: list[str], log: Path | None = None) -> Child:
+    return children.start(argv, name="child", log=log)
 
 
 @pytest.mark.usefixtures("quick")
@@ -103,7 +103,7 @@ async def test_a_child_that_cannot_start_is_tried_again_until_ended() -> None:
     await asyncio.wait_for(keeping, 5)
 
 
-async def test_ending_waits_for_the_grace_or_until_hurried() -> None:
+async def test_ending_waits_for_the_grace_or_until_hurried(tmp_path) -> None:
     stubborn = [
         sys.executable,
         "-S",
@@ -111,14 +111,22 @@ async def test_ending_waits_for_the_grace_or_until_hurried() -> None:
         "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\n"
         "while True: signal.pause()",
     ]
-    child = Supervised("child", lambda: start(stubborn), lambda _: None, None)
-    keeping = asyncio.create_task(child.keep())
-    await eventually(lambda: child.pid)
-    hurry = asyncio.Event()
-    ending = asyncio.create_task(child.end(60.0, hurry))
-    hurry.set()
-    await asyncio.wait_for(ending, 5)
-    await asyncio.wait_for(keeping, 5)
+    told: list[str] = []
+    for grace, hurried, words in (
+        (60.0, True, "child is killed"),
+        (0.05, False, "child did not end within 0.05 s and is killed"),
+    ):
+        log = tmp_path / f"{hurried}.log"
+        child = Supervised("child", lambda log=log: start(stubborn, log), told.append, None)
+        keeping = asyncio.create_task(child.keep())
+        await eventually(lambda log=log: log.exists() and log.read_text())  # it ignores TERM now
+        hurry = asyncio.Event()
+        ending = asyncio.create_task(child.end(grace, hurry))
+        if hurried:
+            hurry.set()
+        await asyncio.wait_for(ending, 5)
+        await asyncio.wait_for(keeping, 5)
+        assert told.pop() == words
 
 
 def test_lines_for_people_and_for_programs(capsys) -> None:

@@ -19,7 +19,7 @@ from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child, ChildFailed
 
 SERVICES = ("metrics", "decider", "orchestrator", "executor")
-_FIRST_TO_END = ("decider", "executor")
+_LAST_TO_END = ("metrics", "orchestrator")
 _GRACE_SECONDS = 5.0
 _BEYOND_DRAIN_SECONDS = 10.0
 
@@ -70,13 +70,15 @@ class Processes:
     async def end(self, hurry: asyncio.Event) -> None:
         """Ends the services; the broker goes on, so that workers can say what became of their jobs.
 
-        First the decider and the executor, which drains its workers; then those that watch.
+        First the decider, and the executor, which drains its workers; then those that watch.
         """
         drain = self._settings.host.drain_seconds + _BEYOND_DRAIN_SECONDS
-        first = [self.services[name] for name in _FIRST_TO_END]
-        rest = [each for name, each in self.services.items() if name not in _FIRST_TO_END]
-        await asyncio.gather(*(each.end(drain, hurry) for each in first))
-        await asyncio.gather(*(each.end(_GRACE_SECONDS, hurry) for each in rest))
+        await asyncio.gather(
+            self.services["decider"].end(_GRACE_SECONDS, hurry),
+            self.services["executor"].end(drain, hurry),
+        )
+        last = [self.services[name] for name in _LAST_TO_END]
+        await asyncio.gather(*(each.end(_GRACE_SECONDS, hurry) for each in last))
 
     async def end_broker(self) -> None:
         """The last to end; then whatever else is left below this process."""

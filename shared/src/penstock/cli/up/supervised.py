@@ -86,5 +86,8 @@ class Supervised:
             {over, hurried}, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED
         )
         hurried.cancel()
-        child.signal(signal.SIGKILL)  # does nothing when it has ended
+        if not over.done():
+            late = "" if hurry.is_set() else f" did not end within {grace_seconds:g} s and"
+            self._tell(f"{self.name}{late} is killed")
+            child.signal(signal.SIGKILL)
         await over
