@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from tests.integration.crew import Crew, WarmParent, gather_crew
 from tests.integration.job_histories import check, read_all
 from tests.making import MakeSettings
+
+from penstock.runtime.broker import Broker
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +31,31 @@ async def crew(
     At the end the event log must tell of each job a life that can be.
     """
     tables: dict[str, Any] = getattr(request, "param", {})
-    began = warm_workers.log.stat().st_size
-    crew = await gather_crew(warm_workers, settings, tables, tmp_path)
+    async with crew_at_work(warm_workers, settings, tables, tmp_path) as crew:
+        yield crew
+
+
+@pytest.fixture
+async def crew_of_its_own(
+    warm_workers: WarmParent, broker: Broker, settings: MakeSettings, tmp_path: Path
+) -> AsyncIterator[Crew]:
+    """A crew on a broker that the test may kill."""
+    tables = {"nats": {"request_timeout_seconds": 1}}
+    async with crew_at_work(warm_workers, settings, tables, tmp_path) as crew:
+        yield crew
+
+
+@asynccontextmanager
+async def crew_at_work(
+    parent: WarmParent, make: MakeSettings, tables: dict[str, Any], folder: Path
+) -> AsyncIterator[Crew]:
+    began = parent.log.stat().st_size
+    crew = await gather_crew(parent, make, tables, folder)
     try:
         yield crew
         check(await read_all(crew.bus, crew.subjects), ())
     finally:
         await crew.close()
-        with warm_workers.log.open("rb") as log:
+        with parent.log.open("rb") as log:
             log.seek(began)
             print(log.read().decode("utf-8", "replace"))  # noqa: T201 - shown when a test fails
