@@ -13,22 +13,24 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from examples.demonstration import load, picture, report, screen
+from examples.demonstration import load, report, screen
 from examples.demonstration.play import Play, StageFailed
 from examples.demonstration.stage import ROOT, Stage, prepared
 from rich.console import Console
 
 from penstock.bus.nats import connect
+from penstock.bus.protocol import BusError
 from penstock.runtime.broker import BrokerMissing
 from penstock.runtime.children import ChildFailed
 
 PICTURE, LOGS = ROOT / "demo-report.svg", ROOT / "demo-report.log"
 FAILED, INTERRUPTED = 1, 130
+PLAIN_WIDTH = 110
 
 
 def main() -> int:
     options = _options()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     LOGS.unlink(missing_ok=True)
     try:
         with prepared() as stage:
@@ -36,8 +38,8 @@ def main() -> int:
     except (asyncio.CancelledError, KeyboardInterrupt):
         console.print("interrupted; everything has ended")
         return INTERRUPTED
-    except (BrokerMissing, ChildFailed) as error:
-        console.print(f"The demo could not start: {error}", style="bold red")
+    except (BrokerMissing, ChildFailed, BusError) as error:
+        console.print(f"The demo could not go on: {error}", style="bold red")
         return FAILED
 
 
@@ -53,13 +55,15 @@ async def _run(stage: Stage, console: Console, seed: int) -> int:
             await bus.close()
         passed = found.passed
     except StageFailed as error:
-        console.print(f"The stage did not become ready: {error}", style="bold red")
+        console.print(f"The stage did not become ready: {error}; see {LOGS.name}", style="bold red")
         return FAILED
     finally:
         shown.close()
         await stage.end()
         if not passed:
             stage.keep_logs(LOGS)
+    from examples.demonstration import picture  # noqa: PLC0415 - seconds of imports, needed last
+
     picture.save(scene, PICTURE)
     report.show(found, console)
     console.print(f"\npicture in {PICTURE.name}" + ("" if passed else f", logs in {LOGS.name}"))

@@ -86,7 +86,8 @@ def news(event: Event, recording: Recording, kills: Sequence[Kill]) -> str:
             again = seconds(rerun_seconds(kill))
             return f"the killed worker's job runs again, {again} after the kill"
         case LeaderChanged():
-            return f"{event.leader.partition('-0')[0]} leads (epoch {event.epoch})"
+            pid = event.source.rpartition(".")[2]
+            return f"decider process {pid} leads (epoch {event.epoch})"
         case SlaBreachPredicted():
             expected = seconds(event.predicted_pickup_seconds)
             return f"{event.pool}: a breach is predicted, pickup {expected}"
@@ -95,7 +96,7 @@ def news(event: Event, recording: Recording, kills: Sequence[Kill]) -> str:
         case SlaRecovered():
             return f"{event.pool}: kept again after {seconds(event.breached_seconds)}"
         case WorkerStopped() if event.cause not in ("scaled-down", "shutdown"):
-            return f"{event.pool}: worker {event.worker[-8:]} ended ({event.cause})"
+            return f"{event.pool}: worker {event.worker} ended ({event.cause})"
         case WorkerCrashLooping():
             return f"{event.pool}: workers keep ending, exit code {event.last_exit_code}"
         case HostLost():

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import msgspec
 from examples.demonstration.figures import Figures
-from examples.demonstration.kills import Kill
-from examples.demonstration.recording import Recording, Step
+from examples.demonstration.recording import Step
+from examples.demonstration.scene import Scene
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 """Okabe & Ito's palette, told apart by every kind of eye."""
@@ -42,22 +38,6 @@ _STYLE = {
 }
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drawn. ``begins`` and ``ends`` are POSIX seconds; seconds are counted from then."""
-
-    recording: Recording
-    pools: tuple[Figures, ...]
-    kills: tuple[Kill, ...]
-    begins: float
-    ends: float
-    title: str
-    subtitle: str
-
-    @property
-    def seconds(self) -> float:
-        return self.ends - self.begins
-
-
 def save(scene: Scene, *files: Path) -> None:
     """Writes the picture; the format goes by each file's name."""
     with mpl.rc_context(_STYLE):
@@ -69,19 +49,19 @@ def save(scene: Scene, *files: Path) -> None:
 
 def draw(scene: Scene) -> Figure:
     figure = Figure(figsize=(12, 5.1 + 1.55 * len(scene.pools)), dpi=110)
-    figure.text(0.065, 0.972, scene.title, size=16, weight="bold", va="top")
-    figure.text(0.065, 0.938, scene.subtitle, size=10, color=FAINT, va="top")
+    figure.text(0.072, 0.972, scene.title, size=16, weight="bold", va="top")
+    figure.text(0.072, 0.938, scene.subtitle, size=10, color=FAINT, va="top")
     rows = figure.add_gridspec(
         2 + len(scene.pools),
         2,
         width_ratios=(5.2, 1),
-        height_ratios=(0.75, 1.9, *(1.0 for _ in scene.pools)),
-        left=0.065,
+        height_ratios=(0.85, 1.9, *(1.0 for _ in scene.pools)),
+        left=0.072,
         right=0.975,
-        top=0.865,
+        top=0.885,
         bottom=0.062,
         hspace=0.36,
-        wspace=0.06,
+        wspace=0.08,
     )
     left: list[Axes] = []
     for row in range(2 + len(scene.pools)):
@@ -107,10 +87,8 @@ def _load(axes: Axes, scene: Scene) -> None:
     axes.hist(
         came, bins=list(edges), stacked=True, color=COLOURS[: len(came)], histtype="stepfilled"
     )
-    axes.set_yscale("symlog", linthresh=10)
-    axes.set_yticks([0, 5, 10, 40], ["0", "5", "10", "40"])
-    axes.minorticks_off()
-    _heading(axes, "Load: jobs dispatched per second")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
+    _heading(axes, "Load: jobs dispatched", "jobs/s")
 
 
 def _pickups(axes: Axes, scene: Scene) -> None:
@@ -132,11 +110,22 @@ def _pickups(axes: Axes, scene: Scene) -> None:
             edgecolors=LATE,
         )
         axes.axhline(pool.sla_seconds, color=COLOURS[index], linewidth=1.4, linestyle=(0, (5, 2)))
+        axes.annotate(
+            _seconds(pool.sla_seconds),
+            (1, pool.sla_seconds),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            size=8,
+            weight="bold",
+            color=COLOURS[index],
+            va="center",
+        )
     axes.set_yscale("log")
     axes.set_ylim(_LEAST_PICKUP_SECONDS * 0.8, max(p.sla_seconds for p in scene.pools) * 2)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _seconds(value)))
     axes.minorticks_off()
-    _heading(axes, "Pickup time of each job, and the promises (dashed)")
+    _heading(axes, "Pickup time of each job, and the promises (dashed)", "pickup time")
 
 
 def _workers(axes: Axes, scene: Scene, pool: Figures, colour: str) -> None:
@@ -150,7 +139,7 @@ def _workers(axes: Axes, scene: Scene, pool: Figures, colour: str) -> None:
         axes.scatter(at, [top * 1.18] * len(at), s=17, marker=marker, color=INK, linewidths=0)
     axes.set_ylim(0, top * 1.32)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
-    _heading(axes, f"Workers of {pool.pool}", colour)
+    _heading(axes, f"Workers of {pool.pool}", "workers", colour)
 
 
 def _decided(scene: Scene, pool: str, up: bool) -> list[float]:
@@ -161,7 +150,7 @@ def _decided(scene: Scene, pool: str, up: bool) -> list[float]:
         if made.pool == pool
         and made.target != made.current
         and (made.target > made.current) is up
-        and at >= scene.begins
+        and scene.begins <= at < scene.ends
     ]
 
 
@@ -242,16 +231,18 @@ def _mark_kills(left: Sequence[Axes], scene: Scene) -> None:
 
 
 def _time_axis(left: Sequence[Axes], scene: Scene) -> None:
-    left[0].set_xlim(0, scene.seconds)
+    left[0].set_xlim(0, scene.seconds + 0.5)
     left[0].xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], nbins=9))
     for axes in left[:-1]:
         axes.tick_params(labelbottom=False)
     left[-1].set_xlabel("seconds after the first job")
 
 
-def _heading(axes: Axes, text: str, colour: str = INK) -> None:
+def _heading(axes: Axes, text: str, unit: str, colour: str = INK) -> None:
     axes.set_title(text, loc="left", size=9.5, weight="bold", color=colour, pad=4)
+    axes.set_ylabel(unit, color=FAINT)
+    axes.yaxis.set_label_coords(-0.058, 0.5)
 
 
 def _seconds(value: float) -> str:
-    return f"{value:g} s" if value >= 1 else f"{value * 1000:g} ms"
+    return f"{value:g} s" if value >= 0.1 else f"{value * 1000:g} ms"

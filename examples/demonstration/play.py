@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from examples.demonstration import incidents, load, view
 from examples.demonstration.audit import audit
 from examples.demonstration.figures import figures
 from examples.demonstration.following import Following
-from examples.demonstration.kills import Busy, Kill, busy_workers, kill_leader, kill_worker
-from examples.demonstration.picture import Scene
+from examples.demonstration.kills import (
+    Busy,
+    Kill,
+    NothingToKill,
+    busy_workers,
+    kill_leader,
+    kill_worker,
+)
 from examples.demonstration.recording import Recording, height
 from examples.demonstration.report import Report
+from examples.demonstration.scene import Scene
 from examples.demonstration.screen import Screen
 from examples.demonstration.stage import Stage
 
@@ -27,7 +34,7 @@ from penstock.jobs import Client
 
 KILL_WORKER_AT, KILL_LEADER_AT = 23.0, 43.0
 KILLED_POOL = "thumbnails"
-_READY_SECONDS, _WARM_SECONDS, _LAST_JOB_SECONDS, _CALM_SECONDS = 40.0, 40.0, 25.0, 6.0
+_READY_SECONDS, _WARM_SECONDS, _LAST_JOB_SECONDS, _CALM_SECONDS = 30.0, 20.0, 20.0, 6.0
 _DRAW_SECONDS = 0.25
 
 
@@ -115,10 +122,9 @@ class Play:
         dice = random.Random(self._seed)
         for number in range(2):
             call = load.report(str(self._stage.lake), number, dice)
-            job_id = await self._client.dispatch(call)
-            self._dispatched.append(job_id)
-            await self._client.wait(job_id, _WARM_SECONDS)
-        self._say("Spark is warm")
+            self._dispatched.append(await self._client.dispatch(call))
+        warm = await self._following.until(self._all_ended, _WARM_SECONDS)
+        self._say("Spark is warm" if warm else "Spark is still starting")
 
     async def _offer(self) -> None:
         offered = load.arrivals(load.streams(str(self._stage.lake)), self._seed)
@@ -130,17 +136,21 @@ class Play:
     async def _kill_a_worker(self) -> None:
         await self._pause_until(KILL_WORKER_AT)
         await self._following.until(lambda: bool(self._busy()), _LAST_JOB_SECONDS)
-        kill = kill_worker(self._busy(), time.time())
-        self._killed(kill, f"SIGKILL to worker {kill.worker[-8:]} of {kill.pool}, in mid-job")
+        self._kill(lambda: kill_worker(self._busy(), time.time()))
 
     async def _kill_the_leader(self) -> None:
         await self._pause_until(KILL_LEADER_AT)
-        kill = kill_leader(self._recording, self._stage, time.time())
-        self._killed(kill, f"SIGKILL to the decider that leads (process {kill.pid})")
+        self._kill(lambda: kill_leader(self._recording, self._stage, time.time()))
 
-    def _killed(self, kill: Kill, text: str) -> None:
+    def _kill(self, strike: Callable[[], Kill]) -> None:
+        try:
+            kill = strike()
+        except NothingToKill as error:
+            self._trouble.append(str(error))
+            return
         self._kills.append(kill)
-        self._say(text, "bold red")
+        whom = f"worker {kill.worker} in mid-job" if kill.worker else "the decider that leads"
+        self._say(f"SIGKILL to {whom} (process {kill.pid})", "bold red")
 
     async def _pause_until(self, at: float) -> None:
         if (left := self._begins + at - time.time()) > 0:
@@ -220,7 +230,5 @@ def _subtitle(report: Report, kills: Sequence[Kill]) -> str:
     used = sum(pool.worker_seconds for pool in report.pools)
     fixed = sum(pool.fixed_worker_seconds for pool in report.pools)
     saved = f"{1 - used / fixed:.0%} fewer worker-seconds than a fleet fixed at the peak"
-    killed = " and ".join(kill.name.removesuffix(" killed") for kill in kills)
-    return f"{jobs} jobs, {late} late; {saved}" + (
-        f"; a {killed} killed on the way" if kills else ""
-    )
+    killed = " and ".join("a worker" if kill.worker else "the leading decider" for kill in kills)
+    return f"{jobs} jobs, {late} late; {saved}" + (f"; {killed} killed on the way" if kills else "")

@@ -59,6 +59,8 @@ def show(report: Report, console: Console) -> None:
         *(("on the way" if i == 0 else "", said) for i, said in enumerate(report.incidents)),
         *(("problem", text) for text in audit.problems[:_SHOWN_PROBLEMS]),
     ]
+    console.print(Text(KEY, "dim"))
+    console.print()
     grid = Table.grid(padding=(0, 2))
     for name, text in facts:
         grid.add_row(Text(name, "red" if name == "problem" else "dim"), text)
@@ -66,11 +68,15 @@ def show(report: Report, console: Console) -> None:
 
 
 _SHOWN_PROBLEMS = 10
+KEY = (
+    "p50, p95, max: pickup times; used: worker-seconds; "
+    "fixed: those of a fleet that always has the peak"
+)
 _END_NAMES = {"JobCompleted": "completed", "JobDead": "dead", "JobCancelled": "cancelled"}
 
 
 def _table(pools: Sequence[Figures]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_footer=len(pools) > 1)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0, show_footer=len(pools) > 1)
     used = sum(pool.worker_seconds for pool in pools)
     fixed = sum(pool.fixed_worker_seconds for pool in pools)
     late = sum(pool.late for pool in pools)
@@ -80,12 +86,12 @@ def _table(pools: Sequence[Figures]) -> Table:
         ("promise", ""),
         ("jobs", str(jobs)),
         ("late", f"{late / max(jobs, 1):.1%}"),
-        ("pickup p50", ""),
+        ("p50", ""),
         ("p95", ""),
         ("max", ""),
         ("peak", str(sum(pool.peak_workers for pool in pools))),
-        ("worker-s", f"{used:.0f}"),
-        ("fixed at peak", f"{fixed:.0f}"),
+        ("used", f"{used:.0f}"),
+        ("fixed", f"{fixed:.0f}"),
         ("saved", f"{1 - used / fixed:.0%}" if fixed else ""),
     ):
         left = title in ("pool", "promise")

@@ -19,6 +19,7 @@ from penstock.cli.up.supervised import Supervised
 from penstock.cli.wording import seconds
 
 KEPT_LINES = 8
+KEY = "p95 of recent pickups; workers ready/planned, ● busy ◉ idle ○ starting, ending"
 STATUS_EACH_SECONDS = 10.0
 _STATES = {"ok": "green", "late": "bold red", "short": "yellow", "crash-loop": "bold red"}
 
@@ -99,7 +100,7 @@ def picture(
         ProgressBar(total=lasts, completed=min(max(at, 0.0), lasts), width=36),
         Text(act, "cyan"),
     )
-    return Group(head, _processes(processes), _pools(pools), *lines)
+    return Group(head, _processes(processes), _pools(pools), Text(KEY, "dim"), *lines)
 
 
 def stamp(at: float) -> str:
@@ -110,28 +111,26 @@ def stamp(at: float) -> str:
 def _processes(processes: Sequence[Supervised]) -> Text:
     text = Text()
     for each in processes:
-        again = f" (started {each.starts}×)" if each.starts > 1 else ""  # noqa: RUF001
+        again = f" ↻{each.starts - 1}" if each.starts > 1 else ""
         text.append("● " if each.pid else "○ ", "green" if each.pid else "bold red")
-        text.append(f"{each.name}{again}   ")
+        text.append(f"{each.name}{again}  ")
     return text
 
 
 def _pools(pools: Sequence[Line]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
     table.add_column("pool", no_wrap=True)
     table.add_column("promise", no_wrap=True)
-    for title in ("jobs", "done", "waiting", "oldest", "pickup p95", "late"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("workers: ● busy ◉ idle ○ starting", no_wrap=True, min_width=34)
+    for title, width in (("done", 7), ("waiting", 11), ("p95", 7), ("late", 4)):
+        table.add_column(title, justify="right", no_wrap=True, min_width=width)
+    table.add_column("workers", no_wrap=True, min_width=18)
     for line in pools:
         row = line.row
         table.add_row(
             Text(row.pool, _STATES.get(row.state, "")),
             f"{row.quantile:.0%} in {row.sla_seconds:g} s",
-            str(line.jobs),
-            str(line.done),
-            str(row.waiting or 0),
-            seconds(row.oldest_waiting_seconds) if row.waiting else "",
+            f"{line.done}/{line.jobs}",
+            f"{row.waiting} ({seconds(row.oldest_waiting_seconds)})" if row.waiting else "0",
             seconds(line.pickup_p95_seconds),
             Text(str(line.late), "bold red" if line.late else "green"),
             _workers(row),
