@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.jobs.telling import BROKEN
 from tests.unit.worker.given import QUEUE, settings
@@ -15,22 +16,30 @@ from penstock.bus.protocol import BusRefused, Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDispatched
-from penstock.jobs import Client, job, queue, registry
+from penstock.jobs import Backoff, Client, job, queue, registry
 from penstock.jobs.lifecycle import State
 from penstock.worker.claims import Claims
 from penstock.worker.held import Held
 from penstock.worker.recording import Recorder
+
+NOWHERE = "$JS.ACK.p_JOBS.q_none.1.1.1.0.0"
+"""The ack subject of no queue."""
 
 
 @job(queue=QUEUE)
 def nothing() -> None: ...
 
 
+@job(queue=QUEUE, backoff=Backoff(first_seconds=0))
+def nothing_at_once() -> None: ...
+
+
 @pytest.fixture(scope="module", autouse=True)
 def known() -> Iterator[None]:
-    registry.REGISTRY[nothing.name] = nothing
+    registry.REGISTRY.update({each.name: each for each in (nothing, nothing_at_once)})
     yield
-    registry.REGISTRY.pop(nothing.name, None)
+    for each in (nothing, nothing_at_once):
+        registry.REGISTRY.pop(each.name, None)
 
 
 class Side:
@@ -142,6 +151,32 @@ async def test_a_late_completion_does_not_take_the_claim_of_another(broker: Brok
     assert (await broker.line.depths())[QUEUE].claimed == 1
     await broker.b.complete(won)
     assert (await broker.line.depths())[QUEUE].claimed == 0
+
+
+async def test_a_late_ack_of_a_failed_attempt_does_not_take_the_message_of_the_next() -> None:
+    """It comes late when the broker or the worker was away, and the old message comes again."""
+    broker = Broker(tries=2)
+    [job_id] = await broker.client.dispatch_many([nothing_at_once()])
+    [failed] = await broker.a.win()
+    await _failed_without_ack(broker.a, failed)
+    broker.lapse()
+    assert await broker.b.claims.win(await broker.b.take(1)) == []  # the old message, dropped
+    [held] = await broker.b.win()
+    assert held.delivery.sequence != failed.delivery.sequence
+    await broker.a.bus.ack([failed.delivery])
+    await broker.b.claims.release([held], "asked to end")
+    [again] = await broker.b.win()
+    assert (again.id, again.attempt) == (job_id, 2)
+
+
+async def _failed_without_ack(side: Side, held: Held) -> None:
+    held.error = BROKEN
+    taken, held.delivery = (
+        held.delivery,
+        msgspec.structs.replace(held.delivery, ack_subject=NOWHERE),
+    )
+    await side.recorder.record([held])
+    held.delivery = taken
 
 
 async def test_a_late_release_does_not_take_the_claim_of_another(broker: Broker) -> None:
@@ -339,7 +374,7 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
     delivery = Delivery(
         subject=broker.subjects.queue(QUEUE), body=made.payload,
         headers=queue.headers("a", first, 1, {"traceparent": header}),
-        ack_subject="$JS.ACK.p_JOBS.q_none.1.1.1.0.0", sequence=1, deliveries=1,
+        ack_subject=NOWHERE, sequence=1, deliveries=1,
         stored_at=0, pending=0,
     )  # fmt: skip
     [held] = await broker.a.claims.win([delivery])

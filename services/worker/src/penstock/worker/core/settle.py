@@ -45,4 +45,8 @@ def settle(record: JobRecord, message: int, now: datetime, max_lost_workers: int
         return Action.RECOVER
     if record.state is not State.WAITING and record.available_at > now:
         return Action.FOLLOW_UP
+    if record.state is State.RETRYING and record.message == message:
+        # Whoever recorded the failure acknowledges this message, perhaps late, and that is not
+        # fenced: an attempt that was started from it would lose it.
+        return Action.FOLLOW_UP
     return Action.START
