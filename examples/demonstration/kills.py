@@ -39,10 +39,11 @@ class NothingToKill(RuntimeError):
     """Nobody was there to be killed: what was looked for."""
 
 
-def busy_workers(recording: Recording, pool: str) -> list[Busy]:
-    """The workers of a pool that run a job, with that job."""
+def busy_workers(recording: Recording, pool: str, since: float) -> list[Busy]:
+    """The workers of a pool that run a job, begun before POSIX seconds ``since``, with that job."""
     living = [life for life in recording.workers_of(pool) if life.stopped_at is None]
-    return [(life, story) for life in living if (story := recording.running_on(life.worker))]
+    busy = [(life, story) for life in living if (story := recording.running_on(life.worker))]
+    return [(life, story) for life, story in busy if story.starts[-1][0] <= since]
 
 
 def kill_worker(busy: Sequence[Busy], now: float) -> Kill:

@@ -34,6 +34,8 @@ from penstock.jobs import Client
 
 KILL_WORKER_AT, KILL_LEADER_AT = 23.0, 43.0
 KILLED_POOL = "thumbnails"
+BUSY_SINCE_SECONDS = 0.1
+"""The worker that is killed is in the middle of a job, and its executor knows of which."""
 _READY_SECONDS, _WARM_SECONDS, _LAST_JOB_SECONDS, _CALM_SECONDS = 30.0, 20.0, 20.0, 6.0
 _DRAW_SECONDS = 0.25
 
@@ -158,7 +160,7 @@ class Play:
 
     # --- what is known ---------------------------------------------------------------------------
     def _busy(self) -> Sequence[Busy]:
-        return busy_workers(self._recording, KILLED_POOL)
+        return busy_workers(self._recording, KILLED_POOL, time.time() - BUSY_SINCE_SECONDS)
 
     def _all_ended(self) -> bool:
         known = self._recording.jobs

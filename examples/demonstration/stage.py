@@ -24,6 +24,7 @@ from penstock.runtime.paths import temporary_dir
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "examples" / "penstock.toml"
 STANDBY = "standby"
+_GRACE_SECONDS = 5.0
 
 
 class Stage:
@@ -44,9 +45,10 @@ class Stage:
         self.hurry = asyncio.Event()
         flags = ["--config", str(CONFIG)]
         self._processes = Processes(settings, flags, broker, self.logs, self._tell)
-        self._processes.services[STANDBY] = Supervised(
+        self._standby = Supervised(
             STANDBY, self._begin_standby, self._tell, self.logs / f"{STANDBY}.log"
         )
+        self._processes.services[STANDBY] = self._standby  # started and collected with the others
 
     @property
     def processes(self) -> list[Supervised]:
@@ -54,14 +56,15 @@ class Stage:
 
     def decider(self, pid: int) -> Supervised | None:
         """The decider with this process id."""
-        named = (self._processes.services[name] for name in ("decider", STANDBY))
-        return next((each for each in named if each.pid == pid), None)
+        both = (self._processes.services["decider"], self._standby)
+        return next((each for each in both if each.pid == pid), None)
 
     def start(self) -> None:
         self._processes.start()
 
     async def end(self) -> None:
         """Ends everything in order; workers finish what they run."""
+        await self._standby.end(_GRACE_SECONDS, self.hurry)
         await self._processes.end(self.hurry)
         await self._processes.end_broker()
 
