@@ -198,7 +198,9 @@ class Claims:
             job.token = job.sequence = record.sequence
             return True
         now = utc_now()
-        action = settle(record, job.delivery.sequence, now, self._settings.jobs.max_lost_workers)
+        action = settle(
+            record, job.delivery.sequence, job.attempt, now, self._settings.jobs.max_lost_workers
+        )
         job.attempt = record.next_attempt
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
         return await self._act(action, job, record)

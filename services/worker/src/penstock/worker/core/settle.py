@@ -24,29 +24,32 @@ class Action(Enum):
     """Nothing left to do: acknowledge."""
 
 
-def settle(record: JobRecord, message: int, now: datetime, max_lost_workers: int) -> Action:
+def settle(
+    record: JobRecord, message: int, attempt: int, now: datetime, max_lost_workers: int
+) -> Action:
     """The right answer to a message for a job in this state.
+
+    A message may be acknowledged late, by a worker that was frozen or cut off, and that is not
+    fenced. So no message is started from that anybody may have acknowledged: neither one of an
+    earlier attempt, nor a double of the one that the running attempt came from.
 
     Args:
         record: the job, folded from its events.
-        message: sequence of the queue message in hand.
+        message: sequence of the queue message in hand; attempt: the one it was made for.
     """
-    if record.state is State.DEAD:
-        return Action.FOLLOW_UP
-    if record.state.ended:
-        return Action.DROP
-    if record.state is State.RUNNING:
-        if record.message != message:
-            return (
-                Action.DROP
-            )  # a double; the message it runs from is still claimed, or comes again
-        if record.lost_workers + 1 >= max_lost_workers:
-            return Action.POISON
-        return Action.RECOVER
-    if record.state is not State.WAITING and record.available_at > now:
-        return Action.FOLLOW_UP
-    if record.state is State.RETRYING and record.message == message:
-        # Whoever recorded the failure acknowledges this message, perhaps late, and that is not
-        # fenced: an attempt that was started from it would lose it.
-        return Action.FOLLOW_UP
-    return Action.START
+    match record.state:
+        case State.DEAD:
+            return Action.FOLLOW_UP
+        case State.COMPLETED | State.CANCELLED:
+            return Action.DROP
+        case State.SCHEDULED:
+            return Action.FOLLOW_UP if record.available_at > now else Action.START
+        case State.RETRYING:
+            own = attempt == record.next_attempt and record.available_at <= now
+            return Action.START if own else Action.FOLLOW_UP
+    if record.message not in (0, message):
+        return Action.DROP  # its own message is still claimed, or comes again
+    if record.state is State.WAITING:
+        return Action.START
+    lost = record.lost_workers + 1
+    return Action.POISON if lost >= max_lost_workers else Action.RECOVER
