@@ -46,28 +46,33 @@ def main() -> int:
 async def _run(stage: Stage, console: Console, seed: int) -> int:
     _listen_to_signals(stage)
     shown = _screen(stage, console)
-    passed = False
+    logs_wanted = True
     try:
         bus = await connect(stage.settings, "penstock-demo")
         try:
             found, scene = await Play(stage, bus, shown, seed).perform()
         finally:
             await bus.close()
-        passed = found.passed
+        logs_wanted = not found.passed
+    except asyncio.CancelledError:
+        logs_wanted = False
+        raise
     except StageFailed as error:
         console.print(f"The stage did not become ready: {error}; see {LOGS.name}", style="bold red")
         return FAILED
     finally:
         shown.close()
         await stage.end()
-        if not passed:
+        if logs_wanted:
             stage.keep_logs(LOGS)
     from examples.demonstration import picture  # noqa: PLC0415 - seconds of imports, needed last
 
     picture.save(scene, PICTURE)
     report.show(found, console)
-    console.print(f"\npicture in {PICTURE.name}" + ("" if passed else f", logs in {LOGS.name}"))
-    return 0 if passed else FAILED
+    console.print(
+        f"\npicture in {PICTURE.name}" + ("" if found.passed else f", logs in {LOGS.name}")
+    )
+    return 0 if found.passed else FAILED
 
 
 def _screen(stage: Stage, console: Console) -> screen.Screen:

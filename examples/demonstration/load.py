@@ -11,7 +11,7 @@ from examples import jobs
 
 from penstock.jobs import Call
 
-SECONDS = 70.0
+SECONDS = 64.0
 """From the first job to the last."""
 
 Points = tuple[tuple[float, float], ...]
@@ -57,8 +57,8 @@ ACTS = (
     Act(20, "steady"),
     Act(28, "burst of 40"),
     Act(34, "steady"),
-    Act(50, "burst of 25"),
-    Act(54, "load falls"),
+    Act(48, "burst of 25"),
+    Act(52, "load falls"),
 )
 
 
@@ -67,23 +67,23 @@ def streams(lake: str) -> tuple[Stream, ...]:
     return (
         Stream(
             make=lambda number, dice: jobs.make_thumbnail(number, _seconds(dice, 0.65)),
-            rate=((0, 1), (20, 6), (46, 6), (66, 0.5), (SECONDS, 0.5)),
-            bursts=(Burst(28, 40), Burst(50, 25)),
+            rate=((0, 1), (20, 6), (44, 6), (60, 0.5), (SECONDS, 0.5)),
+            bursts=(Burst(28, 40), Burst(48, 25)),
         ),
         Stream(
             make=lambda number, dice: jobs.send_invoice(number, _seconds(dice, 0.3)),
-            rate=((0, 0.8), (40, 1.5), (60, 0.5), (SECONDS, 0.5)),
+            rate=((0, 0.8), (40, 1.5), (56, 0.5), (SECONDS, 0.5)),
         ),
         Stream(
             make=lambda number, dice: jobs.send_newsletter(
                 number, _seconds(dice, 0.35), dice.random() < 0.15
             ),
             rate=((0, 0), (SECONDS, 0)),
-            bursts=(Burst(14, 30), Burst(40, 30)),
+            bursts=(Burst(14, 30), Burst(38, 30)),
         ),
         Stream(
             make=lambda number, dice: report(lake, number, dice),
-            rate=((0, 0.2), (25, 0.7), (45, 0.7), (65, 0.2), (SECONDS, 0)),
+            rate=((0, 0.2), (25, 0.7), (44, 0.7), (SECONDS, 0)),
         ),
     )
 
