@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -181,6 +182,21 @@ async def test_rubbish_among_the_events_of_a_job(stage: Stage, rubbish: bytes) -
     await stage.goes_on(deliveries=2)
     letters = await stage.dead_letters()
     assert [letter.error.kind for letter in letters] == ["malformed"]
+
+
+async def test_a_time_without_its_zone(stage: Stage) -> None:
+    event = JobDispatched(
+        job_id="a",
+        queue=QUEUE,
+        function=double.name,
+        payload=stage.call("a"),
+        due_at=datetime(2026, 1, 1),
+    )
+    await stage.bus.append(Outgoing(stage.subjects.event(event), encode(event)))
+    await stage.send(stage.call("a"), "a", "1000000")
+    await stage.goes_on(deliveries=2)
+    [letter] = await stage.dead_letters()
+    assert letter.error.kind == "malformed"
 
 
 async def test_events_in_an_order_that_cannot_be(stage: Stage) -> None:
