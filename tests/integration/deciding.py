@@ -39,7 +39,7 @@ _EVERYTHING = Codec(*SCALING_EVENTS, *WORKER_EVENTS)
 EMAILS = {
     "emails": {"min_workers": 0, "max_workers": 50, "scale_down_cooldown_seconds": 0},
 }
-QUICK = {"lease_seconds": 0.9, "stale_seconds": 2.0}
+QUICK = {"lease_seconds": 0.9, "stale_seconds": 2.0, "repeat_seconds": 0.0}
 
 
 class World:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 DEBUG_VARIABLE = "PENSTOCK_DEBUG"
+"""`penstock.config.load` knows that it is no setting; written twice to keep `--help` quick."""
 WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
 
 

@@ -42,11 +42,9 @@ class Session:
 
     def settings(self) -> Settings:
         """The settings in force. Raises ConfigError."""
-        from penstock.cli.errors import DEBUG_VARIABLE  # noqa: PLC0415
         from penstock.config import load  # noqa: PLC0415 - keeps `--help` quick
 
-        environment = {name: text for name, text in os.environ.items() if name != DEBUG_VARIABLE}
-        return load(self.config_file, environment, {"nats.url": self.nats_url})
+        return load(self.config_file, flags={"nats.url": self.nats_url})
 
     def reachable_settings(self) -> Settings:
         """The settings with a broker in them: the configured one, else that of `penstock up` here.

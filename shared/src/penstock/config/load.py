@@ -18,6 +18,8 @@ from penstock.config.settings import Settings
 FILE = "penstock.toml"
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 _FILE_VARIABLE = "PENSTOCK_CONFIG"
+DEBUG_VARIABLE = "PENSTOCK_DEBUG"
+NO_SETTINGS = frozenset({_FILE_VARIABLE, DEBUG_VARIABLE})
 
 
 class ConfigError(ValueError):
@@ -95,7 +97,7 @@ def _read_file(path: str | Path | None) -> dict[str, Any]:
 
 def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, text in sorted(env.items()):
-        if name.startswith(ENVIRONMENT_PREFIX) and name != _FILE_VARIABLE:
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NO_SETTINGS:
             yield name, text
 
 

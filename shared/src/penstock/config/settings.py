@@ -132,11 +132,14 @@ class Decider(Section, frozen=True, kw_only=True):
     Attributes:
         lease_seconds: a leader silent this long is replaced.
         stale_seconds: measurements older than this never lower a worker count.
+        repeat_seconds: pools are decided each second; a decision that says what the last one said
+            becomes an event only this long after it. 0 makes every decision an event.
         placement: ``spread`` a pool over hosts, or ``pack`` it.
     """
 
     lease_seconds: Annotated[float, Meta(ge=0.5, le=60)] = 3.0
     stale_seconds: Positive = 5.0
+    repeat_seconds: NonNegative = 5.0
     placement: Literal["spread", "pack"] = "spread"
 
 

@@ -104,7 +104,9 @@ class Codec:
         except msgspec.ValidationError as error:
             tag = _tag(raw)
             if tag is None or tag in self.types:
-                raise MalformedEvent(f"found an event that does not fit its type: {error}") from error
+                raise MalformedEvent(
+                    f"found an event that does not fit its type: {error}"
+                ) from error
             return UnknownEvent(type=tag, raw=raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedEvent(f"expected a JSON object with a field 'type': {error}") from error

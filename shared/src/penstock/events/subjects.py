@@ -1,4 +1,4 @@
-"""Every subject and stream name, declared once. One prefix, so that installations share a server."""
+"""Every subject and stream name, declared once; a prefix lets installations share a server."""
 
 from __future__ import annotations
 

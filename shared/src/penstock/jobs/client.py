@@ -21,6 +21,7 @@ from penstock.jobs import lifecycle, payload, queue, registry, story
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.registry import Call
+from penstock.runtime.waiting import within
 from penstock.telemetry import names
 
 _CHUNK = 500
@@ -273,11 +274,8 @@ class Client:
                         view = await self.job(job_id)
                         if view.state.ended:
                             return view
-                    try:
-                        await asyncio.wait_for(woken.wait(), pause)
-                        pause = _FIRST_LOOK_SECONDS
-                    except TimeoutError:
-                        pause = min(2 * pause, _LOOK_SECONDS)
+                    heard = await within(pause, woken.wait())
+                    pause = _FIRST_LOOK_SECONDS if heard else min(2 * pause, _LOOK_SECONDS)
         finally:
             await listening.unsubscribe()
 
@@ -308,18 +306,15 @@ class Client:
 
         Raises:
             JobRefused: the job is neither dead nor cancelled.
+            NotFound: neither its events nor a dead letter are left.
         """
-        view = await self.job(job_id)
-        if view.state not in (State.DEAD, State.CANCELLED):
-            raise JobRefused(
-                f"job {job_id} is {view.state}; only dead or cancelled jobs are retried"
-            )
-        old = payload.decode(view.record.payload)
+        body, cause = await self._to_retry(job_id)
+        old = payload.decode(body)
         new = new_id()
         event = JobDispatched(
             job_id=new,
             correlation_id=new,
-            causation_id=view.events[-1][1].id if isinstance(view.events[-1][1], Event) else None,
+            causation_id=cause,
             source=self._source,
             queue=old.queue,
             function=old.function,
@@ -329,10 +324,26 @@ class Client:
             retry_of=job_id,
         )
         await self._dispatch_chunk([event])
-        await self._bus.remove(
-            self._subjects.dead_stream, self._subjects.dead(view.record.queue, job_id)
-        )
+        await self._bus.remove(self._subjects.dead_stream, self._subjects.dead(old.queue, job_id))
         return new
+
+    async def _to_retry(self, job_id: str) -> tuple[bytes, str | None]:
+        """The encoded call of a job that may run again, and the id of the event that ended it."""
+        try:
+            view = await self.job(job_id)
+        except NotFound:  # dead letters are kept longer than events
+            letter = await self._bus.last(
+                self._subjects.dead_stream, self._subjects.dead("*", job_id)
+            )
+            if letter is None:
+                raise
+            return msgspec.json.decode(letter.body, type=queue.DeadLetter).payload, None
+        if view.state not in (State.DEAD, State.CANCELLED):
+            raise JobRefused(
+                f"job {job_id} is {view.state}; only dead or cancelled jobs are retried"
+            )
+        end = view.events[-1][1]
+        return view.record.payload, end.id if isinstance(end, Event) else None
 
     async def _transition(self, event: JobEvent, sequence: int) -> bool:
         message = Outgoing(

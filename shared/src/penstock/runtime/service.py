@@ -1,4 +1,4 @@
-"""The life of a service process: connect, run until told to stop, close. Every service looks alike."""
+"""The life of a service process: connect, run until told to stop, close."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 import uvloop
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock")
 
@@ -54,9 +54,7 @@ class Service:
 
     async def pause(self, seconds: float) -> bool:
         """Waits, or returns at once when stopping. True while the service goes on."""
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.stopping.wait(), seconds)
-        return not self.stopping.is_set()
+        return not await within(seconds, self.stopping.wait())
 
     async def end_tasks(self) -> None:
         for task in tuple(self._tasks):

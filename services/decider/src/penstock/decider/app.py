@@ -62,6 +62,7 @@ class Decider:
             clock=clock,
             intake=Intake(settings, configured, rhythm),
             rhythm=rhythm,
+            repeat_seconds=settings.decider.repeat_seconds,
         )
         self._lease = Lease(
             running.bus, subjects, holder, settings.decider.lease_seconds, clock=clock

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 
 import msgspec
 
@@ -21,10 +20,12 @@ from penstock.decider.core.state import State, restore
 from penstock.decider.intake import Intake
 from penstock.decider.journal import Journal
 from penstock.decider.lease import Term
+from penstock.decider.news import News
 from penstock.decider.rhythm import Rhythm
 from penstock.decider.spans import Story
 from penstock.events.scaling import LeaderChanged
 from penstock.events.subjects import Subjects
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.decider")
 
@@ -48,6 +49,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     clock: BrokerClock
     intake: Intake
     rhythm: Rhythm
+    repeat_seconds: float
 
 
 class Leader:
@@ -58,6 +60,7 @@ class Leader:
         self._journal = Journal(setting.bus, setting.subjects, setting.source)
         self._commander = Commander(setting.bus, setting.subjects, setting.source, term.epoch)
         self._story = Story()
+        self._news = News(setting.repeat_seconds)
         self._decision_ids: dict[str, str] = {}
         self._state = State()
 
@@ -105,9 +108,8 @@ class Leader:
         setting.intake.changed.clear()
         due = setting.rhythm.due(setting.pools, time.monotonic())
         if not due:
-            with suppress(TimeoutError):
-                wait = setting.rhythm.wait_seconds(time.monotonic())
-                await asyncio.wait_for(setting.intake.changed.wait(), wait)
+            wait = setting.rhythm.wait_seconds(time.monotonic())
+            await within(wait, setting.intake.changed.wait())
             return
         try:
             await self._round(due)
@@ -143,7 +145,9 @@ class Leader:
         )
 
     async def _tell(self, outcome: Outcome, began_at: float, now: float) -> None:
-        decisions = self._journal.decisions(outcome.decisions, self._term.epoch, now)
+        urgent = {notice.fields.get("pool", "") for notice in outcome.notices}
+        made = self._journal.decisions(outcome.decisions, self._term.epoch, now)
+        decisions = self._news.pick(made, urgent, now)
         self._decision_ids.update({event.pool: event.id for event in decisions})
         notices = self._journal.notices(outcome.notices, self._decision_ids, now)
         snapshots = self._setting.intake.headers

@@ -21,6 +21,7 @@ from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, Wrong
 from penstock.decider.clock import BrokerClock
 from penstock.decider.reading import MALFORMED, skip
 from penstock.events.subjects import Subjects
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.decider")
 
@@ -115,15 +116,13 @@ class Lease:
                 log.warning("cannot reach the lease: %s", error)
                 await asyncio.sleep(self._lease_seconds / 3)
                 continue
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), max(self._free_in_seconds(), 0.01))
+            await within(max(self._free_in_seconds(), 0.01), self._changed.wait())
 
     async def keep(self, term: Term) -> None:
         """Renews until the term ends; what failed is tried again soon."""
         pause = self._lease_seconds / 3
         while not term.ended.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(term.ended.wait(), pause)
+            await within(pause, term.ended.wait())
             if not term.ended.is_set():
                 renewed = await self._renew(term)
                 pause = self._lease_seconds / (3 if renewed else 20)

@@ -18,7 +18,7 @@ from penstock.events.envelope import Codec, MalformedEvent, encode
 from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.subjects import Subjects, check_name
-from penstock.events.worker import HostJoined, WorkerReport
+from penstock.events.worker import WorkerReport
 from penstock.executor import lock
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.stimulus import BusSeen, Reported, Ticked
@@ -30,6 +30,7 @@ from penstock.executor.processes import become_subreaper, reap_strays
 from penstock.executor.returns import Returns
 from penstock.runtime import service
 from penstock.runtime.paths import run_dir
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.executor")
 
@@ -88,7 +89,6 @@ class _Shell:
         """Adopts, obeys until told to stop, then ends everybody."""
         executor, spawn = self._executor, self._running.spawn
         become_subreaper()
-        self._join()
         executor.adopt()
         reports = await self._bus.listen(
             self._subjects.worker_report(self._host, "*"), self._hear_worker
@@ -116,16 +116,6 @@ class _Shell:
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._publish_snapshot()
         await self._outbox.flush(_LAST_WORDS_SECONDS)
-
-    def _join(self) -> None:
-        self._outbox.put(
-            HostJoined(
-                source=self._running.source,
-                host=self._host,
-                cpu_cores=self._size.cpu_cores,
-                memory_bytes=self._size.memory_bytes,
-            )
-        )
 
     # --- what comes in ---------------------------------------------------------------------------
     async def _follow_commands(self) -> None:
@@ -180,8 +170,7 @@ class _Shell:
                 log.debug("snapshot not sent: %s", error)
                 self._bus_answers(False)
             await asyncio.sleep(_SNAPSHOT_GAP_SECONDS)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _TICK_SECONDS - _SNAPSHOT_GAP_SECONDS)
+            await within(_TICK_SECONDS - _SNAPSHOT_GAP_SECONDS, changed.wait())
 
     async def _publish_snapshot(self) -> None:
         subject = self._subjects.host_snapshot(self._host)

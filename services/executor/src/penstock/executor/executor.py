@@ -11,7 +11,6 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
 from penstock.runtime import record
 from penstock.runtime.assignment import Assignment
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.executor")
 
@@ -192,8 +192,7 @@ class Executor:
         """Ends all workers: TERM, the drain deadline, KILL. Returns when none is left."""
         self.learn(s.EndAsked())
         patience = self._settings.host.drain_seconds + 10.0
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.nobody.wait(), patience)
+        await within(patience, self.nobody.wait())
 
 
 def limits(settings: Settings, cpu_cores: float) -> Limits:

@@ -16,6 +16,7 @@ from penstock.config import Settings
 from penstock.executor.spark_keeper import command
 from penstock.runtime import children
 from penstock.runtime.record import start_ticks
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.executor")
 
@@ -76,8 +77,7 @@ class KeptSpark:
             await self._child.stop(_STOP_SECONDS)
         elif (pidfd := self._living()) >= 0:
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(_ended(pidfd), _STOP_SECONDS)
+            await within(_STOP_SECONDS, _ended(pidfd))
         self._file.unlink(missing_ok=True)
 
     async def _keep_one(self) -> None:

@@ -10,6 +10,7 @@ from itertools import islice
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing
 from penstock.events.envelope import Event, encode
 from penstock.events.subjects import Subjects
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.executor")
 
@@ -53,9 +54,7 @@ class Outbox:
 
     async def flush(self, within_seconds: float) -> bool:
         """Waits until all is sent; False when it took longer."""
-        try:
-            await asyncio.wait_for(self._emptied.wait(), within_seconds)
-        except TimeoutError:
+        if not await within(within_seconds, self._emptied.wait()):
             log.warning("%d events could not be sent", len(self._waiting))
             return False
         return True

@@ -24,6 +24,7 @@ from penstock.metrics.reports import WorkerEar
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service
 from penstock.runtime.service import Service
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.metrics")
 
@@ -147,8 +148,7 @@ class Metrics:
             await asyncio.sleep(rest)
         due = self._next_look() - time.monotonic()
         if due > 0 and not self._broker_away:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._first_jobs.rang.wait(), due)
+            await within(due, self._first_jobs.rang.wait())
         elif self._broker_away:
             await asyncio.sleep(self._cadence.interval_seconds)
 

@@ -36,6 +36,8 @@ _TICK_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 _MAX_UNRECORDED = 2048
+_LAST_RECORDS_SECONDS = 10.0
+ORPHANED = "orphaned"
 UNRESPONSIVE = 75
 """Exit code of a worker whose job would not stop."""
 BROKEN = 70
@@ -103,9 +105,7 @@ class Worker:
             if self._winning:
                 await asyncio.wait(self._winning)
             await self._release(self._runner.take_back(), self.stopping)
-            while self._held:
-                self._changed.clear()
-                await self._changed.wait()
+            await self._finish()
         finally:
             ticking.cancel()
             await notices.unsubscribe()
@@ -113,6 +113,24 @@ class Worker:
             self._spark.close()
             with suppress(BusError):
                 await self._report()
+
+    async def _finish(self) -> None:
+        """The running job, however long it takes, and the records of what has ended.
+
+        An orphan waits for the broker only so long: nobody would ever end it, and what it could not
+        record runs again elsewhere.
+        """
+        orphaned = self.stopping == ORPHANED
+        while self._held and not (orphaned and not self._unfinished):
+            self._changed.clear()
+            await self._changed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_RECORDS_SECONDS):
+                while self._held:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._held:
+            log.error("%d jobs ended and could not be recorded: no broker", len(self._held))
 
     async def _take_some(self) -> None:
         self._changed.clear()  # before looking, so that no change in between is missed
@@ -272,7 +290,7 @@ class Worker:
             log.critical("the job thread has ended: so does this worker")
             os._exit(BROKEN)
         if self._orphan.lapsed():
-            self.stop("orphaned")
+            self.stop(ORPHANED)
         job = self._runner.current
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < _CHECK_SECONDS:
             return
