@@ -24,6 +24,8 @@ log = logging.getLogger("penstock.worker")
 
 def main(assignment: Assignment) -> int:
     """Runs one worker to its end; returns the exit code. Called in a fresh process or fork."""
+    # `pyspark.sql.functions` build columns for Connect, also before the first session is open
+    os.environ.setdefault("SPARK_CONNECT_MODE_ENABLED", "1")
     registry.load(assignment.settings.jobs.modules)
     gc.freeze()
     return uvloop.run(_serve(assignment))

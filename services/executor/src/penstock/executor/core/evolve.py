@@ -128,6 +128,8 @@ def _adopted(fleet: Fleet, fact: s.Adopted, now: float) -> Step:
 
 
 def _forked(fleet: Fleet, worker: Worker, pid: int) -> Step:
+    if worker.pid is not None:  # its first report was quicker than its warm parent's word
+        return fleet, []
     worker = replace(worker, pid=pid)
     instructions: list[Instruction] = [_started(fleet, worker)]
     if worker.phase is Phase.DRAINING:  # given up between the decision and the fork
@@ -136,6 +138,12 @@ def _forked(fleet: Fleet, worker: Worker, pid: int) -> Step:
 
 
 def _reported(fleet: Fleet, worker: Worker, report: WorkerReport, now: float) -> Step:
+    fleet, started = _forked(fleet, worker, report.pid)
+    fleet, followed = _heard(fleet, fleet.workers[worker.name], report, now)
+    return fleet, [*started, *followed]
+
+
+def _heard(fleet: Fleet, worker: Worker, report: WorkerReport, now: float) -> Step:
     said = report.stopping_because
     worker = replace(
         worker,
