@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from uuid_utils import uuid7
@@ -23,6 +23,10 @@ def new_id() -> str:
 def utc_now() -> datetime:
     """The wall clock, UTC, in microseconds."""
     return datetime.now(UTC)
+
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone: two of them can always be compared."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -42,7 +46,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
     """Name of the field that gives the third token of the subject."""
 
     id: str = msgspec.field(default_factory=new_id)
-    at: datetime = msgspec.field(default_factory=utc_now)
+    at: Instant = msgspec.field(default_factory=utc_now)
     source: str = ""
     causation_id: str | None = None
     correlation_id: str | None = None
@@ -119,5 +123,5 @@ class _Tagged(msgspec.Struct):
 def _tag(raw: bytes) -> str | None:
     try:
         return msgspec.json.decode(raw, type=_Tagged).type
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

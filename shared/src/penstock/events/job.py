@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import ClassVar
 
 import msgspec
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Instant
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +44,7 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     payload: bytes
     tags: tuple[str, ...] = ()
     tries: int = 1
-    due_at: datetime | None = None
+    due_at: Instant | None = None
     retry_of: str | None = None
 
 
@@ -97,7 +96,7 @@ class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
     """The job goes again at ``due_at``, as attempt ``attempt``."""
 
     attempt: int
-    due_at: datetime
+    due_at: Instant
 
 
 class JobReleased(JobEvent, frozen=True, kw_only=True, tag=True):
