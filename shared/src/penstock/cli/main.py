@@ -24,6 +24,9 @@ COMMANDS = {
     "pool": Lazy("penstock.cli.pool:pool", "Pools: load, workers, promise.", LOOK),
     "decision": Lazy("penstock.cli.decision:decision", "Scaling decisions, and why.", LOOK),
     "events": Lazy("penstock.cli.events:events", "The event log and its schema.", LOOK),
+    "simulate": Lazy(
+        "penstock.cli.simulate:simulate", "Strategies against recorded arrivals.", CHECK
+    ),
     "config": Lazy("penstock.cli.config:config", "Check and show the settings in force.", CHECK),
 }
 

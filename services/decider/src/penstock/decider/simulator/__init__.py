@@ -1,0 +1,1 @@
+"""The simulator: the production core against an arrival trace, in simulated time."""

@@ -1,0 +1,90 @@
+"""How long jobs run: drawn from a distribution, or taken from a column of the trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+_LEAST_SECONDS = 1e-6
+
+
+class Durations(Protocol):
+    """Where the jobs' run times come from."""
+
+    def draw(
+        self,
+        random: np.random.Generator,
+        count: int,
+        columns: Mapping[str, Floats],
+        rows: NDArray[np.intp],
+    ) -> Floats:
+        """Seconds of ``count`` jobs; each comes from one of the trace's rows."""
+        ...
+
+
+class Lognormal(msgspec.Struct, frozen=True):
+    """Log-normal with this mean and coefficient of variation (0: all the same)."""
+
+    mean_seconds: float
+    cv: float
+
+    def draw(
+        self,
+        random: np.random.Generator,
+        count: int,
+        columns: Mapping[str, Floats],
+        rows: NDArray[np.intp],
+    ) -> Floats:
+        sigma2 = math.log1p(self.cv * self.cv)
+        mu = math.log(self.mean_seconds) - sigma2 / 2
+        return np.exp(mu + math.sqrt(sigma2) * random.standard_normal(count))
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of the trace, times the seconds that one of its units takes."""
+
+    name: str
+    seconds_per_unit: float = 1.0
+
+    def draw(
+        self,
+        random: np.random.Generator,
+        count: int,
+        columns: Mapping[str, Floats],
+        rows: NDArray[np.intp],
+    ) -> Floats:
+        if self.name not in columns:
+            raise KeyError(f"no column {self.name!r} with a figure for each job; use lognormal:…")
+        return np.maximum(columns[self.name][rows] * self.seconds_per_unit, _LEAST_SECONDS)
+
+
+def parse(text: str) -> Lognormal | Column:
+    """``lognormal:MEAN,CV`` or ``column:NAME[,SECONDS_PER_UNIT]``.
+
+    Raises:
+        ValueError: says what was found and what was expected.
+    """
+    kind, _, rest = text.partition(":")
+    name, *figures = rest.split(",")
+    try:
+        match kind, len(figures):
+            case "lognormal", 0 | 1:
+                mean, cv = float(name), float(figures[0]) if figures else 1.0
+                if 0 < mean < math.inf and 0 <= cv < math.inf:
+                    return Lognormal(mean, cv)
+            case "column", 0 | 1:
+                unit = float(figures[0]) if figures else 1.0
+                if name and 0 < unit < math.inf:
+                    return Column(name, unit)
+    except ValueError:
+        pass
+    raise ValueError(
+        f"found {text!r}, expected lognormal:MEAN,CV (seconds, and above 0) "
+        "or column:NAME[,SECONDS_PER_UNIT]"
+    )

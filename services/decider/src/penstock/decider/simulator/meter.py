@@ -1,0 +1,154 @@
+"""What the metrics service would have measured: rates, distributions, counts, each look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from penstock.decider.simulator.fleet import Fleet
+from penstock.decider.simulator.rolling import Rolling
+from penstock.decider.simulator.samples import Samples
+from penstock.events.snapshot import PoolSnapshot, Quantiles
+
+WINDOW_SECONDS = 60.0
+INTERVAL_SECONDS = 1.0
+_SPAWN_WINDOW_SECONDS = 900.0
+_DEFAULT_HORIZON_SECONDS = 5.0
+
+
+class Rate(Protocol):
+    """An arrival rate, its trend (up, down, stable) and its forecast."""
+
+    @property
+    def per_second(self) -> float: ...
+    @property
+    def trend(self) -> str: ...
+    @property
+    def forecast_per_second(self) -> float | None: ...
+
+
+class RateWindow(Protocol):
+    """How rates are estimated: the metrics service's own way, handed in from outside, as services
+    do not import each other."""
+
+    def add(self, start: float, end: float, count: int) -> None: ...
+    def rate(self, horizon_seconds: float) -> Rate | None: ...
+
+
+RateWindows = Callable[[float, float], RateWindow]
+"""Makes one from window and bucket, both in seconds."""
+
+
+class Meter:
+    """Measures one pool. Times are seconds since the simulation's start.
+
+    Attributes:
+        arrived: jobs so far; the simulation counts them up. finished: likewise.
+        waiting / oldest_seconds: at the last look.
+    """
+
+    def __init__(self, pool: str, fleet: Fleet, rate_windows: RateWindows, origin: float) -> None:
+        self._pool, self._fleet, self._origin = pool, fleet, origin
+        self._arrivals = rate_windows(WINDOW_SECONDS, INTERVAL_SECONDS)
+        self._arrivals_mean, self._finishes = Rolling(WINDOW_SECONDS), Rolling(WINDOW_SECONDS)
+        self._service = Samples(WINDOW_SECONDS, keeps_last=True)
+        self._pickup = Samples(WINDOW_SECONDS)
+        self._spawn = Samples(_SPAWN_WINDOW_SECONDS, keeps_last=True)
+        self._looked_at: float | None = None
+        self._before = (0, 0)
+        self._number = 0
+        self.arrived = self.finished = self.waiting = 0
+        self.oldest_seconds = 0.0
+        self.came = False
+
+    def picked_up(self, seconds: float, now: float) -> None:
+        self._pickup.add(seconds, now)
+
+    def took(self, seconds: float, now: float) -> None:
+        """A job finished after running so long."""
+        self.finished += 1
+        self._service.add(seconds, now)
+
+    def spawned(self, seconds: float, now: float) -> None:
+        self._spawn.add(seconds, now)
+
+    def look(self, waiting: int, oldest_seconds: float, now: float) -> None:
+        """Rates go on from the look before."""
+        self.waiting, self.oldest_seconds = waiting, oldest_seconds
+        arrived, finished = self._before
+        self._before = self.arrived, self.finished
+        self.came = self.arrived > arrived
+        if self._looked_at is not None:
+            self._arrivals.add(self._looked_at, now, self.arrived - arrived)
+            self._arrivals_mean.add(self._looked_at, now, self.arrived - arrived)
+            self._finishes.add(self._looked_at, now, self.finished - finished)
+        self._looked_at = now
+
+    def arrival_per_second(self) -> float:
+        """The plain mean over the window, 0 before anything was observed."""
+        return self._arrivals_mean.per_second() or 0.0
+
+    def service(self, now: float) -> Quantiles | None:
+        """Run times, with the running jobs counted as "at least this long"."""
+        known = self._service.quantiles(now)
+        ages = [now - worker.since for worker in self._fleet.busy()]
+        return with_running(known, ages)
+
+    def snapshot(self, now: float, wakeup: str) -> PoolSnapshot:
+        """As of the last look."""
+        fleet, spawn = self._fleet, self._spawn.quantiles(now)
+        rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
+        self._number += 1
+        return PoolSnapshot(
+            id=f"simulated-{self._number}",
+            at=datetime.fromtimestamp(self._origin + now, UTC),
+            pool=self._pool,
+            queues=(self._pool,),
+            waiting=self.waiting,
+            running=sum(1 for _ in fleet.busy()),
+            oldest_waiting_seconds=self.oldest_seconds,
+            arrival_per_second=rate.per_second if rate else None,
+            arrival_trend=rate.trend if rate else "stable",
+            forecast_per_second=rate.forecast_per_second if rate else None,
+            throughput_per_second=self._finishes.per_second(),
+            service=self.service(now),
+            pickup=self._pickup.quantiles(now),
+            spawn=spawn,
+            workers_ready=fleet.ready,
+            workers_idle=fleet.idle,
+            worker_age_seconds=0.0 if fleet.started else None,
+            wakeup=wakeup,
+        )
+
+
+def with_running(known: Quantiles | None, ages: Sequence[float]) -> Quantiles | None:
+    """A running job says something once it is older than the mean: it is a sample of its age.
+
+    While nothing has finished, jobs older than a second are all there is to know.
+    """
+    least = 1.0 if known is None else known.mean_seconds
+    longer = sorted(age for age in ages if age > least)
+    if not longer:
+        return known
+    if known is None:
+        return _of_running(longer)
+    count = known.count + len(longer)
+    return Quantiles(
+        count=count,
+        mean_seconds=(known.mean_seconds * known.count + sum(longer)) / count,
+        p50_seconds=known.p50_seconds,
+        p95_seconds=known.p95_seconds,
+        p99_seconds=max(known.p99_seconds, longer[-1]),
+        cv2=known.cv2,
+    )
+
+
+def _of_running(ages: Sequence[float]) -> Quantiles:
+    return Quantiles(
+        count=len(ages),
+        mean_seconds=sum(ages) / len(ages),
+        p50_seconds=ages[(len(ages) - 1) // 2],
+        p95_seconds=ages[-1],
+        p99_seconds=ages[-1],
+    )
