@@ -32,8 +32,8 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         waiting: jobs that could start now. ``delayed``: scheduled or retrying, not yet due.
         running: jobs claimed by workers.
         oldest_waiting_seconds: age of the oldest waiting job; 0 when none waits, None when unknown.
-        waiting_ages_seconds: ages at evenly spaced places in the line, from the oldest waiting job to
-            the newest; empty where they are not known.
+        waiting_ages_seconds: ages at evenly spaced places in the line, from the oldest waiting job
+            to the newest; empty where they are not known.
         arrival_per_second: from the growth of the queue's stored sequence; None before two samples.
         arrival_trend: ``up``, ``down`` or ``stable``; forecast is None when there is none.
         service: run-time distribution; pickup: pickup-time distribution; spawn: command to first

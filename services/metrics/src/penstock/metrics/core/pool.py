@@ -145,7 +145,8 @@ class PoolMeter:
         rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
         lapsed = self._lapsed.waiting(now)
         return PoolSnapshot(
-            **envelope,
+            id=envelope["id"],
+            source=envelope["source"],
             at=at,
             pool=self.name,
             queues=tuple(queue.name for queue in self.queues),
