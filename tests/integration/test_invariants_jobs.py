@@ -134,7 +134,8 @@ async def test_a_job_that_kills_its_workers_is_put_aside(crew: Crew) -> None:
         (await begun(crew, times=times)).signal(signal.SIGKILL)
     view = await crew.ended(job_id)
     assert (view.state, view.error.kind) == (State.DEAD, "poison")
-    assert await crew.bus.last(crew.subjects.dead_stream, crew.subjects.dead(QUEUE, job_id))
+    letter = crew.subjects.dead(QUEUE, job_id)
+    await eventually(lambda: crew.bus.last(crew.subjects.dead_stream, letter), 5, "a dead letter")
     await crew.emptied()
 
 

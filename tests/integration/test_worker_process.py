@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import Outgoing
 from penstock.events.envelope import utc_now
-from penstock.jobs import SyncClient
+from penstock.jobs import Backoff, Call, JobType, SyncClient
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queue import DeadLetter
 from penstock.worker.loop import UNRESPONSIVE
@@ -120,6 +120,37 @@ async def test_the_last_failure_is_a_dead_letter_that_runs_again(crew: Crew) -> 
     again = await crew.ended(await crew.client.retry(job_id))
     assert (again.state, again.result, again.record.retry_of) == (State.COMPLETED, "rows", job_id)
     assert await lies_there() is None
+    await crew.emptied()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "kind"),
+    [
+        ("os.system", {"command": "true"}, "unknown-job"),
+        (note.name, {"diary": 7, "name": "a"}, "bad-arguments"),
+        (note.name, {"diary": "x"}, "bad-arguments"),
+    ],
+)
+async def test_a_call_that_does_not_fit_here_is_dead_and_not_run(
+    crew: Crew, function: str, arguments: dict[str, object], kind: str
+) -> None:
+    """As from a client of another version: the worker knows what it may run."""
+    worker = crew.hire()
+    theirs: JobType[..., None] = JobType(
+        lambda: None,
+        name=function,
+        queue=QUEUE,
+        tries=3,
+        timeout_seconds=0,
+        backoff=Backoff(),
+        tags=(),
+    )
+    job_id = await crew.client.dispatch(Call(theirs, msgspec.msgpack.encode(arguments)))
+    view = await crew.ended(job_id)
+    assert (view.state, view.attempts, view.error.kind) == (State.DEAD, 0, kind)
+    good = await crew.client.dispatch(note(diary=crew.diary.path, name="b"))
+    assert (await crew.ended(good)).record.worker == worker.name
+    assert [line.name for line in crew.diary.lines()] == ["b"]
     await crew.emptied()
 
 
