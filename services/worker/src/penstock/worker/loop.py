@@ -104,7 +104,9 @@ class Worker:
             await self._intake.close()
             if self._winning:
                 await asyncio.wait(self._winning)
-            await self._release(self._runner.take_back(), self.stopping)
+            behind = self._runner.take_back()
+            self._unfinished -= len(behind)
+            await self._release(behind, self.stopping)
             await self._finish()
         finally:
             ticking.cancel()
