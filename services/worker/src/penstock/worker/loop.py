@@ -15,9 +15,9 @@ from penstock.config.topology import pools
 from penstock.jobs import queue as queues
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, Interruption, TimedOut
-from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
-from penstock.worker.claims import Claims, Unreadable
+from penstock.worker.claims import Claims
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
@@ -25,6 +25,7 @@ from penstock.worker.first_job import tell_first_job
 from penstock.worker.held import Held
 from penstock.worker.intake import Intake
 from penstock.worker.orphan import Orphan
+from penstock.worker.ownership import still_ours
 from penstock.worker.recording import Recorder
 from penstock.worker.reports import Reporter
 from penstock.worker.runner import Runner
@@ -301,19 +302,9 @@ class Worker:
 
     async def _confirm(self, job: Held) -> None:
         """Stops a job that was cancelled or taken over; its own events decide. Raises BusError."""
-        subjects = self._claims.subjects
-        last = await self._bus.last(subjects.events_stream, subjects.job(job.id))
-        if last is not None and last.sequence == job.sequence:
-            return
-        try:
-            record, _ = await self._claims.look_up(job.id)
-        except Unreadable as error:
-            log.error("%s", error)
-            return
-        if record is None or record.token != job.token or record.state is not State.RUNNING:
+        ours, record = await still_ours(self._bus, self._claims, job)
+        if not ours:
             await self._lose(job, record)
-        elif job.sequence < record.sequence:
-            job.sequence = record.sequence  # our own progress, whose answer was lost
 
     # --- ending a job from outside ----------------------------------------------------------------
     def _noticed(self, subject: str, _: bytes) -> None:
