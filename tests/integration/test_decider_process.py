@@ -29,7 +29,7 @@ HALF, ALL = {"emails": 5}, {"emails": 10}
 @pytest.fixture
 async def here(settings: MakeSettings) -> AsyncIterator[World]:
     """With the shipped lease of 3 s."""
-    async with world("nats", settings, decider={"stale_seconds": 5.0}) as found:
+    async with world("nats", settings, decider={"stale_seconds": 5.0, "repeat_seconds": 0.0}) as found:
         found.host("a")
         await found.report(**BUSY)
         yield found
@@ -156,7 +156,7 @@ async def test_a_frozen_broker_costs_the_lease_and_no_worker(
 ):
     """Deaf for longer than every lease: it stops acting, leads again, and lowers nothing."""
     tables = {
-        "decider": {"lease_seconds": 0.9, "stale_seconds": 1.5},
+        "decider": {"lease_seconds": 0.9, "stale_seconds": 1.5, "repeat_seconds": 0.0},
         "nats": {"request_timeout_seconds": 0.5},
         "host": {"name": "x", "lease_seconds": 1.0},
     }
