@@ -129,11 +129,11 @@ def _peak(scene: Scene, figure: float) -> Controller:
 def _clairvoyant(scene: Scene, figure: float) -> Controller:
     sla = scene.profile.sla_seconds
 
-    def late_share_with(scripted: clairvoyant.Scripted) -> float:
-        waits = scene.run(scripted).waits
+    def late_share_with(tried: clairvoyant.Clairvoyant) -> float:
+        waits = scene.run(tried).waits
         return sum(wait > sla for wait in waits) / max(len(waits), 1)
 
-    return clairvoyant.controller(
+    return clairvoyant.best(
         scene.load,
         sla_seconds=sla,
         late_share=1 - scene.profile.quantile,

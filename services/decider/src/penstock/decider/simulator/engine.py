@@ -27,6 +27,7 @@ CLAIM_SECONDS = 4.0
 _PATIENCE_SECONDS = 3600.0
 """Jobs that nobody took this long after the trace's end are given up."""
 
+_AGES = 5
 _READY, _FINISH, _OBEY, _LOST, _AGAIN = range(5)
 
 
@@ -170,10 +171,9 @@ class Simulation:
 
     # --- deciding --------------------------------------------------------------------------------
     def _look(self, now: float) -> None:
-        oldest = now - self._load.arrivals[self._waiting[0]] if self._waiting else 0.0
         deaf = self._troubles.is_deaf(now)
         if not deaf:
-            self._meter.look(len(self._waiting), oldest, now)
+            self._meter.look(len(self._waiting), self._ages(now), now)
         idle = not (self._waiting or self._running or self._meter.came)
         wakeup = self._looks.take(len(self._waiting), self._fleet.ready, idle, now)
         if wakeup is None:
@@ -190,6 +190,14 @@ class Simulation:
         )
         if plan is not None:
             self._at(now + DECISION_SECONDS, _OBEY, plan)
+
+    def _ages(self, now: float) -> tuple[float, ...]:
+        """Ages of the waiting jobs, the oldest first; of a long line at evenly spaced places."""
+        line, arrivals = self._waiting, self._load.arrivals
+        if len(line) <= _AGES:
+            return tuple(now - arrivals[job] for job in line)
+        places = (round(spot * (len(line) - 1) / (_AGES - 1)) for spot in range(_AGES))
+        return tuple(now - arrivals[line[place]] for place in places)
 
     def _obey(self, plan: Plan, now: float) -> None:
         plan = {host: workers for host, workers in plan.items() if host in self._hosts}

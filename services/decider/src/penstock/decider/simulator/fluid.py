@@ -19,7 +19,8 @@ class Fluid(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         possible: A(t), worker-seconds, shape (K + 1,).
         limit: A(t) - A(t - T): work that may be left undone at most, shape (K + 1,).
-        due: jobs whose time to start ends within each step, shape (K,).
+        due: jobs whose time to start ended within the step before, shape (K,): if they were started
+            in time, no more than the limit is left at the step's end.
     """
 
     step_seconds: float
@@ -46,12 +47,12 @@ def fluid(load: Load, sla_seconds: float, step_seconds: float) -> Fluid:
     ends.sort()
     possible = _ramps(arrivals, grid) - _ramps(ends, grid)
     required = _ramps(arrivals, grid - sla_seconds) - _ramps(ends, grid - sla_seconds)
-    due = np.diff(np.searchsorted(arrivals, grid - sla_seconds, side="right"))
+    before = np.searchsorted(arrivals, grid - sla_seconds - step_seconds, side="right")
     return Fluid(
         step_seconds=step_seconds,
         possible=possible,
         limit=possible - required,
-        due=due.astype(np.float64),
+        due=np.diff(before).astype(np.float64),
     )
 
 

@@ -45,7 +45,7 @@ class Meter:
 
     Attributes:
         arrived: jobs so far; the simulation counts them up. finished: likewise.
-        waiting / oldest_seconds: at the last look.
+        waiting / ages_seconds: at the last look; ages of the waiting jobs, the oldest first.
     """
 
     def __init__(self, pool: str, fleet: Fleet, rate_windows: RateWindows, origin: float) -> None:
@@ -59,7 +59,8 @@ class Meter:
         self._before = (0, 0)
         self._number = 0
         self.arrived = self.finished = self.waiting = 0
-        self.oldest_seconds = 0.0
+        self.ages_seconds: tuple[float, ...] = ()
+        self._worked = 0.0
         self.came = False
 
     def picked_up(self, seconds: float, now: float) -> None:
@@ -68,14 +69,15 @@ class Meter:
     def took(self, seconds: float, now: float) -> None:
         """A job finished after running so long."""
         self.finished += 1
+        self._worked += seconds
         self._service.add(seconds, now)
 
     def spawned(self, seconds: float, now: float) -> None:
         self._spawn.add(seconds, now)
 
-    def look(self, waiting: int, oldest_seconds: float, now: float) -> None:
+    def look(self, waiting: int, ages_seconds: tuple[float, ...], now: float) -> None:
         """Rates go on from the look before."""
-        self.waiting, self.oldest_seconds = waiting, oldest_seconds
+        self.waiting, self.ages_seconds = waiting, ages_seconds
         arrived, finished = self._before
         self._before = self.arrived, self.finished
         self.came = self.arrived > arrived
@@ -84,6 +86,10 @@ class Meter:
             self._arrivals_mean.add(self._looked_at, now, self.arrived - arrived)
             self._finishes.add(self._looked_at, now, self.finished - finished)
         self._looked_at = now
+
+    def worked_seconds(self, now: float) -> float:
+        """All the work that was done so far."""
+        return self._worked + sum(now - worker.since for worker in self._fleet.busy())
 
     def arrival_per_second(self) -> float:
         """The plain mean over the window, 0 before anything was observed."""
@@ -107,7 +113,8 @@ class Meter:
             queues=(self._pool,),
             waiting=self.waiting,
             running=sum(1 for _ in fleet.busy()),
-            oldest_waiting_seconds=self.oldest_seconds,
+            oldest_waiting_seconds=self.ages_seconds[0] if self.ages_seconds else 0.0,
+            waiting_ages_seconds=self.ages_seconds,
             arrival_per_second=rate.per_second if rate else None,
             arrival_trend=rate.trend if rate else "stable",
             forecast_per_second=rate.forecast_per_second if rate else None,

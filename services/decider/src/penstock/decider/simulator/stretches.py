@@ -48,6 +48,15 @@ class Stretches(msgspec.Struct, frozen=True, kw_only=True):
             self, came=self.came[which], limit=self.limit[which], due=self.due[which]
         )
 
+    def between(self, start: int, end: int) -> Stretches:
+        """Some of the steps."""
+        return msgspec.structs.replace(
+            self,
+            came=self.came[:, start:end],
+            limit=self.limit[:, start : end + 1],
+            due=self.due[:, start:end],
+        )
+
 
 def cut(water: Fluid, seconds: float) -> Stretches:
     """Stretches of about this length (infinite: one); the last one is filled up with quiet."""
@@ -70,19 +79,23 @@ def cut(water: Fluid, seconds: float) -> Stretches:
 def backwards(parts: Stretches, spawn_seconds: float, price: float) -> Iterator[tuple[int, Array]]:
     """For each step from the last to the first, the cost from its beginning on, (P, J, C).
 
-    ``C`` is here the number of workers before the step. At the end of a stretch, what is left costs
-    the work that it is.
+    ``C`` is here the number of workers before the step.
     """
     counts = parts.counts
     up = spawn_seconds * counts
-    left = parts.shares[None, :, None] * parts.limit[:, -1, None, None]
-    cost = np.broadcast_to(left, (*left.shape[:2], len(counts)))
+    cost = last_costs(parts)
     for step in range(parts.came.shape[1] - 1, -1, -1):
         chosen = choices(parts, cost, step, price)
         fewer = np.minimum.accumulate(chosen, axis=2)
         more = np.minimum.accumulate((chosen + up)[:, :, ::-1], axis=2)[:, :, ::-1] - up
         cost = np.minimum(fewer, more)
         yield step, cost
+
+
+def last_costs(parts: Stretches) -> Array:
+    """At the end of a stretch, what is left costs the work that it is, (P, J, C)."""
+    left = parts.shares[None, :, None] * parts.limit[:, -1, None, None]
+    return np.broadcast_to(left, (*left.shape[:2], len(parts.counts)))
 
 
 def choices(parts: Stretches, after: Array, step: int, price: float) -> Array:

@@ -155,7 +155,7 @@ def _widths(path: Path, times: Floats) -> Floats:
     if len(times) < 2:
         raise BadTrace(f"{path}: found one bin, expected two or more: their width is unknown")
     steps = np.diff(times)
-    usual = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
+    usual = float(np.percentile(steps[steps > 0], 50, method="lower")) if steps.any() else 0.0
     if usual <= 0:
         raise BadTrace(f"{path}: found one time only, expected bins that follow each other")
     steps = np.where(steps > _GAP * usual, usual, steps)

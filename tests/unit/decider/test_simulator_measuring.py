@@ -1,0 +1,97 @@
+"""What the simulated pool's snapshots say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from tests.unit.decider.simulating import Steps, load, simulation
+
+from penstock.decider.simulator.looks import Looks
+from penstock.decider.simulator.rolling import Rolling
+from penstock.decider.simulator.samples import Samples
+from penstock.events.snapshot import PoolSnapshot
+
+
+def snapshots(jobs, *steps) -> list[tuple[float, PoolSnapshot]]:
+    found = []
+
+    class Looking(Steps):
+        def plan(self, look):
+            found.append((look.now, look.meter.snapshot(look.now, look.wakeup)))
+            return super().plan(look)
+
+    simulation(jobs, Looking(*steps)).run()
+    return found
+
+
+def test_a_snapshot_is_what_was_so() -> None:
+    jobs = load(*[(second / 2, 4.0) for second in range(20)])
+    found = dict(snapshots(jobs, (0, 3)))
+    seen = next(seen for at, seen in found.items() if at >= 8)
+    assert (seen.workers_ready, seen.workers_idle, seen.running) == (3, 0, 3)
+    assert seen.waiting == pytest.approx(16 - 6, abs=1)
+    assert seen.oldest_waiting_seconds == pytest.approx(8 - 3, abs=1)
+    assert seen.arrival_per_second == pytest.approx(2, abs=0.3)
+    assert seen.spawn.mean_seconds == pytest.approx(1.0)
+    assert seen.service.mean_seconds == pytest.approx(4.0)
+    assert seen.service.cv2 == pytest.approx(0, abs=1e-9) or seen.service.count == 1
+
+
+def test_before_anything_happened_nothing_is_known() -> None:
+    _, first = snapshots(load((5.0, 1.0)), (0, 1))[0]
+    known = (first.arrival_per_second, first.service, first.pickup, first.spawn)
+    assert known == (None, None, None, None)
+    assert first.worker_age_seconds is None
+
+
+def test_running_jobs_count_as_at_least_this_long() -> None:
+    found = snapshots(load((0.0, 30.0)), (0, 1))
+    seen = next(seen for at, seen in found if at >= 11)
+    assert seen.service.mean_seconds == pytest.approx(10, abs=1.1)
+
+
+@given(some.lists(some.tuples(some.floats(0, 5), some.floats(0, 40)), min_size=1, max_size=60))
+def test_samples_are_those_of_the_window_a_sixth_coarse(steps) -> None:
+    samples, now, added = Samples(60), 0.0, []
+    for seconds, later in steps:
+        now += later
+        samples.add(seconds, now)
+        added.append((seconds, now))
+    known = samples.quantiles(now)
+    sure = [seconds for seconds, at in added if at > now - 60]
+    possible = [seconds for seconds, at in added if at > now - 70]
+    assert len(sure) <= known.count <= len(possible)
+    assert min(possible) <= known.p50_seconds <= known.p95_seconds <= known.p99_seconds
+    assert samples.quantiles(now + 1000) is None
+
+
+def test_the_last_samples_stay_known_where_asked_for() -> None:
+    samples = Samples(60, keeps_last=True)
+    samples.add(3.0, 0.0)
+    assert samples.quantiles(1.0).count == 1
+    assert samples.quantiles(1000.0).mean_seconds == 3.0
+
+
+def test_a_rolling_rate() -> None:
+    rate = Rolling(10)
+    assert rate.per_second() is None
+    for second in range(20):
+        rate.add(second, second + 1, 0 if second < 10 else 3)
+    assert rate.per_second() == 3
+
+
+def test_looks_come_sooner_while_a_backlog_grows() -> None:
+    looks, told, now = Looks(), [], 0.0
+    for _ in range(12):
+        now = looks.next_at
+        waiting = 0 if now < 1 else int(now * 10)
+        if reason := looks.take(waiting, 2, waiting == 0, now):
+            told.append((round(now, 2), reason))
+    assert told[:5] == [
+        (0.0, "tick"),
+        (1.0, "backlog"),
+        (1.2, "backlog"),
+        (1.4, "backlog"),
+        (1.6, "backlog"),
+    ]
