@@ -31,6 +31,7 @@ from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")
 
+_ASK_AGAIN_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
 
 
@@ -99,7 +100,7 @@ class NatsBus:
         )
         await self._publisher.open()
         for stream in streams.streams(self._settings, self.subjects):
-            await self._ensure_stream(streams.complete(stream, self._settings.streams.replicas))
+            await self._ensure_patiently(streams.complete(stream, self._settings.streams.replicas))
 
     async def _on_error(self, error: Exception) -> None:
         log.debug("nats: %s", error)
@@ -112,6 +113,15 @@ class NatsBus:
         log.warning("broker is back")
         for inbox in self._inboxes:
             inbox.reconnected()
+
+    async def _ensure_patiently(self, config: dict[str, Any]) -> None:
+        """Until the broker answers; how long that may take is :func:`connect`'s to say."""
+        while True:
+            try:
+                return await self._ensure_stream(config)
+            except BusUnavailable as error:
+                log.info("%s; asking again", error)
+                await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     async def _ensure_stream(self, config: dict[str, Any]) -> None:
         answer = await self._api(f"STREAM.CREATE.{config['name']}", config, fail=False)

@@ -25,6 +25,7 @@ _FOLLOW_BATCH = 256
 _FOLLOW_WAIT_SECONDS = 5.0
 _FOLLOWER_LIVES_NS = 30_000_000_000
 _NO_MESSAGE = 10037
+_END_OF_BATCH, _NOTHING_FOUND = 204, 404
 _PAGE_LIMIT = 10_000
 
 
@@ -67,14 +68,14 @@ class Reader:
 
     async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
         found: list[Stored] = []
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def on(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
             status, headers = parse_headers(block)
             if not status:
                 found.append(_direct(body, headers))
             elif not done.done():
-                done.set_result(None)
+                done.set_result(status)
 
         inbox = f"_INBOX.{uuid.uuid4().hex}"
         subscription = await self._client.subscribe_raw(inbox, on)
@@ -84,7 +85,8 @@ class Reader:
                 f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox
             )
             async with asyncio.timeout(self._timeout):
-                await done
+                if (status := await done) not in (_END_OF_BATCH, _NOTHING_FOUND):
+                    raise BusRefused(f"{stream}: no such stream, or no direct reading ({status})")
         except (TimeoutError, nats.errors.Error) as error:
             raise BusUnavailable(f"the broker did not answer for {subject}: {error!r}") from error
         finally:
