@@ -29,7 +29,9 @@ HALF, ALL = {"emails": 5}, {"emails": 10}
 @pytest.fixture
 async def here(settings: MakeSettings) -> AsyncIterator[World]:
     """With the shipped lease of 3 s."""
-    async with world("nats", settings, decider={"stale_seconds": 5.0, "repeat_seconds": 0.0}) as found:
+    async with world(
+        "nats", settings, decider={"stale_seconds": 5.0, "repeat_seconds": 0.0}
+    ) as found:
         found.host("a")
         await found.report(**BUSY)
         yield found

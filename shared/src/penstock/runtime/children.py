@@ -189,6 +189,7 @@ def _die_with(parent: int, number: int) -> Callable[[], None]:
 
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what runs behind it
         if os.getppid() != parent:  # it died before the line above
             os._exit(1)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.component.worker.given import WITHIN, Gate, once
 from tests.unit.jobs.telling import call
-from tests.unit.worker.given import WITHIN, Gate, once
 
 from penstock.bus.protocol import Delivery
 from penstock.jobs import Cancelled

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.unit.worker.given import QUEUE, Gate, Stage, once, settings
-from tests.unit.worker.unreliable import Unreliable
+from tests.component.worker.given import QUEUE, Gate, Stage, once, settings
+from tests.component.worker.unreliable import Unreliable
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusRefused

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.component.worker.given import QUEUE, settings
+from tests.component.worker.unreliable import Unreliable
 from tests.unit.jobs.telling import BROKEN
-from tests.unit.worker.given import QUEUE, settings
-from tests.unit.worker.unreliable import Unreliable
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusRefused, Delivery, Outgoing

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tests.component.worker.given import QUEUE, settings
 from tests.integration.job_histories import check, read_all
 from tests.unit.jobs.telling import BROKEN
-from tests.unit.worker.given import QUEUE, settings
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, Outgoing

@@ -105,3 +105,13 @@ def test_one_that_takes_too_long_is_said_to(tmp_path: Path) -> None:
     with pytest.raises(ChildFailed, match=r"sleep is not ready after 0\.05 s \(still running\)"):
         wait_until(child, lambda: False, 0.05, "ready")
     child.end()
+
+
+def test_a_child_hears_ctrl_c_even_where_its_parent_was_told_not_to() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        child = start(["sleep", "60"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    child.signal(signal.SIGINT)
+    assert child.wait(10) == -signal.SIGINT
