@@ -1,0 +1,195 @@
+"""Pools decided per second on one core, encoding and publishing included. Prints JSON.
+
+Each round decides every pool from a fresh snapshot with the production core, makes the event of
+each decision, encodes and appends them to the event log, and commands the hosts whose plan changed.
+The deciding process is pinned to one core; the broker is a process of its own. `cpu` counts this
+process's time, `wall` the waiting for the broker's answers too. Two ways of telling: `each`
+decision as an event, the most there can be, and `news`, as the service does. `urgent_ms`: one pool
+among so many is decided at once, from its snapshot in hand to the command stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import time
+from typing import Any
+
+import uvloop
+
+from machine import describe
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Bus
+from penstock.config import Pool, Profile, Settings
+from penstock.config.load import check
+from penstock.decider.commands import Commander
+from penstock.decider.core.decide import decide
+from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.registry import BUILTIN
+from penstock.decider.core.state import State
+from penstock.decider.journal import Journal
+from penstock.decider.news import News
+from penstock.decider.spans import Story
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
+from penstock.events.subjects import Subjects
+from penstock.runtime.broker import Broker
+
+POOLS_A_HOST = 50
+START = 1_700_000_000.0
+REPEAT_SECONDS = 60.0
+_URGENT = 200
+
+
+class Installation:
+    """Pools and hosts whose load drifts from round to round."""
+
+    def __init__(self, pools: int, strategy: str) -> None:
+        self._random = random.Random(pools)
+        profile = Profile(strategy=strategy, min_workers=0, max_workers=100)
+        names = [f"pool-{number}" for number in range(pools)]
+        self.pools = {
+            name: Pool(name=name, kind="queue", queues=(name,), profile=profile) for name in names
+        }
+        self._seen: dict[str, SeenPool] = {}
+        self._rates = {name: self._random.uniform(0.1, 10) for name in names}
+        self._hosts = [f"host-{number}" for number in range(max(2, pools // POOLS_A_HOST))]
+
+    def inputs(self, state: State, now: float, due: str | None = None) -> Inputs:
+        """All pools measured anew, or only the one that is due."""
+        for name in self.pools if due is None else (due,):
+            self._seen[name] = SeenPool(self._snapshot(name, state), now - 0.05)
+        return Inputs(
+            pools=self.pools,
+            seen_pools=dict(self._seen),
+            seen_hosts={host: SeenHost(_host(host), now - 0.05) for host in self._hosts},
+            strategies=BUILTIN,
+            rules=Rules(),
+            due=None if due is None else frozenset([due]),
+        )
+
+    def _snapshot(self, name: str, state: State) -> PoolSnapshot:
+        rate = self._rates[name] = max(self._rates[name] * self._random.uniform(0.9, 1.1), 0.01)
+        workers = state.pools[name].workers if name in state.pools else 0
+        waiting = self._random.randrange(20)
+        busy = min(workers, round(rate))
+        return PoolSnapshot(
+            pool=name,
+            queues=(name,),
+            waiting=waiting,
+            running=busy,
+            oldest_waiting_seconds=waiting * 0.3,
+            waiting_ages_seconds=(waiting * 0.3, 0.0) if waiting else (),
+            arrival_per_second=rate,
+            service=_quantiles(1.0),
+            pickup=_quantiles(0.5),
+            spawn=_quantiles(1.0),
+            workers_ready=workers,
+            workers_idle=workers - busy,
+            worker_age_seconds=0.2,
+        )
+
+
+def _quantiles(mean: float) -> Quantiles:
+    return Quantiles(
+        count=100,
+        mean_seconds=mean,
+        p50_seconds=mean * 0.8,
+        p95_seconds=mean * 2.5,
+        p99_seconds=mean * 4,
+    )
+
+
+def _host(name: str) -> HostSnapshot:
+    return HostSnapshot(host=name, cpu_cores=256.0, memory_bytes=2**40)
+
+
+class Decider:
+    """One round after the other, as the leader does it, with the time each part takes."""
+
+    def __init__(
+        self, bus: Bus, subjects: Subjects, installation: Installation, news: bool
+    ) -> None:
+        self._installation = installation
+        self._journal = Journal(bus, subjects, "decider/bench")
+        self._commander = Commander(bus, subjects, "decider/bench", 1)
+        self._news = News(REPEAT_SECONDS) if news else None
+        self._story = Story()
+        self._state = State(watching_since=START)
+        self._ids: dict[str, str] = {}
+
+    async def load(self) -> None:
+        await self._commander.load()
+
+    async def round(self, now: float, due: str | None = None) -> dict[str, float]:
+        inputs = self._installation.inputs(self._state, now, due)  # measured elsewhere: not counted
+        wall, cpu = time.perf_counter(), time.process_time()
+        outcome = decide(self._state, inputs, now)
+        decided = time.process_time()
+        self._state = outcome.state
+        events = self._journal.decisions(outcome.decisions, 1, now)
+        if self._news is not None:
+            events = self._news.pick(events, set(), now)
+        self._ids.update({event.pool: event.id for event in events})
+        await self._journal.publish(events)
+        await self._commander.send(outcome.plans, self._ids, self._story)
+        return {
+            "wall": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+            "decide": decided - cpu,
+            "events": float(len(events)),
+        }
+
+
+async def measure(settings: Settings, pools: int, strategy: str, news: bool, seconds: float) -> Any:
+    bus = await connect(settings)
+    decider = Decider(bus, Subjects(settings.prefix), Installation(pools, strategy), news)
+    await decider.load()
+    await decider.round(START)  # the first one starts everything: not usual
+    rounds, ends = [], time.monotonic() + seconds
+    while len(rounds) < 3 or time.monotonic() < ends:
+        rounds.append(await decider.round(START + 1 + len(rounds)))
+    urgent = []
+    for number in range(_URGENT):
+        now = START + 1 + len(rounds) + number / _URGENT
+        one = await decider.round(now, due=f"pool-{number % pools}")
+        urgent.append(one["wall"] * 1000)
+    await bus.close()
+    cuts = statistics.quantiles(urgent, n=100)
+    each = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    return {
+        "pools_per_second_cpu": round(pools / each["cpu"]),
+        "pools_per_second_wall": round(pools / each["wall"]),
+        "microseconds_a_pool": round(each["cpu"] / pools * 1e6, 1),
+        "of_that_deciding": round(each["decide"] / pools * 1e6, 1),
+        "events_a_round": each["events"],
+        "rounds": len(rounds),
+        "urgent_ms": {"p50": round(cuts[49], 2), "p99": round(cuts[98], 2)},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pools", default="10,100,1000,10000")
+    parser.add_argument("--strategy", default="hybrid")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each number of pools")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"benchmark": "decisions", "machine": describe()}
+    cores = os.sched_getaffinity(0)
+    for name in options.strategy.split(","):
+        for way in ("each", "news"):
+            found = result.setdefault(name, {}).setdefault(way, {})
+            for pools in map(int, options.pools.split(",")):
+                with Broker() as broker:
+                    settings = check({"nats": {"url": broker.url, "request_timeout_seconds": 30}})
+                    os.sched_setaffinity(0, {max(cores)})
+                    measured = measure(settings, pools, name, way == "news", options.seconds)
+                    found[pools] = uvloop.run(measured)
+                    os.sched_setaffinity(0, cores)  # the next broker takes any core
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
