@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 
+import hypothesis
 import psutil
 import pytest
 from tests.making import MakeSettings
@@ -14,6 +15,11 @@ from penstock.runtime.broker import Broker
 from penstock.runtime.paths import temporary_dir
 
 pytest.register_assert_rewrite("tests.contract", "tests.waiting")
+
+# A few examples each, so that the units take under two seconds; more where nobody waits for them.
+hypothesis.settings.register_profile("quick", max_examples=8, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=60, deadline=None)
+hypothesis.settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
 _SESSION_MARK = "TEST_SESSION_OF_PENSTOCK"
 _MARK = uuid.uuid4().hex

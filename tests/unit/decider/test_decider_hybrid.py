@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import NOW, pool, snapshot, took
 
@@ -131,7 +131,6 @@ loads = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
 @given(loads, st.integers(0, 100), st.floats(0, 50))
 def test_more_load_never_asks_for_fewer(load, more_waiting, more_per_second):
     heavier = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import GIB, NOW, host, pool, snapshot
 
@@ -103,10 +103,6 @@ def rounds(draw):
     return draw(states()), found
 
 
-many = settings(max_examples=8, deadline=None)
-
-
-@many
 @given(rounds())
 def test_the_chain_adds_up(given_round):
     before, found = given_round
@@ -118,7 +114,6 @@ def test_the_chain_adds_up(given_round):
         assert all(reason.text for reason in decision.reasons)
 
 
-@many
 @given(rounds())
 def test_bounds_hold(given_round):
     before, found = given_round
@@ -131,7 +126,6 @@ def test_bounds_hold(given_round):
         assert decision.target >= profile.min_workers or lowered
 
 
-@many
 @given(rounds())
 def test_no_host_is_asked_for_more_than_it_carries(given_round):
     before, found = given_round
@@ -160,7 +154,6 @@ def load(counts, needs):
     )
 
 
-@many
 @given(rounds())
 def test_stale_or_missing_never_lowers(given_round):
     """With the hosts there, bounds that allow it and room for it."""
@@ -173,7 +166,6 @@ def test_stale_or_missing_never_lowers(given_round):
             assert decision.target >= min(decision.current, each.profile.max_workers)
 
 
-@many
 @given(rounds())
 def test_a_decision_can_be_recomputed(given_round):
     """Bit for bit, also from a state that went through a decision event."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.decider.core.erlang import erlang_b, erlang_c, fewest, late_share
 
-quick = settings(max_examples=40, deadline=None)
 loads = st.floats(1e-6, 2000)
 promises = st.fixed_dictionaries(
     {
@@ -59,7 +58,6 @@ def test_no_load_no_workers():
     assert fewest(1e-9, 2, 1, 30, 0.05) == 1
 
 
-@quick
 @given(loads, promises)
 def test_the_search_finds_the_smallest(load, promise):
     allowed = promise["allowed_share"]
@@ -70,7 +68,6 @@ def test_the_search_finds_the_smallest(load, promise):
     assert workers == 1 or late_share(workers - 1, load, **given_them) > allowed * (1 - 1e-9)
 
 
-@quick
 @given(loads, st.floats(1.0, 3.0), promises)
 def test_more_load_or_a_tighter_promise_never_needs_fewer(load, factor, promise):
     tighter = {**promise, "promise_seconds": promise["promise_seconds"] / factor}
@@ -78,7 +75,6 @@ def test_more_load_or_a_tighter_promise_never_needs_fewer(load, factor, promise)
     assert fewest(load, **tighter) >= fewest(load, **promise)
 
 
-@quick
 @given(st.integers(1, 300), st.floats(0.01, 300))
 def test_the_recursion_holds(workers, load):
     """B(c, a) = a·B(c-1, a) / (c + a·B(c-1, a))."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.jobs.telling import BROKEN, EVENT_TYPES, NOW, event, told
 
@@ -129,7 +129,6 @@ any_events = st.lists(st.sampled_from(EVENT_TYPES), max_size=40)
 
 
 @given(any_events)
-@settings(max_examples=60, deadline=None)
 def test_no_order_of_events_ends_a_job_twice(kinds: list[type[JobEvent]]) -> None:
     """Whoever appends what, whenever: what the table lets through tells one life with one end."""
     record: JobRecord | None = evolve(None, event(JobDispatched), 1)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.jobs.telling import BROKEN, JOB, NOW, call, event, told
 
@@ -49,7 +49,6 @@ def test_a_payload_of_another_schema_is_refused(change: dict[str, object]) -> No
         payload.decode(msgspec.msgpack.encode(raw))
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 2000), st.floats(0, 1, exclude_max=True))
 def test_a_delay_is_bounded_and_jitter_only_shortens_it(attempt: int, draw: float) -> None:
     backoff = Backoff(first_seconds=0.5, factor=3, max_seconds=60, jitter=0.5)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events.subjects import BadName
@@ -140,7 +140,6 @@ def test_arguments_off_the_wire_are_checked_again(arguments: bytes) -> None:
     pause=st.timedeltas(timedelta(-999), timedelta(999)),
     raw=st.binary(max_size=9),
 )
-@settings(max_examples=20, deadline=None)
 def test_typed_arguments_come_back_as_they_went(**arguments: Any) -> None:
     assert mixed.decode(mixed(**arguments).arguments) == arguments
 

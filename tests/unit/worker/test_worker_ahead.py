@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.worker.core.ahead import MOST, Ahead
@@ -45,7 +45,6 @@ def test_after_a_long_job_short_ones_are_trusted_again() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=30), st.integers(0, 2000))
-@settings(max_examples=50)
 def test_always_one_and_never_more_than_the_budget(runs: list[float], unfinished: int) -> None:
     ahead = seen(*runs)
     room = ahead.room(unfinished)
