@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from tests.unit.decider.simulating import EXACT, Steps, load, poisson, scene, simulation
 
@@ -60,7 +60,6 @@ def test_a_first_job_is_looked_at_at_once() -> None:
     assert wakeups == [("first-job", pytest.approx(5.505))]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     jobs=some.lists(some.tuples(some.floats(0, 60), some.floats(0.01, 20)), max_size=40),
     steps=some.lists(some.tuples(some.floats(0, 80), some.integers(0, 6)), max_size=8),

@@ -121,7 +121,7 @@ def simulate(
     Traces are CSV files with a time a row, or a time and a count. The same code decides as in
     production; every strategy gets the same jobs.
     """
-    _refuse_without("penstock.decider", "penstock.metrics")
+    _refuse_without("penstock.decider", "penstock.metrics", *(["matplotlib"] if picture else []))
     from penstock.decider.simulator import study  # noqa: PLC0415 - keeps `--help` quick
 
     question = _question(session, **asked)

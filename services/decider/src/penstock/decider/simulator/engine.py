@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,7 +28,8 @@ _PATIENCE_SECONDS = 3600.0
 """Jobs that nobody took this long after the trace's end are given up."""
 
 _AGES = 5
-_READY, _FINISH, _OBEY, _LOST, _AGAIN = range(5)
+_Act = Callable[[Any, float], None]
+"""What happens, given what it happens to and when."""
 
 
 class Troubles(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +92,12 @@ class Simulation:
         self._waiting: deque[int] = deque()
         self._waits = [math.nan] * len(load.arrivals)
         self._running = 0
-        self._events: list[tuple[float, int, int, object]] = []
+        self._events: list[tuple[float, int, _Act, Any]] = []
         self._order = count()
         self._plan: Plan = {}
         self._actions = self._reversals = self._direction = 0
         for host, at in self._troubles.hosts_lost.items():
-            self._at(at, _LOST, host)
+            self._at(at, self._lose, host)
 
     def run(self) -> Run:
         """From the first arrival to the end of the trace and of the last job."""
@@ -112,8 +113,8 @@ class Simulation:
                 next_job += 1
                 arrival = arrivals[next_job] if next_job < arrivals_end else math.inf
             elif event <= looks.next_at:
-                now, _, kind, what = heappop(events)
-                _ACTS[kind](self, what, now)
+                now, _, act, what = heappop(events)
+                act(what, now)
             else:
                 now = looks.next_at
                 over = arrival == math.inf and now >= self._load.duration_seconds
@@ -138,7 +139,7 @@ class Simulation:
             self._waits[job] = wait
         self._meter.picked_up(wait, now)
         self._running += 1
-        self._at(now + self._load.services[job], _FINISH, (worker, job))
+        self._at(now + self._load.services[job], self._finish, (worker, job))
         return True
 
     def _begin_next(self, now: float) -> None:
@@ -162,7 +163,7 @@ class Simulation:
     def _lose(self, host: str, now: float) -> None:
         self._hosts = tuple(name for name in self._hosts if name != host)
         for job in self._fleet.lose(host, now):
-            self._at(now + CLAIM_SECONDS, _AGAIN, job)
+            self._at(now + CLAIM_SECONDS, self._wait_again, job)
 
     def _wait_again(self, job: int, now: float) -> None:
         self._running -= 1
@@ -189,7 +190,7 @@ class Simulation:
             )
         )
         if plan is not None:
-            self._at(now + DECISION_SECONDS, _OBEY, plan)
+            self._at(now + DECISION_SECONDS, self._obey, plan)
 
     def _ages(self, now: float) -> tuple[float, ...]:
         """Ages of the waiting jobs, the oldest first; of a long line at evenly spaced places."""
@@ -206,7 +207,7 @@ class Simulation:
         self._count(sum(plan.values()) - sum(self._plan.values()))
         self._plan = plan
         for ready_at, worker in self._fleet.command(plan, now):
-            self._at(ready_at, _READY, worker)
+            self._at(ready_at, self._ready, worker)
 
     def _count(self, change: int) -> None:
         direction = (change > 0) - (change < 0)
@@ -214,8 +215,8 @@ class Simulation:
         self._reversals += direction * self._direction < 0
         self._direction = direction or self._direction
 
-    def _at(self, time: float, kind: int, what: object) -> None:
-        heappush(self._events, (time, next(self._order), kind, what))
+    def _at(self, time: float, act: _Act, what: object) -> None:
+        heappush(self._events, (time, next(self._order), act, what))
 
     def _result(self, now: float) -> Run:
         unstarted = 0
@@ -231,12 +232,3 @@ class Simulation:
             reversals=self._reversals,
             ended_at=now,
         )
-
-
-_ACTS: Final[tuple[Callable[[Simulation, object, float], None], ...]] = (  # by kind of event
-    Simulation._ready,
-    Simulation._finish,
-    Simulation._obey,
-    Simulation._lose,
-    Simulation._wait_again,
-)  # type: ignore[assignment]
