@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from penstock.config import Profile
 from penstock.decider.core.registry import BUILTIN
@@ -36,15 +39,24 @@ def poisson(
     cv: float = 1.0,
     seed: int = 0,
 ) -> Load:
-    import numpy as np
+    """Jobs at a steady rate."""
+    return shaped([per_second] * int(seconds / 10), job_seconds=job_seconds, cv=cv, seed=seed)
 
-    bins = int(seconds / 10)
+
+def shaped(
+    rates: Sequence[float],
+    bin_seconds: float = 10.0,
+    job_seconds: float = 1.0,
+    cv: float = 1.0,
+    seed: int = 0,
+) -> Load:
+    """Jobs at these rates, one after the other."""
     trace = Trace(
-        name="poisson",
+        name="shaped",
         origin=1_000_000.0,
-        times=np.arange(bins) * 10.0,
-        counts=np.full(bins, per_second * 10),
-        widths=np.full(bins, 10.0),
+        times=np.arange(len(rates)) * bin_seconds,
+        counts=np.array(rates, dtype=float) * bin_seconds,
+        widths=np.full(len(rates), bin_seconds),
     )
     return draw(trace, Lognormal(job_seconds, cv), seed=seed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -51,6 +51,7 @@ class Core:
     Args:
         origin: POSIX seconds of the simulation's start.
         watch: is told each outcome, for films and tests.
+        jumps: of the broker's clock, as (when, by how many seconds).
     """
 
     def __init__(
@@ -60,27 +61,31 @@ class Core:
         origin: float,
         rules: Rules | None = None,
         watch: Callable[[Outcome, float], None] | None = None,
+        jumps: Sequence[tuple[float, float]] = (),
     ) -> None:
         self._pools, self._strategies = {pool.name: pool}, strategies
         self._pool, self._origin, self._rules = pool.name, origin, rules or Rules()
-        self._watch = watch
+        self._watch, self._jumps = watch, jumps
         self._state = State(watching_since=origin)
         self._seen: dict[str, SeenPool] = {}
         self._hosts: dict[str, SeenHost] = {}
 
     def plan(self, look: Look) -> Plan | None:
-        stored_at = self._origin + look.now
+        stored_at = self._posix(look.now)
         for host in look.hosts:
             before = self._hosts.get(host)
             snapshot = before.snapshot if before else _boundless(host)
             self._hosts[host] = SeenHost(snapshot, stored_at)
         if look.wakeup is not None:
             self._seen[self._pool] = SeenPool(look.meter.snapshot(look.now, look.wakeup), stored_at)
-        outcome = decide(self._state, self._inputs(), self._origin + look.decided_at)
+        outcome = decide(self._state, self._inputs(), self._posix(look.decided_at))
         self._state = outcome.state
         if self._watch is not None:
             self._watch(outcome, look.decided_at)
         return {host: plan.get(self._pool, 0) for host, plan in outcome.plans.items()}
+
+    def _posix(self, now: float) -> float:
+        return self._origin + now + sum(by for when, by in self._jumps if when <= now)
 
     def _inputs(self) -> Inputs:
         return Inputs(
