@@ -37,10 +37,14 @@ async def crew(
 
 @pytest.fixture
 async def crew_of_its_own(
-    warm_workers: WarmParent, broker: Broker, settings: MakeSettings, tmp_path: Path
+    warm_workers: WarmParent,
+    broker: Broker,
+    settings: MakeSettings,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Crew]:
-    """A crew on a broker that the test may kill."""
-    tables = {"nats": {"request_timeout_seconds": 1}}
+    """A crew on a broker that the test may kill; settings by indirect parameter."""
+    tables = {"nats": {"request_timeout_seconds": 1}, **getattr(request, "param", {})}
     async with crew_at_work(warm_workers, settings, tables, tmp_path) as crew:
         yield crew
 

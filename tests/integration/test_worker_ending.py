@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -10,8 +11,10 @@ from tests.integration.crew import Crew
 from tests.integration.sample_jobs import hold, note
 from tests.waiting import eventually
 
+from penstock.bus.protocol import BusUnavailable
 from penstock.events.worker import WorkerReport
 from penstock.jobs.lifecycle import State
+from penstock.runtime.broker import Broker
 
 
 async def states(crew: Crew, *job_ids: str) -> list[State]:
@@ -134,3 +137,27 @@ async def test_a_worker_without_an_executor_finishes_its_job_and_ends(crew: Crew
     assert (await crew.ended(running)).record.worker == busy.name
     assert await busy.ended(2) == 0
     assert await states(crew, left) == [State.WAITING]
+
+
+@pytest.mark.parametrize(
+    "crew_of_its_own", [{"host": {"orphan_grace_seconds": 0.5}}], indirect=True
+)
+async def test_an_orphan_does_not_wait_for_a_broker_for_ever(
+    crew_of_its_own: Crew, broker: Broker
+) -> None:
+    crew = crew_of_its_own
+    worker = crew.hire()
+    job_id = await crew.client.dispatch(hold(diary=crew.diary.path, name="a", gate=crew.gate()))
+    await crew.diary.wait("a", "begun")
+    broker.kill()
+    crew.lose_executor()
+    crew.open()  # the job ends, and nobody is there to be told
+    assert await worker.ended(10) == 0
+    broker.start()
+
+    async def seen() -> list[State]:
+        with suppress(BusUnavailable):
+            return await states(crew, job_id)
+        return []
+
+    assert await eventually(seen, 10) == [State.RUNNING]  # its claim lapses: others run it again

@@ -37,7 +37,6 @@ _TICK_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 _MAX_UNRECORDED = 2048
-_LAST_RECORDS_SECONDS = 10.0
 ORPHANED = "orphaned"
 UNRESPONSIVE = 75
 """Exit code of a worker whose job would not stop."""
@@ -120,15 +119,15 @@ class Worker:
     async def _finish(self) -> None:
         """The running job, however long it takes, and the records of what has ended.
 
-        An orphan waits for the broker only so long: nobody would ever end it, and what it could not
-        record runs again elsewhere.
+        An orphan waits for the broker only as long as it did for its executor: nobody would ever end
+        it, and what it could not record runs again elsewhere.
         """
         orphaned = self.stopping == ORPHANED
         while self._held and not (orphaned and not self._unfinished):
             self._changed.clear()
             await self._changed.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_RECORDS_SECONDS):
+            async with asyncio.timeout(self._settings.host.orphan_grace_seconds):
                 while self._held:
                     self._changed.clear()
                     await self._changed.wait()
