@@ -46,9 +46,9 @@ def bound_worker_seconds(
     parts = cut(fluid(load, sla_seconds, step_seconds(sla_seconds)), _STRETCH_SECONDS)
     work = sum(load.services)
     light = np.quantile(parts.limit, _USUALLY, axis=1) < _PLENTY_WORKERS * sla_seconds
-    light[0] = True
-    heavy_work = float(parts.came[~light].sum())
     numbers = np.flatnonzero(light)
+    if not len(numbers):
+        return work + spawn_seconds
     sample = numbers[:: math.ceil(len(numbers) / _SAMPLED_STRETCHES)]
     allowed = late_share * len(load.arrivals)
     price = _best(
@@ -58,16 +58,15 @@ def bound_worker_seconds(
         ),
         dearest=spawn_seconds + sla_seconds + work / len(load.arrivals),
     )
-    best = heavy_work + _value(parts.some(numbers), spawn_seconds, price) - price * allowed
+    heavy = float(parts.came[~light].sum())
+    best = heavy + _value(parts.some(numbers), spawn_seconds, price) - price * allowed
     return max(best, work + spawn_seconds)
 
 
 def _value(parts: Stretches, spawn_seconds: float, price: float) -> float:
-    """Each stretch may begin with as many workers as it likes, but the first with none."""
+    """Each stretch may begin with as many workers as it likes, but the first one with none."""
     cost = next(cost for step, cost in backwards(parts, spawn_seconds, price) if step == 0)
-    begin = cost[:, 0, :].min(axis=1)
-    begin[0] = cost[0, 0, 0]
-    return float(begin.sum())
+    return float(cost[0, 0, 0] + cost[1:, 0, :].min(axis=1).sum())
 
 
 def _best(value: Callable[[float], float], dearest: float) -> float:

@@ -28,15 +28,6 @@ class Fluid(msgspec.Struct, frozen=True, kw_only=True):
     limit: Floats
     due: Floats
 
-    @property
-    def work_seconds(self) -> float:
-        return float(self.possible[-1])
-
-    @property
-    def most_workers(self) -> int:
-        """Enough for every job at once, as a mean over any one step."""
-        return int(np.ceil(np.diff(self.possible).max(initial=0.0) / self.step_seconds))
-
 
 def fluid(load: Load, sla_seconds: float, step_seconds: float) -> Fluid:
     """The fluid of a load, until everything could have been done and had to be started."""

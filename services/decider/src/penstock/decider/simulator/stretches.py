@@ -43,9 +43,14 @@ class Stretches(msgspec.Struct, frozen=True, kw_only=True):
     counts: Array
 
     def some(self, which: NDArray[np.intp]) -> Stretches:
-        """Those of these numbers."""
+        """Those of these numbers, with as many workers as they may need."""
+        came = self.came[which]
         return msgspec.structs.replace(
-            self, came=self.came[which], limit=self.limit[which], due=self.due[which]
+            self,
+            came=came,
+            limit=self.limit[which],
+            due=self.due[which],
+            counts=_counts(came, self.step_seconds),
         )
 
     def between(self, start: int, end: int) -> Stretches:
@@ -65,15 +70,22 @@ def cut(water: Fluid, seconds: float) -> Stretches:
     missing = parts * steps - len(water.due)
     limit = np.append(water.limit, np.zeros(missing))
     inside = limit[:-1].reshape(parts, steps)
-    group = max(1, math.ceil((water.most_workers + 1) / _MOST_COUNTS))
+    came = np.append(np.diff(water.possible), np.zeros(missing)).reshape(parts, steps)
     return Stretches(
         step_seconds=water.step_seconds,
-        came=np.append(np.diff(water.possible), np.zeros(missing)).reshape(parts, steps),
+        came=came,
         limit=np.concatenate((inside, limit[steps::steps, None]), axis=1),
         due=np.append(water.due, np.zeros(missing)).reshape(parts, steps),
         shares=np.arange(LEVELS + LEVELS // 2 + 1) / LEVELS,
-        counts=np.arange(0, water.most_workers + group, group, dtype=np.float64),
+        counts=_counts(came, water.step_seconds),
     )
+
+
+def _counts(came: Array, step_seconds: float) -> Array:
+    """Up to one for every job at once, as a mean over any one step."""
+    most = math.ceil(came.max(initial=0.0) / step_seconds)
+    group = max(1, math.ceil((most + 1) / _MOST_COUNTS))
+    return np.arange(0, most + group, group, dtype=np.float64)
 
 
 def backwards(parts: Stretches, spawn_seconds: float, price: float) -> Iterator[tuple[int, Array]]:
