@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -84,7 +84,7 @@ def _prepared(
         if not settings.host.run_dir:
             run_dir = state.run_folder(here)
             settings = replace(settings, host=replace(settings.host, run_dir=str(run_dir)))
-            stack.callback(shutil.rmtree, run_dir, ignore_errors=True)
+            stack.callback(_remove, run_dir)
         state.write_url(settings.nats.url)
         yield settings, broker, folder
 
@@ -164,3 +164,10 @@ def _fresh_logs(folder: Path) -> Path:
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(mode=0o700)
     return logs
+
+
+def _remove(run_dir: Path) -> None:
+    """The folder, and the one above it once nobody's is left in there."""
+    shutil.rmtree(run_dir, ignore_errors=True)
+    with suppress(OSError):
+        run_dir.parent.rmdir()
