@@ -68,11 +68,10 @@ class Numbers(click.ParamType[tuple[float, ...]]):
 @click.option(
     "--strategy",
     "names",
-    default="hybrid,peak,clairvoyant",
-    show_default=True,
+    default="",
     metavar="NAME[,NAME…]",
     help="Strategies and baselines (keda:N, hpa:SHARE, aws, flink, horizon, spark, peak, "
-    "clairvoyant); 'all' for all of them.",
+    "clairvoyant); 'all' for all of them; else the profile's own, hybrid and clairvoyant.",
 )
 @click.option("--sla", "slas", type=Numbers(), default="30", help="Seconds to start a job in.")
 @click.option(
@@ -169,7 +168,8 @@ def _question(
     try:
         drawn = durations.parse(service)
         load.kept_share(thin)
-        wanted = _names(names, strategies)
+        settings = _profile(session, profile, changes)
+        wanted = _names(names, settings.strategy, strategies)
         for name in wanted:
             contenders.check(name, strategies)
     except ValueError as error:
@@ -186,15 +186,17 @@ def _question(
         durations=drawn,
         thin=[thin] * len(found),
         seeds=seeds,
-        profile=_profile(session, profile, changes),
+        profile=settings,
         strategies=strategies,
         rate_windows=RateWindow,
     )
 
 
-def _names(text: str, strategies: Any) -> list[str]:
+def _names(text: str, usual: str, strategies: Any) -> list[str]:
     from penstock.decider.simulator.contenders import BASELINES  # noqa: PLC0415
 
+    if not text:
+        return list(dict.fromkeys((usual, "hybrid", "clairvoyant")))
     if text == "all":
         return [*(name for name in strategies if name != "fixed"), *BASELINES]
     return [name.strip() for name in text.split(",") if name.strip()]
