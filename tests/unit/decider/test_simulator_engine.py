@@ -98,10 +98,10 @@ def test_jobs_of_a_lost_host_run_again_elsewhere() -> None:
         def plan(self, look):
             return dict.fromkeys(look.hosts, 1)
 
-    jobs = load((0.0, 10.0), (0.0, 10.0), duration=40.0)
+    jobs = load((0.0, 10.0), (0.0, 10.0), (11.1, 10.0), duration=40.0)
     troubles = Troubles(hosts_lost={"a": 5.0})
     run = simulation(jobs, Two(), hosts=("a", "b"), troubles=troubles).run()
-    assert run.waits == pytest.approx([1.05, 1.05])
+    assert run.waits == pytest.approx([1.05, 1.05, 9.95])  # the third after both on b
     assert run.ended_at >= 21.05  # b's own job until 11.05, then the lost one
     assert run.worker_seconds == pytest.approx(5 - 0.05 + run.ended_at - 0.05)
 

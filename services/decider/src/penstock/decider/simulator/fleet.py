@@ -96,6 +96,7 @@ class Fleet:
             self.ready -= worker.phase in (IDLE, BUSY)
             self.idle -= worker.phase == IDLE
             self._gone(worker, now)
+            worker.job = -1
         return jobs
 
     def close(self, now: float) -> float:
