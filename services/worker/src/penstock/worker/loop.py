@@ -119,8 +119,8 @@ class Worker:
     async def _finish(self) -> None:
         """The running job, however long it takes, and the records of what has ended.
 
-        An orphan waits for the broker only as long as it did for its executor: nobody would ever end
-        it, and what it could not record runs again elsewhere.
+        An orphan waits for the broker only as long as it did for its executor: nobody would ever
+        end it, and what it could not record runs again elsewhere.
         """
         orphaned = self.stopping == ORPHANED
         while self._held and not (orphaned and not self._unfinished):
