@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import NOW, pool, snapshot, took
 
-from penstock.decider.core.hybrid import Hybrid, average_job_seconds
+from penstock.decider.core.strategies.hybrid import Hybrid, average_job_seconds
 from penstock.decider.core.strategy import StrategyInputs, whole
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.decider.core.erlang import erlang_b, erlang_c, fewest, late_share
+from penstock.decider.core.strategies.erlang import erlang_b, erlang_c, fewest, late_share
 
 loads = st.floats(1e-6, 2000)
 promises = st.fixed_dictionaries(

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Mapping
 
 from penstock.config import ConfigError, Pool
-from penstock.decider.core.fixed import Fixed
-from penstock.decider.core.hybrid import Hybrid
+from penstock.decider.core.strategies.fixed import Fixed
+from penstock.decider.core.strategies.hybrid import Hybrid
 from penstock.decider.core.strategy import Strategy
 
 Strategies = Mapping[str, Strategy]
