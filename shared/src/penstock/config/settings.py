@@ -13,6 +13,8 @@ Positive = Annotated[float, Meta(gt=0, le=1e9)]
 NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
 Period = Annotated[float, Meta(gt=0, le=36_500)]
 """Days or hours; the broker counts nanoseconds in 64 bits."""
+BudgetWindow = Annotated[float, Meta(ge=600, le=2_678_400)]
+"""Ten minutes to a month."""
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Share = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -181,6 +183,7 @@ class Profile(Section, frozen=True, kw_only=True):
 
     Attributes:
         sla_seconds: the promise: a job starts within this. quantile: for this share of jobs.
+        budget_window_seconds: over so long a time; jobs beyond that share may be late in it.
         min_workers / max_workers: bounds of the pool over all hosts.
         forecast: how much a forecast is trusted.
         strategy: who says how many workers are needed.
@@ -196,6 +199,7 @@ class Profile(Section, frozen=True, kw_only=True):
 
     sla_seconds: Positive = 30.0
     quantile: Share = 0.95
+    budget_window_seconds: BudgetWindow = 86_400.0
     min_workers: Count = 1
     max_workers: Count = 10
     forecast: ForecastPolicy = "moderate"
@@ -239,6 +243,7 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
 
     sla_seconds: Positive | UnsetType = UNSET
     quantile: Share | UnsetType = UNSET
+    budget_window_seconds: BudgetWindow | UnsetType = UNSET
     min_workers: Count | UnsetType = UNSET
     max_workers: Count | UnsetType = UNSET
     forecast: ForecastPolicy | UnsetType = UNSET

@@ -14,7 +14,12 @@ from penstock.events.envelope import Codec, Event
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A distribution, summed up: sample count, mean and quantiles, all in seconds."""
+    """A distribution, summed up: sample count, mean and quantiles, all in seconds.
+
+    Attributes:
+        cv2: squared coefficient of variation: variance over squared mean.
+        age_seconds: since its newest sample came in; None where nobody knows.
+    """
 
     count: int
     mean_seconds: float
@@ -22,7 +27,82 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
     p95_seconds: float
     p99_seconds: float
     cv2: float = 1.0
-    """Squared coefficient of variation: variance over squared mean."""
+    age_seconds: float | None = None
+
+
+class SpawnFit(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a worker takes to start when ``k`` start together on its host.
+
+    ``L(k) = L(1) + contention_seconds * (k - 1)``, of the mean and of each quantile: a straight
+    line through the starts of late (least squares), and the quantiles of what is left around it.
+
+    Attributes:
+        mean_seconds / p95_seconds / p99_seconds: of L(1), from command to ready.
+        contention_seconds: what each further one adds; 0 where it does not show.
+        most_together: the largest ``k`` that was seen; beyond it the line is a guess.
+    """
+
+    mean_seconds: float
+    p95_seconds: float
+    p99_seconds: float
+    contention_seconds: float = 0.0
+    most_together: int = 1
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """Arrivals per second over the next ``horizon_seconds``.
+
+    The quantiles are corrected by the model's own past errors, so that each is exceeded as often as
+    it says. While no model beats the level (the rate goes on as it is), ``model`` is ``level``,
+    ``off`` says why, and the figures are the level's, which are as usable.
+
+    Attributes:
+        model: ``level``, ``slope``, ``holt``, ``daily``, ``weekly`` or ``trained``.
+        horizon_seconds: about as long as a worker takes to start, and the measuring.
+        mean_per_second: expected; p80_per_second … p99_per_second: upper quantiles.
+        relative_loss: quantile loss over that of the level lately (the best other model's where
+            it is off); below 1 is better than no forecast. None before it can be told.
+        age_seconds: since the figures were made.
+    """
+
+    model: str
+    horizon_seconds: float
+    mean_per_second: float
+    p80_per_second: float
+    p95_per_second: float
+    p99_per_second: float
+    relative_loss: float | None = None
+    off: str = ""
+    age_seconds: float = 0.0
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of the share of jobs that may start late (the pool's quantile leaves it).
+
+    ``allowed = max((1 - quantile) * jobs, 1)`` jobs may be late in any window: with few jobs, one.
+    A burn rate is how many times faster than allowed jobs are late; at 1 the budget is just used up
+    at the window's end. Each is the lower of two, over a stretch and over its last twelfth, so that
+    it rises only for what matters and falls soon after it is over (Google, *The Site Reliability
+    Workbook*, ch. 5).
+
+    Attributes:
+        window_seconds: the promise holds over so long a time.
+        jobs: started within the window; late: of them, later than promised.
+        waiting_late: jobs that wait now and are late already.
+        remaining_share: of the budget: 1 when nothing was late, 0 when it is spent, less beyond.
+        burn_rate_short: over the window's last 24th (1 h of a day) and its twelfth (5 min).
+        burn_rate_long: over the window's last quarter (6 h of a day) and its twelfth (30 min).
+        parts: (seconds, jobs, late) over those stretches, shortest first: where a restart goes on.
+    """
+
+    window_seconds: float
+    jobs: int = 0
+    late: int = 0
+    waiting_late: int = 0
+    remaining_share: float = 1.0
+    burn_rate_short: float = 0.0
+    burn_rate_long: float = 0.0
+    parts: tuple[tuple[float, int, int], ...] = ()
 
 
 class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
@@ -33,14 +113,18 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         running: jobs claimed by workers.
         oldest_waiting_seconds: age of the oldest waiting job; 0 when none waits, None when unknown.
         waiting_ages_seconds: ages at evenly spaced places in the line, from the oldest waiting job
-            to the newest; empty where they are not known.
+            to the newest; empty where they are not known, or all so young that they do not matter.
         arrival_per_second: from the growth of the queue's stored sequence; None before two samples.
         arrival_trend: ``up``, ``down`` or ``stable``; forecast is None when there is none.
         service: run-time distribution; pickup: pickup-time distribution; spawn: command to first
-            job taken. None before the first sample.
+            job taken. None before the first sample. spawn_fit: the same by how many start together.
+        forecast: of arrivals; None before there is one, and where the pool's settings forbid it.
+        budget: of jobs that may start late; None where nobody counts.
         workers_ready: workers that took or could take a job; workers_idle: of those, without job.
+        worker_cpu_cores / worker_memory_bytes: used by one worker while it works, a mean.
         queue_age_seconds: age of the queue measurements; worker_age_seconds: of the workers' own
-            reports (None while none was ever heard).
+            reports (None while none was ever heard); worker_use_age_seconds: of what they use
+            (None where nobody knows).
         wakeup: why the snapshot was taken: ``tick``, ``first-job`` or ``backlog``.
     """
 
@@ -57,16 +141,20 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     arrival_per_second: float | None = None
     arrival_trend: str = "stable"
     forecast_per_second: float | None = None
+    forecast: Forecast | None = None
     throughput_per_second: float | None = None
     service: Quantiles | None = None
     pickup: Quantiles | None = None
     spawn: Quantiles | None = None
+    spawn_fit: SpawnFit | None = None
+    budget: Budget | None = None
     workers_ready: int = 0
     workers_idle: int = 0
     worker_cpu_cores: float | None = None
     worker_memory_bytes: int | None = None
     queue_age_seconds: float = 0.0
     worker_age_seconds: float | None = None
+    worker_use_age_seconds: float | None = None
     wakeup: str = "tick"
 
 
