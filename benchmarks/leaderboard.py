@@ -27,7 +27,6 @@ from penstock.decider.simulator import contenders, durations, load, picture, stu
 from penstock.decider.simulator.load import Trace
 from penstock.decider.simulator.spawning import Spawning
 from penstock.decider.simulator.study import Row, Study
-from penstock.metrics.core.rates import RateWindow
 from scoring import score
 
 FOUND = Path(__file__).resolve().parents[2] / "shared" / "traces"
@@ -75,7 +74,6 @@ def question(options: argparse.Namespace, path: Path) -> Study:
         seeds=options.seeds,
         profile=PROFILE,
         strategies=strategies,
-        rate_windows=RateWindow,
     )
 
 

@@ -17,7 +17,6 @@ from penstock.decider.simulator import durations, picture, study
 from penstock.decider.simulator.load import Trace
 from penstock.decider.simulator.spawning import Spawning
 from penstock.decider.simulator.study import Row, Study
-from penstock.metrics.core.rates import RateWindow
 
 TRACE = Trace(
     name="short",
@@ -41,7 +40,6 @@ def question(**changed: Any) -> Study:
         "seeds": 2,
         "profile": Profile(min_workers=0, max_workers=50),
         "strategies": BUILTIN,
-        "rate_windows": RateWindow,
     }
     return Study(**{**settings, **changed})
 

@@ -15,7 +15,6 @@ from penstock.decider.simulator.durations import Lognormal
 from penstock.decider.simulator.engine import HOST, Simulation
 from penstock.decider.simulator.load import Load, Trace, draw
 from penstock.decider.simulator.spawning import Spawning
-from penstock.metrics.core.rates import RateWindow
 
 EXACT = Spawning(seconds=1.0, contention=0.0, cv=0.0)
 
@@ -76,7 +75,7 @@ class Steps:
 
 def simulation(jobs: Load, controller: Any, **more: Any) -> Simulation:
     more = {"spawning": EXACT, **more}
-    return Simulation(jobs, controller, rate_windows=RateWindow, **more)
+    return Simulation(jobs, controller, **more)
 
 
 def scene(jobs: Load, **profile: Any) -> Scene:
@@ -86,6 +85,5 @@ def scene(jobs: Load, **profile: Any) -> Scene:
         profile=Profile(**{**settings, **profile}),
         strategies=BUILTIN,
         spawning=EXACT,
-        rate_windows=RateWindow,
         seed=0,
     )

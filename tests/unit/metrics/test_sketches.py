@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events.snapshot import Quantiles
-from penstock.metrics.core.sketches import BadSketch, Distribution, with_running
+from penstock.measuring.running import with_running
+from penstock.metrics.core.sketches import BadSketch, Distribution
 
 
 def sketch(*values: float) -> tuple[bytes, float, float]:

@@ -120,7 +120,7 @@ def simulate(
     Traces are CSV files with a time a row, or a time and a count. The same code decides as in
     production; every strategy gets the same jobs.
     """
-    _refuse_without("penstock.decider", "penstock.metrics", *(["matplotlib"] if picture else []))
+    _refuse_without("penstock.decider", *(["matplotlib"] if picture else []))
     from penstock.decider.simulator import study  # noqa: PLC0415 - keeps `--help` quick
 
     question = _question(session, **asked)
@@ -162,7 +162,6 @@ def _question(
     from penstock.decider.simulator import contenders, durations, load  # noqa: PLC0415
     from penstock.decider.simulator.spawning import Spawning  # noqa: PLC0415
     from penstock.decider.simulator.study import Study  # noqa: PLC0415
-    from penstock.metrics.core.rates import RateWindow  # noqa: PLC0415
 
     strategies = plugins.strategies()
     try:
@@ -188,7 +187,6 @@ def _question(
         seeds=seeds,
         profile=settings,
         strategies=strategies,
-        rate_windows=RateWindow,
     )
 
 

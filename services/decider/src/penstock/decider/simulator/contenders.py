@@ -13,7 +13,6 @@ from penstock.decider.simulator import clairvoyant, peak, rules
 from penstock.decider.simulator.controller import Controller, Core
 from penstock.decider.simulator.engine import HOST, POOL, Run, Simulation
 from penstock.decider.simulator.load import Load
-from penstock.decider.simulator.meter import RateWindows
 from penstock.decider.simulator.spawning import Spawning
 
 STABLE_SECONDS = 300.0
@@ -30,7 +29,6 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
     strategies: Strategies
     spawning: Spawning
-    rate_windows: RateWindows
     seed: int
 
     def run(self, controller: Controller) -> Run:
@@ -38,7 +36,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             self.load,
             controller,
             spawning=self.spawning,
-            rate_windows=self.rate_windows,
+            profile=self.profile,
             seed=self.seed,
         ).run()
 

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.config import Profile
 from penstock.decider.simulator.controller import Controller, Look, Plan
 from penstock.decider.simulator.fleet import Fleet, Worker
 from penstock.decider.simulator.load import Load
 from penstock.decider.simulator.looks import Looks
-from penstock.decider.simulator.meter import Meter, RateWindows
+from penstock.decider.simulator.meter import Meter
 from penstock.decider.simulator.spawning import Latencies, Spawning
 
 HOST: Final = "simulated"
@@ -69,7 +70,7 @@ class Simulation:
     """One load, one controller, one seed.
 
     Args:
-        rate_windows: how arrival rates are estimated.
+        profile: whose promise is measured.
         hosts: names of the machines.
     """
 
@@ -79,7 +80,7 @@ class Simulation:
         controller: Controller,
         *,
         spawning: Spawning,
-        rate_windows: RateWindows,
+        profile: Profile | None = None,
         seed: int = 0,
         hosts: tuple[str, ...] = (HOST,),
         troubles: Troubles | None = None,
@@ -87,7 +88,7 @@ class Simulation:
         self._load, self._controller, self._hosts = load, controller, hosts
         self._troubles = troubles or Troubles()
         self._fleet = Fleet(Latencies(spawning, seed))
-        self._meter = Meter(POOL, self._fleet, rate_windows, load.origin)
+        self._meter = Meter(POOL, self._fleet, profile or Profile(), load.origin)
         self._looks = Looks()
         self._waiting: deque[int] = deque()
         self._waits = [math.nan] * len(load.arrivals)

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
+from penstock.config import Profile
 from penstock.decider.simulator.fleet import Fleet
 from penstock.decider.simulator.rolling import Rolling
 from penstock.decider.simulator.samples import Samples
 from penstock.events.snapshot import PoolSnapshot, Quantiles
+from penstock.measuring.rates import RateWindow
+from penstock.measuring.running import with_running
 
 WINDOW_SECONDS = 60.0
 INTERVAL_SECONDS = 1.0
 _SPAWN_WINDOW_SECONDS = 900.0
 _DEFAULT_HORIZON_SECONDS = 5.0
-
-
-class Rate(Protocol):
-    """An arrival rate, its trend (up, down, stable) and its forecast."""
-
-    @property
-    def per_second(self) -> float: ...
-    @property
-    def trend(self) -> str: ...
-    @property
-    def forecast_per_second(self) -> float | None: ...
-
-
-class RateWindow(Protocol):
-    """How rates are estimated: the metrics service's own way, handed in from outside, as services
-    do not import each other."""
-
-    def add(self, start: float, end: float, count: int) -> None: ...
-    def rate(self, horizon_seconds: float) -> Rate | None: ...
-
-
-RateWindows = Callable[[float, float], RateWindow]
-"""Makes one from window and bucket, both in seconds."""
 
 
 class Meter:
@@ -48,9 +26,9 @@ class Meter:
         waiting / ages_seconds: at the last look; ages of the waiting jobs, the oldest first.
     """
 
-    def __init__(self, pool: str, fleet: Fleet, rate_windows: RateWindows, origin: float) -> None:
+    def __init__(self, pool: str, fleet: Fleet, profile: Profile, origin: float) -> None:
         self._pool, self._fleet, self._origin = pool, fleet, origin
-        self._arrivals = rate_windows(WINDOW_SECONDS, INTERVAL_SECONDS)
+        self._arrivals = RateWindow(WINDOW_SECONDS, INTERVAL_SECONDS)
         self._arrivals_mean, self._finishes = Rolling(WINDOW_SECONDS), Rolling(WINDOW_SECONDS)
         self._service = Samples(WINDOW_SECONDS, keeps_last=True)
         self._pickup = Samples(WINDOW_SECONDS)
@@ -127,35 +105,3 @@ class Meter:
             worker_age_seconds=0.0 if fleet.started else None,
             wakeup=wakeup,
         )
-
-
-def with_running(known: Quantiles | None, ages: Sequence[float]) -> Quantiles | None:
-    """A running job says something once it is older than the mean: it is a sample of its age.
-
-    While nothing has finished, jobs older than a second are all there is to know.
-    """
-    least = 1.0 if known is None else known.mean_seconds
-    longer = sorted(age for age in ages if age > least)
-    if not longer:
-        return known
-    if known is None:
-        return _of_running(longer)
-    count = known.count + len(longer)
-    return Quantiles(
-        count=count,
-        mean_seconds=(known.mean_seconds * known.count + sum(longer)) / count,
-        p50_seconds=known.p50_seconds,
-        p95_seconds=known.p95_seconds,
-        p99_seconds=max(known.p99_seconds, longer[-1]),
-        cv2=known.cv2,
-    )
-
-
-def _of_running(ages: Sequence[float]) -> Quantiles:
-    return Quantiles(
-        count=len(ages),
-        mean_seconds=sum(ages) / len(ages),
-        p50_seconds=ages[(len(ages) - 1) // 2],
-        p95_seconds=ages[-1],
-        p99_seconds=ages[-1],
-    )

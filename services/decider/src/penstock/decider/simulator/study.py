@@ -16,7 +16,6 @@ from penstock.decider.simulator.contenders import Scene, controller
 from penstock.decider.simulator.durations import Durations
 from penstock.decider.simulator.engine import Run
 from penstock.decider.simulator.load import Load, Trace, draw
-from penstock.decider.simulator.meter import RateWindows
 from penstock.decider.simulator.spawning import Spawning
 
 
@@ -40,7 +39,6 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int
     profile: Profile
     strategies: Strategies
-    rate_windows: RateWindows
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +170,6 @@ def _scene(study: Study, case: Case) -> Scene:
         profile=profile,
         strategies=study.strategies,
         spawning=study.spawns[case.spawn],
-        rate_windows=study.rate_windows,
         seed=case.seed,
     )
 

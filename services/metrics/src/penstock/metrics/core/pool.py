@@ -7,10 +7,11 @@ from datetime import datetime
 
 from penstock.events.snapshot import PoolSnapshot
 from penstock.events.worker import QueueReport, WorkerReport
+from penstock.measuring.rates import RateWindow
+from penstock.measuring.running import with_running
 from penstock.metrics.core.lapsed import Lapsed
 from penstock.metrics.core.queue import Look, Queue
-from penstock.metrics.core.rates import RateWindow
-from penstock.metrics.core.sketches import BadSketch, Distribution, with_running
+from penstock.metrics.core.sketches import BadSketch, Distribution
 from penstock.metrics.core.workers import Workers
 
 _SPAWN_WINDOW_SECONDS = 900.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from math import isfinite
 
 from datasketches import kll_doubles_sketch
@@ -106,42 +105,7 @@ class Distribution:
             self._fresh = False
 
 
-def with_running(known: Quantiles | None, running_seconds: Sequence[float]) -> Quantiles | None:
-    """Service time with the running jobs counted as "at least this long".
-
-    A running job says something only once it is older than the mean: then it is a sample of its
-    age. While nothing has finished, jobs older than a second are all there is to know.
-    """
-    if known is None:
-        longer = sorted(age for age in running_seconds if age >= 1.0)
-        return _of_running(longer) if longer else None
-    longer = [age for age in running_seconds if age > known.mean_seconds]
-    if not longer:
-        return known
-    count = known.count + len(longer)
-    mean = (known.mean_seconds * known.count + sum(longer)) / count
-    return Quantiles(
-        count=count,
-        mean_seconds=mean,
-        p50_seconds=known.p50_seconds,
-        p95_seconds=known.p95_seconds,
-        p99_seconds=max(known.p99_seconds, *longer),
-        cv2=known.cv2,
-    )
-
-
-def _of_running(ages: Sequence[float]) -> Quantiles:
-    last = len(ages) - 1
-    return Quantiles(
-        count=len(ages),
-        mean_seconds=sum(ages) / len(ages),
-        p50_seconds=ages[last // 2],
-        p95_seconds=ages[-1],
-        p99_seconds=ages[-1],
-    )
-
-
-def _summary(parts: Sequence[_Part] | deque[_Part]) -> Quantiles | None:
+def _summary(parts: deque[_Part]) -> Quantiles | None:
     if not parts:
         return None
     merged = kll_doubles_sketch(_K)

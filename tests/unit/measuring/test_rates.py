@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.metrics.core.rates import RateWindow
+from penstock.measuring.rates import RateWindow
 
 
 def window(*per_second: int, start: float = 0.0) -> RateWindow:
