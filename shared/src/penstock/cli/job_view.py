@@ -138,7 +138,7 @@ def _plain(sequence: int, event: Event | UnknownEvent) -> Any:
 
 def _arguments(record: JobRecord) -> Any:
     try:
-        return msgspec.msgpack.decode(payload.decode(record.payload).arguments)
+        return msgspec.msgpack.decode(payload.decode(record.payload).all_arguments())
     except msgspec.MsgspecError as error:
         return f"(unreadable: {error})"
 

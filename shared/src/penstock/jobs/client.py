@@ -156,17 +156,38 @@ class Client:
         return ids
 
     async def _dispatch_chunk(self, events: list[JobDispatched]) -> None:
+        for answer in await self.hand_over(events):
+            if isinstance(answer, BusError):
+                raise answer
+
+    async def hand_over(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
+        """Dispatches prepared jobs, pipelined; one answer each, in order.
+
+        Returns:
+            The sequence of each job's event, else why the job, or its queue message, was not taken;
+            :class:`WrongSequence` where a job of that id exists.
+        """
+        if not events:
+            return []
         with self._span(events[0], len(events)):
             trace = telemetry.inject()
             answers = await self._bus.append_many([self._first(e, trace) for e in events])
             taken = [
-                self._queued(event, sequence, trace)
-                for event, sequence in zip(events, answers, strict=True)
-                if not isinstance(sequence, BusError)
+                (at, event, answer)
+                for at, (event, answer) in enumerate(zip(events, answers, strict=True))
+                if not isinstance(answer, BusError)
             ]
-            for answer in (*answers, *await self._bus.append_many(taken)):
-                if isinstance(answer, BusError):
-                    raise answer
+            queued = await self._bus.append_many(
+                [self._queued(event, sequence, trace) for _, event, sequence in taken]
+            )
+        for (at, _, _), answer in zip(taken, queued, strict=True):
+            if isinstance(answer, BusError):
+                answers[at] = answer
+        return answers
+
+    def prepare(self, call: Call, job_id: str, queue: str = "") -> JobDispatched:
+        """The event that :meth:`hand_over` dispatches. Raises as :meth:`dispatch` does."""
+        return self._dispatched(call, queue, None, (), check_name("job", job_id))
 
     def _dispatched(
         self,

@@ -14,6 +14,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         arguments: MessagePack map, checked against the function's signature at both ends.
         tries: attempts allowed; 0 leaves it to the pool. timeout_seconds: per attempt; 0 likewise.
         dispatched_at: POSIX seconds.
+        handed: further arguments, which became known only when the job was due: an earlier job's
+            result, the outcome of a batch.
     """
 
     id: str
@@ -25,7 +27,15 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     timeout_seconds: float = 0.0
     backoff: Backoff = Backoff()
     tags: tuple[str, ...] = ()
+    handed: dict[str, msgspec.Raw] | None = None
+
+    def all_arguments(self) -> bytes | msgspec.Raw:
+        """The encoded arguments, with what was handed on. Raises msgspec.MsgspecError."""
+        if not self.handed:
+            return self.arguments
+        return encode(_fields(self.arguments) | self.handed)
 
 
+_fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Payload).decode

@@ -133,10 +133,10 @@ class Claims:
             raise Rejected("malformed", "its sequence or attempt is out of range")
         try:
             kind = registry.find(call.function)
-            arguments = kind.decode(call.arguments)
+            arguments = kind.decode(call.all_arguments())
         except UnknownJob as error:
             raise Rejected("unknown-job", str(error), job_id) from error
-        except BadArguments as error:
+        except (BadArguments, msgspec.MsgspecError) as error:
             raise Rejected("bad-arguments", str(error), job_id) from error
         now = time.time()
         job = Held(
