@@ -142,9 +142,9 @@ def test_ages_of_the_measurements_are_carried() -> None:
 
 def test_spawn_latency_is_kept_for_the_forecast_and_after() -> None:
     pool = Pool().look(reports=0)
-    pool.meter.hear_spawn(0.4, pool.now)
+    pool.meter.hear_spawn(0.4, 1, pool.now)
     assert pool.snapshot().spawn.p95_seconds == pytest.approx(0.4)
-    assert pool.snapshot(later=5000).spawn is not None
+    assert pool.snapshot(later=5000).spawn.age_seconds == pytest.approx(5000)
 
 
 def test_a_job_whose_worker_died_waits_although_the_broker_calls_it_claimed() -> None:
@@ -161,8 +161,17 @@ def test_a_job_whose_worker_died_waits_although_the_broker_calls_it_claimed() ->
 
 
 def test_a_new_process_goes_on_with_what_the_last_one_knew_of_durations() -> None:
-    before = Pool().look(reports=0).hear(queues={"reports": did(service=(2.0,), pickup=(9.0,))})
+    before = (
+        Pool()
+        .look(reports=0)
+        .hear(queues={"reports": did(service=(2.0,), pickup=(9.0,))}, memory_bytes=7)
+    )
+    before.meter.hear_spawn(0.4, 3, before.now)
+    before.look(reports=0)
     after = Pool().look(reports=0)
-    after.meter.remember(before.snapshot())
-    assert after.snapshot().service.mean_seconds == 2.0
-    assert after.snapshot().pickup is None  # of the moment: not worth keeping
+    after.meter.remember(before.snapshot(later=10.0), after.now, silent_seconds=100.0)
+    seen = after.snapshot()
+    assert (seen.service.mean_seconds, seen.spawn_fit.most_together) == (2.0, 3)
+    assert seen.service.age_seconds == seen.spawn.age_seconds == pytest.approx(111)
+    assert (seen.worker_memory_bytes, seen.worker_use_age_seconds) == (7, pytest.approx(111))
+    assert seen.pickup is None  # of the moment: not worth keeping

@@ -178,7 +178,8 @@ class Metrics:
         with suppress(MalformedEvent):
             last = SNAPSHOTS.decode(stored.body) if stored else None
             if isinstance(last, PoolSnapshot):
-                self._meters[pool].remember(last)
+                silent = (datetime.now(UTC) - last.at).total_seconds()
+                self._meters[pool].remember(last, time.monotonic(), silent)
 
     def _broker_fails(self, error: BusError) -> None:
         if not self._broker_away:

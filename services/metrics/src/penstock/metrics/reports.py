@@ -49,13 +49,18 @@ class WorkerEar:
 
     def _on_event(self, event: object) -> None:
         match event:
-            case WorkerReady(spawn_seconds=float(seconds)) if meter := self._meters.get(event.pool):
-                try:
-                    meter.hear_spawn(seconds, time.monotonic())
-                except BadSketch as error:
-                    self._complain(f"worker {event.worker}", error)
+            case WorkerReady() if meter := self._meters.get(event.pool):
+                self._on_ready(meter, event)
             case WorkerStopped() if meter := self._meters.get(event.pool):
                 meter.workers.gone(event.worker)
+
+    def _on_ready(self, meter: PoolMeter, event: WorkerReady) -> None:
+        if event.spawn_seconds is None:
+            return
+        try:
+            meter.hear_spawn(event.spawn_seconds, event.together, time.monotonic())
+        except ValueError as error:
+            self._complain(f"worker {event.worker}", error)
 
     def _on_report(self, subject: str, body: bytes) -> None:
         try:

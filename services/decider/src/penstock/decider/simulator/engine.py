@@ -149,7 +149,7 @@ class Simulation:
 
     def _ready(self, worker: Worker, now: float) -> None:
         if self._fleet.became_ready(worker, now):
-            self._meter.spawned(now - worker.asked_at, now)
+            self._meter.spawned(now - worker.asked_at, worker.together, now)
             self._begin_next(now)
 
     def _finish(self, done: tuple[Worker, int], now: float) -> None:

@@ -19,13 +19,14 @@ _ACTIVE: Final = (STARTING, IDLE, BUSY)
 
 class Worker:
     """Attributes:
-    asked_at: when it was commanded. since: when its phase began. job: what it runs, -1 for nothing.
+    asked_at: when it was commanded. together: how many were starting on its host then, itself
+        included. since: when its phase began. job: what it runs, -1 for nothing.
     """
 
-    __slots__ = ("asked_at", "host", "job", "phase", "since")
+    __slots__ = ("asked_at", "host", "job", "phase", "since", "together")
 
-    def __init__(self, host: str, now: float) -> None:
-        self.host, self.asked_at, self.since = host, now, now
+    def __init__(self, host: str, together: int, now: float) -> None:
+        self.host, self.together, self.asked_at, self.since = host, together, now, now
         self.phase, self.job = STARTING, -1
 
 
@@ -54,7 +55,8 @@ class Fleet:
             missing = plan.get(host, 0) - len(self._workers.setdefault(host, []))
             if missing < 0:
                 self._end_surplus(host, -missing, now)
-            born += (self._start(host, now) for _ in range(missing))
+            together = self._starting.get(host, 0) + missing
+            born += (self._start(host, together, now) for _ in range(missing))
         return born
 
     def became_ready(self, worker: Worker, now: float) -> bool:
@@ -120,11 +122,11 @@ class Fleet:
         """Workers that count against the plan."""
         return sum(map(len, self._workers.values()))
 
-    def _start(self, host: str, now: float) -> tuple[float, Worker]:
+    def _start(self, host: str, together: int, now: float) -> tuple[float, Worker]:
         starting = self._starting.get(host, 0)
         self._starting[host] = starting + 1
         self.started += 1
-        worker = Worker(host, now)
+        worker = Worker(host, together, now)
         self._workers[host].append(worker)
         return now + self._latencies.next_seconds(starting), worker
 

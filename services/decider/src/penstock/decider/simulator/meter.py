@@ -11,10 +11,10 @@ from penstock.decider.simulator.samples import Samples
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
+from penstock.measuring.starts import Starts
 
 WINDOW_SECONDS = 60.0
 INTERVAL_SECONDS = 1.0
-_SPAWN_WINDOW_SECONDS = 900.0
 _DEFAULT_HORIZON_SECONDS = 5.0
 
 
@@ -32,7 +32,7 @@ class Meter:
         self._arrivals_mean, self._finishes = Rolling(WINDOW_SECONDS), Rolling(WINDOW_SECONDS)
         self._service = Samples(WINDOW_SECONDS, keeps_last=True)
         self._pickup = Samples(WINDOW_SECONDS)
-        self._spawn = Samples(_SPAWN_WINDOW_SECONDS, keeps_last=True)
+        self._spawn = Starts()
         self._looked_at: float | None = None
         self._before = (0, 0)
         self._number = 0
@@ -50,8 +50,9 @@ class Meter:
         self._worked += seconds
         self._service.add(seconds, now)
 
-    def spawned(self, seconds: float, now: float) -> None:
-        self._spawn.add(seconds, now)
+    def spawned(self, seconds: float, together: int, now: float) -> None:
+        """A worker is ready; ``together``: how many were starting on its host."""
+        self._spawn.add(seconds, together, now)
 
     def look(self, waiting: int, ages_seconds: tuple[float, ...], now: float) -> None:
         """Rates go on from the look before."""
@@ -100,6 +101,7 @@ class Meter:
             service=self.service(now),
             pickup=self._pickup.quantiles(now),
             spawn=spawn,
+            spawn_fit=self._spawn.fit(),
             workers_ready=fleet.ready,
             workers_idle=fleet.idle,
             worker_age_seconds=0.0 if fleet.started else None,

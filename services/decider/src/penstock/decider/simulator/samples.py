@@ -5,7 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 
+from msgspec.structs import replace
+
 from penstock.events.snapshot import Quantiles
+from penstock.measuring.quantiles import summary
 
 _PARTS = 6
 
@@ -31,6 +34,7 @@ class Samples:
         self._sorted: list[float] = []
         self._last: Quantiles | None = None
         self._changed = False
+        self._newest_at = 0.0
 
     def add(self, seconds: float, now: float) -> None:
         if not self._parts or now - self._parts[-1].start >= self._window / _PARTS:
@@ -41,15 +45,15 @@ class Samples:
         part.total += seconds
         part.squares += seconds * seconds
         insort(self._sorted, seconds)
-        self._changed = True
+        self._changed, self._newest_at = True, now
 
     def quantiles(self, now: float) -> Quantiles | None:
         """The distribution now; None when there is no sample to speak of."""
         self._forget(now)
         if self._changed and (self._sorted or not self._keeps_last):
-            self._last = self._summary() if self._sorted else None
+            self._last = self._summary()
         self._changed = False
-        return self._last
+        return self._last and replace(self._last, age_seconds=now - self._newest_at)
 
     def _forget(self, now: float) -> None:
         while self._parts and self._parts[0].start + self._window / _PARTS <= now - self._window:
@@ -63,23 +67,8 @@ class Samples:
         for seconds in gone:
             del self._sorted[bisect_left(self._sorted, seconds)]
 
-    def _summary(self) -> Quantiles:
-        count = len(self._sorted)
-        mean = sum(part.total for part in self._parts) / count
-        return Quantiles(
-            count=count,
-            mean_seconds=mean,
-            p50_seconds=self._quantile(0.5),
-            p95_seconds=self._quantile(0.95),
-            p99_seconds=self._quantile(0.99),
-            cv2=_cv2(count, mean, sum(part.squares for part in self._parts)),
-        )
-
-    def _quantile(self, share: float) -> float:
-        return self._sorted[min(int(share * len(self._sorted)), len(self._sorted) - 1)]
-
-
-def _cv2(count: int, mean: float, squares: float) -> float:
-    """Squared coefficient of variation; 1 (exponential) where the sums cannot tell."""
-    ratio = squares / (count * mean * mean) if count > 1 and mean else 0.0
-    return max(ratio - 1.0, 0.0) if ratio > 1 - 1e-6 else 1.0
+    def _summary(self) -> Quantiles | None:
+        if not self._sorted:
+            return None
+        total = sum(part.total for part in self._parts)
+        return summary(self._sorted, total, sum(part.squares for part in self._parts))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from penstock.events.snapshot import PoolSnapshot
+from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.events.worker import QueueReport, WorkerReport
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
+from penstock.measuring.starts import Starts
 from penstock.metrics.core.lapsed import Lapsed
 from penstock.metrics.core.queue import Look, Queue
 from penstock.metrics.core.sketches import BadSketch, Distribution
 from penstock.metrics.core.workers import Workers
 
-_SPAWN_WINDOW_SECONDS = 900.0
 _DEFAULT_HORIZON_SECONDS = 5.0
 """How far a forecast looks while nobody knows how long a worker takes to start."""
 
@@ -47,7 +47,7 @@ class PoolMeter:
         self._lapsed = Lapsed(patience_seconds)
         self._service = Distribution(window_seconds, keeps_last=True)
         self._pickup = Distribution(window_seconds)
-        self._spawn = Distribution(_SPAWN_WINDOW_SECONDS, keeps_last=True)
+        self._spawn = Starts()
 
     # --- taking in -------------------------------------------------------------------------------
     def observe(self, now: float) -> None:
@@ -105,16 +105,27 @@ class PoolMeter:
             return error
         return None
 
-    def hear_spawn(self, seconds: float, now: float) -> None:
-        """A worker became ready, so long after its host got the command."""
-        self._spawn.add(seconds, now)
+    def hear_spawn(self, seconds: float, together: int, now: float) -> None:
+        """A worker became ready, so long after its host got the command.
 
-    def remember(self, last: PoolSnapshot) -> None:
-        """What an earlier process measured and is still worth knowing: how long things take."""
-        self._service.remember(last.service)
-        self._spawn.remember(last.spawn)
-        self.workers.cpu_cores = self.workers.cpu_cores or last.worker_cpu_cores
-        self.workers.memory_bytes = self.workers.memory_bytes or last.worker_memory_bytes
+        Args:
+            together: how many workers were starting on that host, this one included.
+
+        Raises:
+            ValueError: that is no duration.
+        """
+        self._spawn.add(seconds, together, now)
+
+    def remember(self, last: PoolSnapshot, now: float, silent_seconds: float) -> None:
+        """What an earlier process measured and is still worth knowing: how long things take.
+
+        Args:
+            silent_seconds: since that snapshot was taken.
+        """
+        at = now - max(silent_seconds, 0.0)
+        self._service.remember(last.service, _newest_at(last.service, at))
+        self._spawn.remember(last.spawn, last.spawn_fit, _newest_at(last.spawn, at))
+        self.workers.remember(last, at)
 
     # --- giving out ------------------------------------------------------------------------------
     @property
@@ -162,12 +173,14 @@ class PoolMeter:
             service=with_running(self._service.quantiles(now), tuple(workers.running_seconds(now))),
             pickup=self._pickup.quantiles(now),
             spawn=spawn,
+            spawn_fit=self._spawn.fit(),
             workers_ready=workers.ready,
             workers_idle=workers.idle,
             worker_cpu_cores=workers.cpu_cores,
             worker_memory_bytes=workers.memory_bytes,
             queue_age_seconds=self._queue_age_seconds(looks, now),
-            worker_age_seconds=None if workers.heard_at is None else now - workers.heard_at,
+            worker_age_seconds=_since(workers.heard_at, now),
+            worker_use_age_seconds=_since(workers.used_at, now),
             wakeup=wakeup,
         )
 
@@ -186,3 +199,11 @@ class PoolMeter:
     def _queue_age_seconds(self, looks: Sequence[Look], now: float) -> float:
         heads = max(queue.head_age_seconds(now) for queue in self.queues)
         return max(now - min(look.at for look in looks), heads)
+
+
+def _newest_at(known: Quantiles | None, at: float) -> float | None:
+    return None if known is None or known.age_seconds is None else at - known.age_seconds
+
+
+def _since(at: float | None, now: float) -> float | None:
+    return None if at is None else max(now - at, 0.0)

@@ -6,8 +6,10 @@ from collections import deque
 from math import isfinite
 
 from datasketches import kll_doubles_sketch
+from msgspec.structs import replace
 
 from penstock.events.snapshot import Quantiles
+from penstock.measuring.quantiles import cv2
 
 _PARTS = 6
 _K = 200
@@ -43,6 +45,7 @@ class Distribution:
         self._parts: deque[_Part] = deque()
         self._cached: Quantiles | None = None
         self._fresh = True
+        self._newest_at: float | None = None
 
     def add(self, seconds: float, now: float) -> None:
         """One duration."""
@@ -75,26 +78,29 @@ class Distribution:
         part.total += total
         part.squares += squares
 
-    def remember(self, quantiles: Quantiles | None) -> None:
-        """What was known before this process: stands until the first own sample."""
+    def remember(self, quantiles: Quantiles | None, at: float | None = None) -> None:
+        """What was known before this process, the newest of it from ``at``.
+
+        It stands until the first own sample.
+        """
         if not self._parts:
-            self._cached = quantiles
+            self._cached, self._newest_at = quantiles, at
 
     def quantiles(self, now: float) -> Quantiles | None:
         """The distribution now; None when there is no sample to speak of."""
         self._forget(now)
-        if self._fresh:
-            return self._cached
-        if self._parts or not self._keeps_last:
+        if not self._fresh and (self._parts or not self._keeps_last):
             self._cached = _summary(self._parts)
         self._fresh = True
-        return self._cached
+        if self._cached is None or self._newest_at is None:
+            return self._cached
+        return replace(self._cached, age_seconds=max(now - self._newest_at, 0.0))
 
     def _part(self, now: float) -> _Part:
         self._forget(now)
         if not self._parts or now - self._parts[-1].start >= self._part_seconds:
             self._parts.append(_Part(now))
-        self._fresh = False
+        self._fresh, self._newest_at = False, now
         return self._parts[-1]
 
     def _forget(self, now: float) -> None:
@@ -120,11 +126,5 @@ def _summary(parts: deque[_Part]) -> Quantiles | None:
         p50_seconds=p50,
         p95_seconds=p95,
         p99_seconds=p99,
-        cv2=_cv2(count, mean, sum(part.squares for part in parts)),
+        cv2=cv2(count, mean, sum(part.squares for part in parts)),
     )
-
-
-def _cv2(count: int, mean: float, squares: float) -> float:
-    """Squared coefficient of variation; 1 (exponential) where the sums cannot tell."""
-    ratio = squares / (count * mean * mean) if count > 1 and mean else 0.0
-    return max(ratio - 1.0, 0.0) if ratio > 1 - 1e-6 else 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock.events.snapshot import PoolSnapshot
 from penstock.events.worker import WorkerReport
 
 SILENT_SECONDS = 3.0
@@ -34,7 +35,8 @@ class Workers:
     """The living workers of one pool.
 
     Attributes:
-        heard_at: when any was heard last, None for never.
+        heard_at: when any was heard last, None for never. used_at: when the figures below were
+            true; None where nobody knows.
         cpu_cores: mean cores used by one worker while it works; memory_bytes: mean of one.
             The last known values stand while nobody works.
     """
@@ -44,6 +46,7 @@ class Workers:
         self.heard_at: float | None = None
         self.cpu_cores: float | None = None
         self.memory_bytes: int | None = None
+        self.used_at: float | None = None
 
     def hear(self, report: WorkerReport, now: float) -> bool:
         """Takes a report in; False when a later one of the same worker was heard before."""
@@ -72,6 +75,14 @@ class Workers:
             self.cpu_cores = sum(cores) / len(cores)
         if memory:
             self.memory_bytes = sum(memory) // len(memory)
+            self.used_at = self.heard_at
+
+    def remember(self, last: PoolSnapshot, at: float) -> None:
+        """What workers used at ``at``, by an earlier process; nothing where it is known better."""
+        if self.used_at is None and last.worker_use_age_seconds is not None:
+            self.used_at = at - last.worker_use_age_seconds
+        self.cpu_cores = self.cpu_cores or last.worker_cpu_cores
+        self.memory_bytes = self.memory_bytes or last.worker_memory_bytes
 
     @property
     def ready(self) -> int:

@@ -1,0 +1,36 @@
+"""Samples, summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.events.snapshot import Quantiles
+
+
+def summary(ordered: Sequence[float], total: float, squares: float) -> Quantiles:
+    """Of at least one sample.
+
+    Args:
+        ordered: seconds, the shortest first. total / squares: their sum, and that of their squares.
+    """
+    count = len(ordered)
+    mean = total / count
+    return Quantiles(
+        count=count,
+        mean_seconds=mean,
+        p50_seconds=quantile(ordered, 0.5),
+        p95_seconds=quantile(ordered, 0.95),
+        p99_seconds=quantile(ordered, 0.99),
+        cv2=cv2(count, mean, squares),
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The value that at most this share of the samples lies below."""
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def cv2(count: int, mean: float, squares: float) -> float:
+    """Squared coefficient of variation; 1 (exponential) where the sums cannot tell."""
+    ratio = squares / (count * mean * mean) if count > 1 and mean else 0.0
+    return max(ratio - 1.0, 0.0) if ratio > 1 - 1e-6 else 1.0
