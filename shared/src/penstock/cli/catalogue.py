@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.events.envelope import Codec, Event
 from penstock.events.job import JOB_EVENTS
+from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
@@ -16,7 +17,7 @@ from penstock.events.worker import WORKER_EVENTS
 
 LOGGED = Codec(*JOB_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS)
 """What the event log may hold."""
-ALL = Codec(*LOGGED, *SNAPSHOTS)
+ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,10 @@ def _place(event: type[Event], subjects: Subjects) -> tuple[str, str]:
         return subjects.pool_snapshot(key), subjects.snapshots_stream
     if event is HostSnapshot:
         return subjects.host_snapshot(key), subjects.snapshots_stream
+    if event in (RoundDecided, CheckpointTaken):
+        return subjects.round(event.__name__), subjects.snapshots_stream
+    if event is SettingsAdopted:
+        return subjects.adopted_settings(key), subjects.snapshots_stream
     if event is WorkersScaled:
         return subjects.command(key), subjects.commands_stream
     return subjects.events(event.noun, key, event.__name__), subjects.events_stream

@@ -41,10 +41,13 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         current: planned workers before; target: planned after.
         predicted_pickup_seconds: for a job arriving now, given the target; None when unknown.
-        snapshot_ids: the inputs, so that the decision can be recomputed.
+        snapshot_ids: the pool's own snapshot. The other inputs, so that the decision can be
+            recomputed: see `RoundDecided`, of the same ``epoch`` and number ``round``.
         placement: target by host.
         state: the pool's scaling state after this decision (cooldowns), restored by a new leader.
         epoch: the deciding leader's fencing token.
+        round: its number within the epoch.
+        through: sequence of the last snapshot that was seen; the round's record lies behind it.
     """
 
     current: int
@@ -57,6 +60,8 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     placement: dict[str, int] = {}
     state: dict[str, Any] = {}
     epoch: int = 0
+    round: int = 0
+    through: int = 0
 
 
 class SlaBreachPredicted(PoolEvent, frozen=True, kw_only=True, tag=True):

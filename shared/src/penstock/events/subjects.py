@@ -94,6 +94,18 @@ class Subjects:
     def host_snapshot(self, host: str) -> str:
         return f"{self.prefix}.snapshots.host.{host}"
 
+    def round(self, name: str) -> str:
+        """What is kept of rounds, beside the snapshots: ``RoundDecided``, ``CheckpointTaken``."""
+        return f"{self.prefix}.snapshots.round.{name}"
+
+    def adopted_settings(self, fingerprint: str) -> str:
+        return f"{self.prefix}.snapshots.settings.{fingerprint}"
+
+    @property
+    def snapshots(self) -> str:
+        """All that the stream of snapshots holds."""
+        return f"{self.prefix}.snapshots.*.*"
+
     def command(self, host: str) -> str:
         return f"{self.prefix}.commands.{host}"
 

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.bus.protocol import Bus, Headers, Stored
+from penstock.bus.protocol import Bus, BusError, Headers, Stored
 from penstock.config import Pool, Settings
 from penstock.config.topology import is_excluded
 from penstock.decider.core.inputs import SeenHost, SeenPool
@@ -26,6 +26,7 @@ class Intake:
     Attributes:
         pools / hosts: by name. headers: of the same messages, by snapshot id (trace contexts).
         changed: set when the rhythm may have changed.
+        through: sequence of the last message that was taken, usable or not.
     """
 
     def __init__(
@@ -42,20 +43,32 @@ class Intake:
         self._settings, self._configured, self._rhythm = settings, pools, rhythm
         self._monotonic = monotonic
         self._told: set[str] = set()
+        self.through = 0
+        self._first_through: int | None = None
 
     async def follow(self, bus: Bus, subjects: Subjects) -> None:
         """Runs without end."""
         patterns = [subjects.pool_snapshot("*"), subjects.host_snapshot("*")]
-        async for stored in bus.follow(subjects.snapshots_stream, patterns, start="last"):
+        stream = subjects.snapshots_stream
+        async for stored in bus.follow(stream, patterns, start="last"):
+            if self._first_through is None:
+                self._first_through = await _end(bus, stream, subjects.snapshots)
             self.take(stored)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing was left out between the last two looks: the newest of each subject came first,
+        and from there on everything."""
+        return self._first_through is not None and self.through >= self._first_through
 
     def take(self, stored: Stored) -> None:
         """One message; a malformed one is logged with its reason and skipped."""
+        self.through = stored.sequence
         snapshot = read(SNAPSHOTS, stored)
         if snapshot is None:
             return
-        if wrong := _wrong(snapshot, stored.subject):
-            skip(stored, wrong)
+        if fault := wrong(snapshot, stored.subject):
+            skip(stored, fault)
         elif isinstance(snapshot, PoolSnapshot):
             self._take_pool(snapshot, stored)
         elif isinstance(snapshot, HostSnapshot):
@@ -110,7 +123,15 @@ class Intake:
             )
 
 
-def _wrong(snapshot: Event, subject: str) -> str | None:
+async def _end(bus: Bus, stream: str, pattern: str) -> int | None:
+    try:
+        last = await bus.last(stream, pattern)
+    except BusError:  # asked again with the next message
+        return None
+    return last.sequence if last else 0
+
+
+def wrong(snapshot: Event, subject: str) -> str | None:
     """What the types cannot say: it is of another pool or host, or counts below zero."""
     if subject.rsplit(".", 1)[-1] != snapshot.key:
         return f"found a snapshot of {snapshot.key!r}, expected the subject's"

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from penstock.bus.protocol import Bus, BusError, Headers, Outgoing
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.notices import Notice
@@ -21,6 +23,37 @@ log = logging.getLogger("penstock.decider")
 _AT_ONCE = 64
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which round a decision is; see `RoundDecided`. ``now``: what it was computed for."""
+
+    epoch: int
+    round: int
+    through: int
+    now: float
+
+
+def tell(decision: Decision, made: Made, source: str) -> ScalingDecisionMade:
+    """The event of a decision."""
+    return ScalingDecisionMade(
+        at=datetime.fromtimestamp(made.now, UTC),
+        source=source,
+        causation_id=decision.snapshot_ids[0] if decision.snapshot_ids else None,
+        pool=decision.pool,
+        current=decision.current,
+        target=decision.target,
+        reasons=decision.reasons,
+        strategy=decision.strategy,
+        sla_seconds=decision.sla_seconds,
+        predicted_pickup_seconds=decision.predicted_pickup_seconds,
+        snapshot_ids=decision.snapshot_ids,
+        placement=decision.placement,
+        state=dump(decision.state),
+        epoch=made.epoch,
+        round=made.round,
+        through=made.through,
+    )
+
+
 class Journal:
     """One process's events.
 
@@ -31,30 +64,9 @@ class Journal:
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
 
-    def decisions(
-        self, decisions: Iterable[Decision], epoch: int, now: float
-    ) -> list[ScalingDecisionMade]:
-        """The events of a round's decisions; ``now`` is the moment they were computed for."""
-        at = datetime.fromtimestamp(now, UTC)
-        return [
-            ScalingDecisionMade(
-                at=at,
-                source=self._source,
-                causation_id=decision.snapshot_ids[0] if decision.snapshot_ids else None,
-                pool=decision.pool,
-                current=decision.current,
-                target=decision.target,
-                reasons=decision.reasons,
-                strategy=decision.strategy,
-                sla_seconds=decision.sla_seconds,
-                predicted_pickup_seconds=decision.predicted_pickup_seconds,
-                snapshot_ids=decision.snapshot_ids,
-                placement=decision.placement,
-                state=dump(decision.state),
-                epoch=epoch,
-            )
-            for decision in decisions
-        ]
+    def decisions(self, decisions: Iterable[Decision], made: Made) -> list[ScalingDecisionMade]:
+        """The events of a round's decisions."""
+        return [tell(decision, made, self._source) for decision in decisions]
 
     def notices(
         self, notices: Iterable[Notice], decision_ids: Mapping[str, str], now: float
@@ -70,30 +82,35 @@ class Journal:
         return found
 
     async def publish(
-        self, events: Sequence[Event], headers: Mapping[str, Headers] | None = None
-    ) -> None:
+        self,
+        events: Sequence[Event],
+        headers: Mapping[str, Headers] | None = None,
+        records: Sequence[Outgoing] = (),
+    ) -> list[int | BusError]:
         """Appends events, pipelined. What the log does not take is said, and nothing waits for it.
 
         Args:
             headers: by event id.
+            records: to be kept beside them; what became of each is the answer.
         """
-        if not events:
-            return
+        if not events and not records:
+            return []
         by_id = headers or {}
         messages = [
             Outgoing(self._subjects.event(event), encode(event), by_id.get(event.id, {}))
             for event in events
         ]
         try:
-            answers = await self._bus.append_many(messages)
+            answers = await self._bus.append_many([*messages, *records])
         except BusError as error:
             log.warning("%d events are not on the log: %s", len(events), error)
-            return
+            return [error] * len(records)
         failed = [answer for answer in answers if isinstance(answer, BusError)]
         if failed:
             log.warning(
-                "%d of %d events are not on the log: %s", len(failed), len(events), failed[0]
+                "%d of %d events are not on the log: %s", len(failed), len(answers), failed[0]
             )
+        return answers[len(messages) :]
 
     async def last_decisions(self, pools: Iterable[str]) -> dict[str, ScalingDecisionMade]:
         """Each pool's last decision, where the log still has one.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError
+from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Pool
 from penstock.decider.clock import BrokerClock
 from penstock.decider.commands import Commander, Deposed
@@ -18,9 +18,10 @@ from penstock.decider.core.inputs import Inputs, Rules
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State, restore
 from penstock.decider.intake import Intake
-from penstock.decider.journal import Journal
+from penstock.decider.journal import Journal, Made
 from penstock.decider.lease import Term
 from penstock.decider.news import News
+from penstock.decider.recorder import Recorder
 from penstock.decider.rhythm import Rhythm
 from penstock.decider.spans import Story
 from penstock.events.scaling import LeaderChanged
@@ -61,6 +62,9 @@ class Leader:
         self._commander = Commander(setting.bus, setting.subjects, setting.source, term.epoch)
         self._story = Story()
         self._news = News(setting.repeat_seconds)
+        self._recorder = Recorder(
+            setting.subjects, setting.source, term.epoch, setting.pools, setting.rules
+        )
         self._decision_ids: dict[str, str] = {}
         self._state = State()
 
@@ -124,11 +128,16 @@ class Leader:
         """Decide, tell, command."""
         setting = self._setting
         began_at, now = time.time(), setting.clock.now()
-        outcome = decide(self._state, self._inputs(due), now)
+        inputs, through = self._inputs(due), setting.intake.through
+        before, outcome = self._state, decide(self._state, inputs, now)
         if not self._term.held:
             return
         self._state = outcome.state
-        await self._tell(outcome, began_at, now)
+        if not setting.intake.complete:
+            self._recorder.start_anew()
+        records = self._recorder.round(before, inputs, through, outcome, now)
+        made = Made(epoch=self._term.epoch, round=self._recorder.number, through=through, now=now)
+        await self._tell(outcome, made, records, began_at)
         if self._term.held:  # asked again: the log may have let us wait, or we were stopped
             sent = await self._commander.send(outcome.plans, self._decision_ids, self._story)
             await self._journal.publish(sent)
@@ -144,12 +153,16 @@ class Leader:
             due=None if len(due) == len(setting.pools) else due,
         )
 
-    async def _tell(self, outcome: Outcome, began_at: float, now: float) -> None:
+    async def _tell(
+        self, outcome: Outcome, made: Made, records: list[Outgoing], began_at: float
+    ) -> None:
+        intake = self._setting.intake
         urgent = {notice.fields.get("pool", "") for notice in outcome.notices}
-        made = self._journal.decisions(outcome.decisions, self._term.epoch, now)
-        decisions = self._news.pick(made, urgent, now)
+        news = self._news.pick(outcome.decisions, urgent, made.now)
+        decisions = self._journal.decisions(news, made)
         self._decision_ids.update({event.pool: event.id for event in decisions})
-        notices = self._journal.notices(outcome.notices, self._decision_ids, now)
-        snapshots = self._setting.intake.headers
-        with self._story.decisions(decisions, snapshots, began_at) as headers:
-            await self._journal.publish([*decisions, *notices], headers)
+        notices = self._journal.notices(outcome.notices, self._decision_ids, made.now)
+        hosts = [seen.snapshot.id for seen in intake.hosts.values()]
+        with self._story.decisions(decisions, intake.headers, hosts, began_at) as headers:
+            answers = await self._journal.publish([*decisions, *notices], headers, records)
+        self._recorder.stored(answers)

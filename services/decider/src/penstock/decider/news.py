@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
+from penstock.decider.core.conclude import Decision
 from penstock.events.scaling import ScalingDecisionMade
+
+D = TypeVar("D", Decision, ScalingDecisionMade)
 
 _Said = tuple[object, ...]
 
@@ -21,9 +25,7 @@ class News:
         self._repeat_seconds = repeat_seconds
         self._told: dict[str, tuple[float, _Said]] = {}
 
-    def pick(
-        self, decisions: Sequence[ScalingDecisionMade], urgent: Collection[str], now: float
-    ) -> list[ScalingDecisionMade]:
+    def pick(self, decisions: Sequence[D], urgent: Collection[str], now: float) -> list[D]:
         """Those to be told.
 
         Args:
@@ -32,7 +34,7 @@ class News:
         """
         return [each for each in decisions if self._is_news(each, each.pool in urgent, now)]
 
-    def _is_news(self, decision: ScalingDecisionMade, urgent: bool, now: float) -> bool:
+    def _is_news(self, decision: Decision | ScalingDecisionMade, urgent: bool, now: float) -> bool:
         rules = tuple((reason.step, reason.rule, reason.workers) for reason in decision.reasons)
         says = (decision.target, tuple(sorted(decision.placement.items())), rules)
         at, said = self._told.get(decision.pool, (0.0, ()))

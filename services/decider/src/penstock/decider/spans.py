@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock import telemetry
@@ -23,18 +23,21 @@ class Story:
         self,
         decisions: Sequence[ScalingDecisionMade],
         snapshots: Mapping[str, Headers],
+        hosts: Iterable[str],
         began_at: float,
     ) -> Iterator[dict[str, Headers]]:
         """Headers for each decision's message, by decision id.
 
         Args:
             snapshots: headers by snapshot id.
+            hosts: ids of the hosts' snapshots, inputs of each decision.
             began_at: when the round began, POSIX seconds of the local clock.
         """
         if not telemetry.enabled():
             yield {}
             return
-        opened = {each.id: _decide(each, snapshots, began_at) for each in decisions}
+        shared = [snapshots[id_] for id_ in hosts if id_ in snapshots]
+        opened = {each.id: _decide(each, snapshots, shared, began_at) for each in decisions}
         headers = {id_: telemetry.inject(span=span) for id_, span in opened.items()}
         self._decided.update({each.pool: headers[each.id] for each in decisions})
         try:
@@ -82,9 +85,13 @@ class Story:
 
 
 def _decide(
-    decision: ScalingDecisionMade, snapshots: Mapping[str, Headers], began_at: float
+    decision: ScalingDecisionMade,
+    snapshots: Mapping[str, Headers],
+    shared: Sequence[Headers],
+    began_at: float,
 ) -> Span:
-    contexts = [snapshots[id_] for id_ in decision.snapshot_ids if id_ in snapshots]
+    own = [snapshots[id_] for id_ in decision.snapshot_ids if id_ in snapshots]
+    contexts = [*own, *shared]
     return telemetry.start(
         names.decide(decision.pool),
         parent=contexts[0] if contexts else {},

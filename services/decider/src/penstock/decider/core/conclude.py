@@ -49,7 +49,7 @@ def conclude(
     this: Round, claim: Claim, wished: Wish, share: Share
 ) -> tuple[Decision, list[Notice]]:
     """The decision, and what it means for the promise."""
-    before = this.state.pools[claim.pool]
+    before, seen = this.state.pools[claim.pool], this.inputs.seen_pools.get(claim.pool)
     target = sum(share.values())
     _explain_share(this, claim, wished, target)
     _explain_moves(this.present, before, wished, share)
@@ -65,7 +65,7 @@ def conclude(
         strategy=claim.profile.strategy,
         sla_seconds=claim.profile.sla_seconds,
         predicted_pickup_seconds=expected.arriving_seconds if expected else None,
-        snapshot_ids=_ids(this, claim.pool),
+        snapshot_ids=(seen.snapshot.id,) if seen else (),
         placement=share,
         state=_stepped(after, before.workers, share, this.now),
     )
@@ -124,11 +124,3 @@ def _stepped(state: PoolState, before: int, share: Share, now: float) -> PoolSta
         up_at=now if target > before else state.up_at,
         down_at=now if target < before else state.down_at,
     )
-
-
-def _ids(this: Round, pool: str) -> tuple[str, ...]:
-    """The pool's snapshot first, then those of the hosts that are there."""
-    seen, hosts = this.inputs.seen_pools.get(pool), this.inputs.seen_hosts
-    own = (seen.snapshot.id,) if seen else ()
-    present = this.present.fresh | this.present.silent | this.present.draining
-    return own + tuple(hosts[host].snapshot.id for host in sorted(present) if host in hosts)

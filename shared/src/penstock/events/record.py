@@ -1,0 +1,96 @@
+"""What is kept beside the snapshots, so that each decision can be recomputed from the log.
+
+Settings once in a while, a whole state once in a while, and for each round only what the snapshots
+do not say: up to which of them it had seen, when it was, and whom it decided. All of it lies in the
+stream of the snapshots and grows old with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from penstock.events.envelope import Codec, Event
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot
+
+
+class RecordEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "round"
+
+    epoch: int
+    """The deciding leader's fencing token."""
+    number: int
+    """The round's, counted from 1 within the epoch."""
+    settings: str
+    """Fingerprint of the settings in force; see `SettingsAdopted`."""
+    program: str
+    """Version and fingerprint of the code that decides."""
+    through: int
+    """Sequence of the last snapshot seen: with the order of the stream, these are the inputs."""
+
+
+class RoundDecided(RecordEvent, frozen=True, kw_only=True, tag=True):
+    """One round of decisions; ``at`` is the moment they were computed for.
+
+    Attributes:
+        due: the pools that were decided; None for all.
+        digest: of the round's decisions as JSON, also of those that were not worth an event.
+        checkpoint: sequence of the checkpoint that recomputing starts from.
+    """
+
+    due: tuple[str, ...] | None = None
+    digest: str = ""
+    checkpoint: int = 0
+
+
+class KeptPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pool's state before the round, and its newest snapshot, stored ``at`` (POSIX seconds)."""
+
+    state: dict[str, Any] = {}
+    snapshot: PoolSnapshot | None = None
+    at: float = 0.0
+
+
+class KeptHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host's newest snapshot, stored ``at`` (POSIX seconds)."""
+
+    snapshot: HostSnapshot
+    at: float
+
+
+class CheckpointTaken(RecordEvent, frozen=True, kw_only=True, tag=True):
+    """Everything that the round of this number starts from; large ones come in parts.
+
+    Attributes:
+        part / parts: counted from 1.
+        state: what the decider remembers beyond single pools.
+        pools / hosts: those of this part.
+    """
+
+    part: int = 1
+    parts: int = 1
+    state: dict[str, Any] = {}
+    pools: dict[str, KeptPool] = {}
+    hosts: dict[str, KeptHost] = {}
+
+
+class SettingsAdopted(Event, frozen=True, kw_only=True, tag=True):
+    """Settings that decisions were made under; large ones come in parts.
+
+    Attributes:
+        fingerprint: of all parts. pools: of this part, each with its profile worked out.
+        rules: what holds for all pools and hosts.
+    """
+
+    noun: ClassVar[str] = "settings"
+    key_field: ClassVar[str] = "fingerprint"
+
+    fingerprint: str
+    part: int = 1
+    parts: int = 1
+    rules: dict[str, Any] = {}
+    pools: dict[str, Any] = {}
+
+
+RECORDS = Codec(RoundDecided, CheckpointTaken, SettingsAdopted)
