@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,9 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.registry import Call
 from penstock.runtime.waiting import within
 from penstock.telemetry import names
+
+if TYPE_CHECKING:
+    from penstock.jobs.batches import Batches
 
 _CHUNK = 500
 _LANES = 2
@@ -96,6 +99,18 @@ class Client:
             )
         finally:
             await bus.close()
+
+    @property
+    def source(self) -> str:
+        """What its events say about where they come from."""
+        return self._source
+
+    @property
+    def batches(self) -> Batches:
+        """Jobs that are counted together."""
+        from penstock.jobs.batches import Batches  # noqa: PLC0415 - it needs this module
+
+        return Batches(self, self._bus, self._subjects)
 
     # --- dispatching ------------------------------------------------------------------------------
     async def dispatch(

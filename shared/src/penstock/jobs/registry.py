@@ -61,8 +61,8 @@ class JobType(Generic[P, R]):
         self.tags = tags
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
-        self.takes_context, self._parameters = _split_context(name, self.signature)
-        self._arguments = _argument_struct(function, name, self._parameters)
+        self.takes_context, self.parameters = _split_context(name, self.signature)
+        self._arguments = argument_struct(function, name, self.parameters)
         self._decoder = msgspec.msgpack.Decoder(self._arguments)
         self._fields = self._arguments.__struct_fields__
         hints = typing.get_type_hints(function)
@@ -76,14 +76,14 @@ class JobType(Generic[P, R]):
         """
         try:
             if args:
-                names = [parameter.name for parameter in self._parameters]
+                names = [parameter.name for parameter in self.parameters]
                 if len(args) > len(names):
                     raise TypeError(f"takes {len(names)} arguments, found {len(args)}")
                 doubled = set(names[: len(args)]) & set(kwargs)
                 if doubled:
                     raise TypeError(f"argument {doubled.pop()!r} is given twice")
                 kwargs = dict(zip(names, args, strict=False)) | kwargs
-            return Call(self, _encode(msgspec.convert(kwargs, self._arguments)))
+            return Call(self, encode(msgspec.convert(kwargs, self._arguments)))
         except (ValueError, TypeError, RecursionError) as error:
             raise BadArguments(f"{self.name}{self.signature}: {error}") from error
 
@@ -102,10 +102,10 @@ class JobType(Generic[P, R]):
 
 def encode_result(value: Any) -> bytes:
     """A job's result as MessagePack. Raises TypeError when it cannot be."""
-    return _encode(value)
+    return encode(value)
 
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 
 
 @overload
@@ -209,9 +209,10 @@ def _split_context(name: str, signature: inspect.Signature) -> tuple[bool, list[
     return False, parameters
 
 
-def _argument_struct(
+def argument_struct(
     function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
 ) -> type[msgspec.Struct]:
+    """What the arguments of a call are checked against."""
     hints = typing.get_type_hints(function, include_extras=True)
     fields: list[Any] = []
     for parameter in parameters:

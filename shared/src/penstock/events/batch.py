@@ -1,0 +1,128 @@
+"""What happens to a batch: jobs that are counted together. Order: `penstock.jobs.batch_record`."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from penstock.events.envelope import Codec, Event
+
+
+class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job to be dispatched when something has ended.
+
+    Attributes:
+        payload: the encoded call. into: the parameter that is given the outcome; empty for none.
+    """
+
+    payload: bytes
+    into: str = ""
+
+
+class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Attributes: then: after a success; catch: after a failure; finally_: at the end, whatever."""
+
+    then: Callback | None = None
+    catch: Callback | None = None
+    finally_: Callback | None = msgspec.field(default=None, name="finally")
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Jobs of a batch by how they ended; ``pending`` ones have not."""
+
+    pending: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.pending + self.completed + self.failed + self.cancelled
+
+
+class BatchEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "batch"
+    key_field: ClassVar[str] = "batch_id"
+
+    batch_id: str
+
+
+class BatchCreated(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """A batch is open: jobs can be added.
+
+    Attributes:
+        allowed_failures: more failed jobs than this end it. allowed_percent: the same as a share of
+            its jobs, judged once it is closed; None where the number counts.
+        open_seconds: open and without a new job for so long, it is given up.
+    """
+
+    title: str = ""
+    allowed_failures: int = 0
+    allowed_percent: float | None = None
+    callbacks: Callbacks = Callbacks()
+    open_seconds: float = 3600.0
+
+
+class BatchClosed(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """No more jobs, except from jobs of the batch itself: it ends with the last of them."""
+
+
+class BatchProgressed(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """How far it is, at most once a second."""
+
+    counts: Counts
+
+
+class BatchStopping(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """Its remaining jobs are being cancelled.
+
+    Attributes:
+        cause: ``failures`` (more than allowed), ``client`` (somebody cancelled it), ``abandoned``
+            (left open by whoever was adding jobs).
+    """
+
+    cause: Literal["failures", "client", "abandoned"]
+    reason: str
+
+
+class BatchCompleted(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """All its jobs have ended, and no more failed than allowed."""
+
+    counts: Counts
+
+
+class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """All its jobs have ended; more failed than allowed, or nobody closed it."""
+
+    counts: Counts
+    reason: str
+
+
+class BatchCancelled(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """All its jobs have ended, some because the batch was cancelled."""
+
+    counts: Counts
+    reason: str
+
+
+class BatchReopened(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """Jobs that failed run again, as new jobs that take their places.
+
+    Attributes:
+        round: 1 for the first time.
+    """
+
+    round: int
+
+
+BATCH_EVENTS = Codec(
+    BatchCreated,
+    BatchClosed,
+    BatchProgressed,
+    BatchStopping,
+    BatchCompleted,
+    BatchFailed,
+    BatchCancelled,
+    BatchReopened,
+)

@@ -1,0 +1,43 @@
+"""A call that was encoded before, dispatched under another identifier."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from penstock.events.job import JobDispatched
+from penstock.jobs import payload
+
+
+def dispatched(
+    body: bytes,
+    job_id: str,
+    source: str,
+    *,
+    causation_id: str | None = None,
+    correlation_id: str = "",
+    handed: dict[str, msgspec.Raw] | None = None,
+) -> JobDispatched:
+    """The event that dispatches an encoded call as job ``job_id``.
+
+    Args:
+        handed: arguments that were not known when it was encoded.
+
+    Raises:
+        msgspec.MsgspecError: it is no encoded call.
+    """
+    old = payload.decode(body)
+    all_handed = {**(old.handed or {}), **(handed or {})} or None
+    new = msgspec.structs.replace(old, id=job_id, dispatched_at=time.time(), handed=all_handed)
+    return JobDispatched(
+        job_id=job_id,
+        correlation_id=correlation_id or job_id,
+        causation_id=causation_id,
+        source=source,
+        queue=old.queue,
+        function=old.function,
+        payload=payload.encode(new),
+        tags=old.tags,
+        tries=old.tries,
+    )

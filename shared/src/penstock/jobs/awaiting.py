@@ -1,0 +1,64 @@
+"""Calls with arguments that are known only later: the result of a step, the outcome of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.jobs import registry
+from penstock.jobs.errors import BadArguments
+from penstock.jobs.registry import Call, JobType
+
+
+class Awaiting(msgspec.Struct, frozen=True):
+    """A call that lacks some of its arguments.
+
+    Attributes:
+        arguments: those that are known, encoded. parameters: those that come later.
+    """
+
+    job: JobType[Any, Any]
+    arguments: bytes
+    parameters: tuple[str, ...]
+
+
+def awaiting(job: JobType[Any, Any], /, *parameters: str, **arguments: Any) -> Awaiting:
+    """A call of ``job`` whose ``parameters`` are filled in when it is dispatched.
+
+    Args:
+        parameters: names of the function's parameters that are left open.
+        arguments: all others, checked now.
+
+    Raises:
+        BadArguments: no such parameter, or the arguments do not fit.
+
+    Example::
+
+        await client.graphs.chain([extract(table="orders"), awaiting(load, "rows", into="lake")])
+    """
+    known = {parameter.name for parameter in job.parameters}
+    if missing := [name for name in parameters if name not in known]:
+        raise BadArguments(f"{job.name}{job.signature}: there is no parameter {missing[0]!r}")
+    rest = [parameter for parameter in job.parameters if parameter.name not in parameters]
+    try:
+        checked = msgspec.convert(arguments, registry.argument_struct(job.function, job.name, rest))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadArguments(f"{job.name}{job.signature}: {error}") from error
+    return Awaiting(job, registry.encode(checked), parameters)
+
+
+def split(wanted: Call | Awaiting, most: int = 1) -> tuple[Call, tuple[str, ...]]:
+    """The call as it is known now, and the parameters that come later.
+
+    Raises:
+        BadArguments: more parameters are open than can be filled.
+    """
+    if isinstance(wanted, Call):
+        return wanted, ()
+    if len(wanted.parameters) > most:
+        raise BadArguments(
+            f"{wanted.job.name}: {len(wanted.parameters)} parameters are left open, "
+            f"{most} can be filled here: {', '.join(wanted.parameters)}"
+        )
+    return Call(wanted.job, wanted.arguments), wanted.parameters

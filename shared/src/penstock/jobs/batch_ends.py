@@ -1,0 +1,51 @@
+"""How the jobs of a batch ended, recounted from their own events."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from enum import StrEnum
+from typing import Any
+
+from penstock.bus.protocol import Bus
+from penstock.events.subjects import Subjects
+from penstock.jobs.members import Member, member
+
+
+class Ended(StrEnum):
+    """``NOT``: it runs again."""
+
+    NOT = "not"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+END_EVENTS = {
+    "JobCompleted": Ended.COMPLETED,
+    "JobDead": Ended.FAILED,
+    "JobCancelled": Ended.CANCELLED,
+    "JobRevived": Ended.NOT,
+}
+
+
+async def ended_members(
+    bus: Bus, subjects: Subjects, batch_id: str, first_sequence: int
+) -> dict[Member, Ended]:
+    """How each job of the batch ended last. Reads the log since the batch's creation."""
+    latest: dict[Member, Ended] = {}
+    wanted = [subjects.events("job", "*", name) for name in END_EVENTS]
+    stream = subjects.events_stream
+    lasts = [await bus.last(stream, subject) for subject in wanted]
+    end = max((last.sequence for last in lasts if last), default=0)
+    if end < first_sequence:
+        return {}
+    following: Any = bus.follow(stream, wanted, first_sequence)
+    async with aclosing(following) as messages:
+        async for stored in messages:
+            _, job_id, name = stored.subject.rsplit(".", 2)
+            place = member(job_id)
+            if place is not None and place.batch == batch_id:
+                latest[place] = END_EVENTS[name]
+            if stored.sequence >= end:
+                break
+    return latest

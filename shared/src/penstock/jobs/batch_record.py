@@ -1,0 +1,176 @@
+"""The life of a batch: one table of transitions, and the fold that walks it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.events.batch import (
+    BatchCancelled,
+    BatchClosed,
+    BatchCompleted,
+    BatchCreated,
+    BatchEvent,
+    BatchFailed,
+    BatchProgressed,
+    BatchReopened,
+    BatchStopping,
+    Callbacks,
+    Counts,
+)
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.jobs.errors import IllegalTransition
+
+
+class BatchState(StrEnum):
+    OPEN = "open"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+_LIVE = (BatchState.OPEN, BatchState.RUNNING, BatchState.STOPPING)
+
+
+class Edge(NamedTuple):
+    """``event`` takes a batch from any of ``sources`` to ``target`` (None: stays where it is)."""
+
+    sources: tuple[BatchState | None, ...]
+    event: type[BatchEvent]
+    target: BatchState | None
+    why: str
+
+
+TRANSITIONS: tuple[Edge, ...] = (
+    Edge((None,), BatchCreated, BatchState.OPEN, "jobs are being added"),
+    Edge((BatchState.OPEN,), BatchClosed, BatchState.RUNNING, "whoever adds jobs has finished"),
+    Edge(_LIVE, BatchProgressed, None, "some of its jobs have ended"),
+    Edge(
+        (BatchState.OPEN, BatchState.RUNNING),
+        BatchStopping,
+        BatchState.STOPPING,
+        "too many failures, cancelled, or left open: the rest is cancelled",
+    ),
+    Edge((BatchState.RUNNING,), BatchCompleted, BatchState.COMPLETED, "its last job has ended"),
+    Edge(
+        (BatchState.RUNNING, BatchState.STOPPING),
+        BatchFailed,
+        BatchState.FAILED,
+        "its last job has ended, after too many failures",
+    ),
+    Edge((BatchState.STOPPING,), BatchCancelled, BatchState.CANCELLED, "its last job has ended"),
+    Edge(tuple(_ENDED), BatchReopened, BatchState.OPEN, "failed jobs run again"),
+)
+
+_BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
+
+
+class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch as its own events tell it.
+
+    Attributes:
+        sequence: of its last event: what the next append expects.
+        first_sequence: of its creation: no event of its jobs lies before.
+        counts: as of the last progress, or exact once it has ended.
+        round: how often failed jobs were run again. ended_at: None while it has not ended.
+    """
+
+    id: str
+    state: BatchState
+    sequence: int
+    first_sequence: int
+    title: str
+    allowed_failures: int
+    allowed_percent: float | None
+    callbacks: Callbacks
+    open_seconds: float
+    created_at: datetime
+    changed_at: datetime
+    ended_at: datetime | None = None
+    counts: Counts = Counts()
+    cause: str = ""
+    reason: str = ""
+    round: int = 0
+
+    def allowed(self, total: int) -> int:
+        """How many of ``total`` jobs may fail."""
+        if self.allowed_percent is None:
+            return self.allowed_failures
+        return int(total * self.allowed_percent / 100)
+
+
+def evolve(record: BatchRecord | None, event: BatchEvent, sequence: int) -> BatchRecord:
+    """The record after ``event``, stored at ``sequence``.
+
+    Raises:
+        IllegalTransition: the event may not follow.
+    """
+    edge = _BY_EVENT.get(type(event))
+    state = record.state if record else None
+    if edge is None or state not in edge.sources:
+        raise IllegalTransition(
+            f"batch {event.batch_id}: {event.name} may not follow state {state or 'nothing'}"
+        )
+    if record is None:
+        assert isinstance(event, BatchCreated)
+        return _created(event, sequence)
+    return msgspec.structs.replace(
+        record,
+        state=edge.target or record.state,
+        sequence=sequence,
+        changed_at=event.at,
+        **_changes(event),
+    )
+
+
+def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> BatchRecord | None:
+    """The record after all ``(sequence, event)``; None when there are none."""
+    record: BatchRecord | None = None
+    for sequence, event in events:
+        if isinstance(event, BatchEvent):
+            record = evolve(record, event, sequence)
+        elif record is not None:
+            record = msgspec.structs.replace(record, sequence=sequence)
+    return record
+
+
+def _created(event: BatchCreated, sequence: int) -> BatchRecord:
+    return BatchRecord(
+        id=event.batch_id,
+        state=BatchState.OPEN,
+        sequence=sequence,
+        first_sequence=sequence,
+        title=event.title,
+        allowed_failures=event.allowed_failures,
+        allowed_percent=event.allowed_percent,
+        callbacks=event.callbacks,
+        open_seconds=event.open_seconds,
+        created_at=event.at,
+        changed_at=event.at,
+    )
+
+
+def _changes(event: BatchEvent) -> dict[str, object]:
+    match event:
+        case BatchProgressed():
+            return {"counts": event.counts}
+        case BatchStopping():
+            return {"cause": event.cause, "reason": event.reason}
+        case BatchCompleted():
+            return {"counts": event.counts, "ended_at": event.at}
+        case BatchFailed() | BatchCancelled():
+            return {"counts": event.counts, "ended_at": event.at, "reason": event.reason}
+        case BatchReopened():
+            return {"round": event.round, "ended_at": None, "cause": "", "reason": ""}
+    return {}

@@ -1,0 +1,349 @@
+"""Batches: jobs that are counted together, with a limit of failures and callbacks at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count, islice
+
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
+from penstock.events.batch import (
+    BATCH_EVENTS,
+    BatchClosed,
+    BatchCreated,
+    BatchEvent,
+    BatchReopened,
+    BatchStopping,
+)
+from penstock.events.envelope import new_id
+from penstock.events.job import JobDispatched
+from penstock.events.subjects import Subjects
+from penstock.jobs import callbacks, members, story
+from penstock.jobs.awaiting import Awaiting
+from penstock.jobs.batch_ends import Ended, ended_members
+from penstock.jobs.batch_record import BatchRecord, BatchState, fold
+from penstock.jobs.client import Client
+from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
+from penstock.jobs.log import say, until
+from penstock.jobs.members import Member
+from penstock.jobs.registry import Call
+
+MAX_JOBS = 1_000_000
+"""In one lane: what one caller adds."""
+_CHUNK = 500
+_LANES = 2
+_TRIES = 20
+_REVIVED_AT_ONCE = 50
+
+
+class Batches:
+    """The verbs of batches; reached as ``client.batches``.
+
+    A batch is *open* while jobs are added. It ends when it was closed and its last job has ended;
+    so a job of the batch can always add others, since the batch cannot end before that job.
+    """
+
+    def __init__(self, client: Client, bus: Bus, subjects: Subjects) -> None:
+        self._client, self._bus, self._subjects = client, bus, subjects
+
+    # --- making -----------------------------------------------------------------------------------
+    async def create(
+        self,
+        calls: Iterable[Call],
+        *,
+        title: str = "",
+        batch_id: str = "",
+        allowed_failures: int | str = 0,
+        then: Call | Awaiting | None = None,
+        catch: Call | Awaiting | None = None,
+        finally_: Call | Awaiting | None = None,
+        queue: str = "",
+        open_seconds: float = 3600.0,
+    ) -> str:
+        """Dispatches all calls as one batch; returns its id once the broker keeps everything.
+
+        Args:
+            batch_id: a caller's own id makes it resumable: the same call again goes on where a
+                killed one stopped, each job is dispatched once.
+            allowed_failures: more failed jobs than this, a number or a share such as ``"5%"``,
+                cancel the rest and fail the batch.
+            then / catch / finally_: dispatched once after success, after failure, in any case.
+            queue: instead of the functions' own. open_seconds: a batch left open so long without a
+                new job is given up: failed, the rest cancelled.
+
+        Raises:
+            AlreadyDispatched: a batch of this id exists and is not open.
+            BusError: not everything was taken; the batch stays open.
+        """
+        batch_id = await self._begin(
+            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
+        )
+        await self.add(batch_id, calls, key=batch_id, queue=queue)
+        await self.close(batch_id)
+        return batch_id
+
+    @asynccontextmanager
+    async def open(
+        self,
+        *,
+        title: str = "",
+        batch_id: str = "",
+        allowed_failures: int | str = 0,
+        then: Call | Awaiting | None = None,
+        catch: Call | Awaiting | None = None,
+        finally_: Call | Awaiting | None = None,
+        open_seconds: float = 3600.0,
+    ) -> AsyncIterator[OpenBatch]:
+        """A batch to which jobs are added step by step; closed at the end, cancelled by an error.
+
+        Example::
+
+            async with client.batches.open(title="nightly") as batch:
+                async for table in tables:
+                    await batch.add([rebuild(table=table)])
+        """
+        batch_id = await self._begin(
+            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
+        )
+        try:
+            yield OpenBatch(self, batch_id)
+        except Exception as error:
+            await self.cancel(batch_id, f"adding its jobs failed: {error!r}"[:500])
+            raise
+        await self.close(batch_id)
+
+    async def _begin(
+        self,
+        batch_id: str,
+        title: str,
+        allowed_failures: int | str,
+        ends: tuple[Call | Awaiting | None, Call | Awaiting | None, Call | Awaiting | None],
+        open_seconds: float,
+    ) -> str:
+        batch_id = members.check_whole("batch", batch_id) if batch_id else new_id()
+        number, percent = allowed(allowed_failures)
+        if not 0 < open_seconds <= 1e9:
+            raise ValueError(f"open_seconds is more than 0, found {open_seconds:g}")
+        event = BatchCreated(
+            batch_id=batch_id,
+            correlation_id=batch_id,
+            source=self._client.source,
+            title=title[:200],
+            allowed_failures=number,
+            allowed_percent=percent,
+            callbacks=callbacks.encode(self._client, batch_id, *ends),
+            open_seconds=open_seconds,
+        )
+        if (
+            not await self._say(event, 0)
+            and (await self.show(batch_id)).state is not BatchState.OPEN
+        ):
+            raise AlreadyDispatched(f"a batch of id {batch_id!r} was created before and is closed")
+        return batch_id
+
+    # --- adding -----------------------------------------------------------------------------------
+    async def add(
+        self,
+        batch_id: str,
+        calls: Iterable[Call],
+        *,
+        key: str = "",
+        queue: str = "",
+        start: int = 0,
+    ) -> list[str]:
+        """Adds jobs to a batch that is open; returns their ids.
+
+        Args:
+            key: who adds; the same key and start again name the same jobs, which are dispatched
+                once. Without one the jobs are new in any case. start: number of the first.
+
+        Raises:
+            JobRefused: the batch takes no jobs any more.
+            BusError: not all were taken; the call can be made again with the same key.
+        """
+        lane = members.lane(key or new_id())
+        job_id = (Member(batch_id, lane, number).job_id for number in count(start))
+        prepared = (self._client.prepare(call, next(job_id), queue) for call in calls)
+        return await self._hand_over(batch_id, prepared, (BatchState.OPEN,))
+
+    async def add_from(self, job_id: str, calls: Iterable[Call], start: int) -> list[str]:
+        """Adds jobs to the batch that a running job belongs to, closed or not.
+
+        A job that runs a second time and adds the same again finds its jobs there already.
+
+        Raises:
+            JobRefused: the job belongs to no batch, or the batch takes no jobs any more.
+        """
+        place = members.member(job_id)
+        if place is None:
+            raise JobRefused(f"job {job_id} belongs to no batch")
+        lane = members.lane(job_id)
+        names = (Member(place.batch, lane, number).job_id for number in count(start))
+        prepared = (self._client.prepare(call, next(names)) for call in calls)
+        return await self._hand_over(place.batch, prepared, (BatchState.OPEN, BatchState.RUNNING))
+
+    async def _hand_over(
+        self, batch_id: str, prepared: Iterator[JobDispatched], takes: tuple[BatchState, ...]
+    ) -> list[str]:
+        chunks: list[list[str]] = []
+
+        async def lane() -> None:
+            while events := list(islice(prepared, _CHUNK)):
+                chunks.append([event.job_id for event in events])
+                await self._check(batch_id, takes)
+                await self._chunk(events)
+
+        await asyncio.gather(*(lane() for _ in range(_LANES)))
+        return [job_id for chunk in chunks for job_id in chunk]
+
+    async def _check(self, batch_id: str, takes: tuple[BatchState, ...]) -> None:
+        state = (await self.show(batch_id)).state
+        if state not in takes:
+            raise JobRefused(f"batch {batch_id} is {state}: no jobs can be added to it")
+
+    async def _chunk(self, events: list[JobDispatched]) -> None:
+        for _ in range(_TRIES):
+            answers = await self._client.hand_over(events)
+            lost = [answer for answer in answers if isinstance(answer, BusUnavailable)]
+            for answer in answers:  # a wrong sequence: this job was dispatched before
+                if isinstance(answer, BusError) and not isinstance(
+                    answer, (BusUnavailable, WrongSequence)
+                ):
+                    raise answer
+            if not lost:
+                return
+        raise lost[0]
+
+    async def close(self, batch_id: str) -> None:
+        """No more jobs from outside; idempotent."""
+        for _ in range(_TRIES):
+            record = await self.show(batch_id)
+            if record.state is not BatchState.OPEN:
+                return
+            event = BatchClosed(
+                batch_id=batch_id, correlation_id=batch_id, source=self._client.source
+            )
+            if await self._say(event, record.sequence):
+                return
+
+    # --- asking -----------------------------------------------------------------------------------
+    async def show(self, batch_id: str) -> BatchRecord:
+        """The batch now; until it ends its counts are up to a second old. Raises NotFound."""
+        members.check_whole("batch", batch_id)
+        stream, subject = self._subjects.events_stream, self._subjects.events("batch", batch_id)
+        record = fold(await story.read_subject(self._bus, stream, subject, BATCH_EVENTS))
+        if record is None:
+            raise NotFound(f"no batch of id {batch_id!r}; its events may have aged out")
+        return record
+
+    async def wait(self, batch_id: str, timeout_seconds: float | None = None) -> BatchRecord:
+        """Waits until the batch has ended. Raises TimeoutError, NotFound."""
+        members.check_whole("batch", batch_id)
+        subject = self._subjects.events("batch", batch_id)
+        return await until(
+            self._bus,
+            subject,
+            lambda: self.show(batch_id),
+            lambda r: r.state.ended,
+            timeout_seconds,
+        )
+
+    async def ended(self, batch_id: str) -> dict[Member, Ended]:
+        """How each job of the batch ended that has, recounted from the jobs' own events."""
+        record = await self.show(batch_id)
+        return await ended_members(self._bus, self._subjects, batch_id, record.first_sequence)
+
+    # --- changing ---------------------------------------------------------------------------------
+    async def cancel(self, batch_id: str, reason: str = "cancelled by a client") -> BatchRecord:
+        """Cancels all jobs of a batch that have not ended; the orchestrator carries it out."""
+        for _ in range(_TRIES):
+            record = await self.show(batch_id)
+            if record.state not in (BatchState.OPEN, BatchState.RUNNING):
+                return record
+            event = BatchStopping(
+                batch_id=batch_id,
+                correlation_id=batch_id,
+                source=self._client.source,
+                cause="client",
+                reason=reason,
+            )
+            if await self._say(event, record.sequence):
+                return await self.show(batch_id)
+        raise JobRefused(f"batch {batch_id} changes too quickly to be cancelled; try again")
+
+    async def retry_failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
+        """Runs the failed jobs of an ended batch again, in their places; returns their ids.
+
+        Callable again after a crash in between: it goes on with those that still lie there.
+
+        Args:
+            cancelled: those that were cancelled too.
+
+        Raises:
+            JobRefused: the batch has not ended, or nothing in it failed.
+        """
+        record = await self.show(batch_id)
+        reopened = record.state is BatchState.OPEN and record.round > 0
+        if not record.state.ended and not reopened:
+            raise JobRefused(f"batch {batch_id} is {record.state}; wait for its end")
+        wanted = (Ended.FAILED, Ended.CANCELLED) if cancelled else (Ended.FAILED,)
+        found = await self.ended(batch_id)
+        names = [place.job_id for place, how in found.items() if how in wanted]
+        if not names and not reopened:
+            raise JobRefused(f"no job of batch {batch_id} has failed")
+        event = BatchReopened(
+            batch_id=batch_id,
+            correlation_id=batch_id,
+            source=self._client.source,
+            round=record.round + 1,
+        )
+        if not reopened and not await self._say(event, record.sequence):
+            raise JobRefused(f"batch {batch_id} changed meanwhile; look at it and try again")
+        for start in range(0, len(names), _REVIVED_AT_ONCE):
+            await self._revive(names[start : start + _REVIVED_AT_ONCE])
+        await self.close(batch_id)
+        return names
+
+    async def _revive(self, job_ids: list[str]) -> None:
+        outcomes = await asyncio.gather(
+            *(self._client.retry(job_id) for job_id in job_ids), return_exceptions=True
+        )
+        for outcome in outcomes:  # one that is refused was retried by somebody else
+            if isinstance(outcome, BaseException) and not isinstance(outcome, JobRefused):
+                raise outcome
+
+    async def _say(self, event: BatchEvent, sequence: int) -> bool:
+        return await say(self._bus, self._subjects, event, sequence)
+
+
+class OpenBatch:
+    """A batch while it is open."""
+
+    def __init__(self, batches: Batches, batch_id: str) -> None:
+        self.id = batch_id
+        self._batches, self._added = batches, 0
+
+    async def add(self, calls: Iterable[Call], *, queue: str = "") -> list[str]:
+        """See :meth:`Batches.add`."""
+        ids = await self._batches.add(self.id, calls, key=self.id, queue=queue, start=self._added)
+        self._added += len(ids)
+        return ids
+
+
+def allowed(failures: int | str) -> tuple[int, float | None]:
+    """A number of failures, or a share as ``"5%"``: number and percentage.
+
+    Raises:
+        ValueError: says what was found and what is allowed.
+    """
+    with suppress(ValueError):
+        if isinstance(failures, str) and failures.endswith("%"):
+            percent = float(failures[:-1])
+            if 0 <= percent <= 100:
+                return 0, percent
+        elif int(failures) >= 0:
+            return int(failures), None
+    raise ValueError(
+        f"allowed failures are a number from 0 on, or a share such as '5%', found {failures!r}"
+    )
