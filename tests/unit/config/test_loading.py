@@ -87,7 +87,7 @@ class TestWhatIsSaidOfWrongOnes:
             ),
             (
                 {"telemetry": {"zzz": 3}},
-                "[telemetry] unknown setting 'zzz'; known here: endpoint, ",
+                "[telemetry] unknown setting 'zzz'; known: endpoint, ",
             ),
             ({"nats": {"url": 3}}, "nats.url: expected `str`, got `int`, found 3"),
             ({"nats": 3}, "nats: expected a table: [nats], found 3"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,27 +20,45 @@ _STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]$]+")
 _SOME_KEY = "[...]"
 
 
-def explain(error: str, tree: Mapping[str, Any], origins: Mapping[Path, str]) -> str:
+def explain(
+    error: str,
+    tree: Mapping[str, Any],
+    origins: Mapping[Path, str],
+    root: type = Settings,
+    above: Path = (),
+) -> str:
     """One sentence for msgspec's complaint about ``tree``.
 
     Args:
         origins: where a value came from, by its path, if not from the file.
+        root: what the tree was read as. above: where in the file the tree begins.
     """
     if unknown := _UNKNOWN.search(error):
-        where, key = _path(unknown["where"] or "", tree), unknown["key"]
-        place = f"[{'.'.join(where)}] " if where else ""
-        return f"{place}unknown setting {key!r}; {_hint(where, key)}{_from(origins, (*where, key))}"
-    if at := _AT.match(error):
-        where = _path(at["where"], tree)
-        named = ".".join(where).replace(".[", "[")
-        expected = _expected(where) or at["what"][0].lower() + at["what"][1:]
-        return f"{named}: {expected}, found {_found(tree, where)}{_from(origins, where)}"
-    return error
+        where, key = _path(unknown["where"] or "", tree, root), unknown["key"]
+        place = f"[{'.'.join(above + where)}] " if above + where else ""
+        hint = _hint(root, where, key)
+        return f"{place}unknown setting {key!r}; {hint}{_from(origins, (*where, key))}"
+    at = _AT.match(error)
+    where = _path(at["where"], tree, root) if at else ()
+    named = ".".join(above + where).replace(".[", "[")
+    what = at["what"] if at else error
+    if not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
+        return f"{named}: {what[0].lower()}{what[1:]}" if named else what
+    expected = _expected(root, where) or what[0].lower() + what[1:]
+    return f"{named}: {expected}, found {_found(tree, where)}{_from(origins, where)}"
 
 
-def kind_at(path: Sequence[str]) -> inspect.Type | None:
+def hint(name: str, known: Iterable[str]) -> str:
+    """What to write instead of a name that is not known."""
+    known = sorted(known)
+    if near := difflib.get_close_matches(name, known, n=1):
+        return f"did you mean {near[0]!r}?"
+    return f"known: {', '.join(known)}"
+
+
+def kind_at(path: Sequence[str], root: type = Settings) -> inspect.Type | None:
     """The declared type of a setting; None where there is no such setting."""
-    kind: inspect.Type | None = inspect.type_info(Settings)
+    kind: inspect.Type | None = inspect.type_info(root)
     for step in path:
         if isinstance(kind, inspect.StructType):
             kind = next((f.type for f in kind.fields if f.encode_name == step), None)
@@ -60,15 +78,15 @@ def takes_text(path: Sequence[str]) -> bool:
     return words or isinstance(kind, inspect.StrType)
 
 
-def _path(where: str, tree: Mapping[str, Any]) -> Path:
+def _path(where: str, tree: Mapping[str, Any], root: type) -> Path:
     """``$.pools[...].kind`` with the pool's name in the place of the dots."""
     steps: list[str] = []
     for step in _STEP.findall(where):
-        steps.append(_culprit(tree, steps) if step == _SOME_KEY else step)
+        steps.append(_culprit(tree, steps, root) if step == _SOME_KEY else step)
     return tuple(steps)
 
 
-def _culprit(tree: Mapping[str, Any], above: Sequence[str]) -> str:
+def _culprit(tree: Mapping[str, Any], above: Sequence[str], root: type) -> str:
     """The key below ``above`` whose value, taken alone, is wrong too."""
     table = _look_up(tree, above)
     for key, value in table.items() if isinstance(table, Mapping) else ():
@@ -76,7 +94,7 @@ def _culprit(tree: Mapping[str, Any], above: Sequence[str]) -> str:
         for step in reversed(above):
             alone = {step: alone}
         try:
-            msgspec.convert(alone, Settings, strict=True)
+            msgspec.convert(alone, root, strict=True)
         except msgspec.ValidationError:
             return str(key)
     return _SOME_KEY
@@ -91,23 +109,22 @@ def _look_up(tree: Any, path: Sequence[str]) -> Any:
     return tree
 
 
-def _keys(path: Sequence[str]) -> list[str]:
-    kind = kind_at(path)
+def _keys(root: type, path: Sequence[str]) -> list[str]:
+    kind = kind_at(path, root)
     fields = kind.fields if isinstance(kind, inspect.StructType) else ()
     return sorted(field.encode_name for field in fields)
 
 
-def _hint(where: Path, key: str) -> str:
-    known = _keys(where)
-    if near := difflib.get_close_matches(key, known, n=1):
-        return f"did you mean {near[0]!r}?"
-    if homes := [f"[{section}]" for section in _keys(()) if key in _keys((section,))]:
+def _hint(root: type, where: Path, key: str) -> str:
+    told = hint(key, _keys(root, where))
+    homes = [f"[{section}]" for section in _keys(root, ()) if key in _keys(root, (section,))]
+    if homes and not told.startswith("did"):
         return f"it belongs in {' or '.join(homes)}"
-    return f"known here: {', '.join(known)}"
+    return told
 
 
-def _expected(where: Path) -> str:
-    kind = kind_at(where)
+def _expected(root: type, where: Path) -> str:
+    kind = kind_at(where, root)
     if isinstance(kind, inspect.LiteralType):
         return f"expected one of {', '.join(map(repr, kind.values))}"
     if isinstance(kind, inspect.StructType | inspect.DictType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -72,6 +72,8 @@ class Jobs(Section, frozen=True, kw_only=True):
         claim_ahead_seconds: expected work that a worker may claim ahead of the running job.
         cancel_grace_seconds: a cancelled job that goes on this long is ended with its worker.
         max_lost_workers: a job that loses its worker this often without a result is dead (poison).
+        exclusive_lease_seconds: a worker that holds an exclusive queue and cannot reach the broker
+            this long has ended its job by then, and another may take over.
     """
 
     modules: tuple[str, ...] = ()
@@ -80,6 +82,7 @@ class Jobs(Section, frozen=True, kw_only=True):
     claim_ahead_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.05
     cancel_grace_seconds: NonNegative = 5.0
     max_lost_workers: Annotated[int, Meta(ge=1)] = 5
+    exclusive_lease_seconds: Annotated[float, Meta(ge=1, le=60)] = 10.0
 
 
 def _host_name(found: str) -> str:
@@ -176,6 +179,8 @@ class Telemetry(Section, frozen=True, kw_only=True):
 
 
 ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
+Options = dict[str, dict[str, Any]]
+"""By strategy; each checks its own when the decider starts."""
 
 
 class Profile(Section, frozen=True, kw_only=True):
@@ -187,6 +192,8 @@ class Profile(Section, frozen=True, kw_only=True):
         min_workers / max_workers: bounds of the pool over all hosts.
         forecast: how much a forecast is trusted.
         strategy: who says how many workers are needed.
+        options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
+            each takes stands in strategies.md.
         breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
         scale_up_cooldown_seconds / scale_down_cooldown_seconds: least time between two steps in
             one direction; scaling up through a breach is never held back.
@@ -204,6 +211,7 @@ class Profile(Section, frozen=True, kw_only=True):
     max_workers: Count = 10
     forecast: ForecastPolicy = "moderate"
     strategy: str = "hybrid"
+    options: Options = {}
     breach_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.8
     scale_up_cooldown_seconds: NonNegative = 0.0
     scale_down_cooldown_seconds: NonNegative = 30.0
@@ -248,6 +256,7 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     max_workers: Count | UnsetType = UNSET
     forecast: ForecastPolicy | UnsetType = UNSET
     strategy: str | UnsetType = UNSET
+    options: Options | UnsetType = UNSET
     breach_threshold: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
     scale_up_cooldown_seconds: NonNegative | UnsetType = UNSET
     scale_down_cooldown_seconds: NonNegative | UnsetType = UNSET
@@ -260,13 +269,19 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     scalable: bool | UnsetType = UNSET
 
     def over(self, profile: Profile) -> Profile:
-        """``profile`` with what is set here in its place."""
+        """``profile`` with what is set here in its place; options one by one."""
         set_here = {
             name: value
             for name in ProfileOverride.__struct_fields__
             if (value := getattr(self, name)) is not UNSET
         }
+        if "options" in set_here:
+            set_here["options"] = _laid_over(profile.options, set_here["options"])
         return msgspec.structs.replace(profile, **set_here)
+
+
+def _laid_over(below: Options, above: Options) -> Options:
+    return {name: {**below.get(name, {}), **above.get(name, {})} for name in {**below, **above}}
 
 
 class PoolTable(ProfileOverride, frozen=True, kw_only=True):

@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from penstock.config import ConfigError, Pool
+from penstock.config.explain import hint
+from penstock.decider.core import options
+from penstock.decider.core.strategies.backlog_only import BacklogOnly
+from penstock.decider.core.strategies.combined import Combined
+from penstock.decider.core.strategies.conservative import Conservative
 from penstock.decider.core.strategies.fixed import Fixed
 from penstock.decider.core.strategies.hybrid import Hybrid
+from penstock.decider.core.strategies.jobs_per_worker import JobsPerWorker
+from penstock.decider.core.strategies.queue_size import QueueSize
+from penstock.decider.core.strategies.schedule import Schedule
+from penstock.decider.core.strategies.simple_rate import SimpleRate
+from penstock.decider.core.strategies.throughput import Throughput
+from penstock.decider.core.strategies.wait_time import WaitTime
 from penstock.decider.core.strategy import Strategy
 
 Strategies = Mapping[str, Strategy]
 
-BUILTIN: Strategies = {strategy.name: strategy for strategy in (Hybrid(), Fixed())}
+_SHIPPED: tuple[Strategy, ...] = (
+    Hybrid(),
+    BacklogOnly(),
+    SimpleRate(),
+    Conservative(),
+    JobsPerWorker(),
+    QueueSize(),
+    Throughput(),
+    WaitTime(),
+    Schedule(),
+    Fixed(),
+)
+
+
+def with_installed(installed: Strategies) -> Strategies:
+    """Those that ship, those given (they win), and `combined`, which mixes any of them."""
+    found = {**{strategy.name: strategy for strategy in _SHIPPED}, **installed}
+    return {**found, Combined.name: installed.get(Combined.name) or Combined(found)}
+
+
+BUILTIN: Strategies = with_installed({})
 
 
 def check(pools: Mapping[str, Pool], strategies: Strategies) -> None:
-    """Every scaled pool's strategy exists.
+    """Every pool's strategy exists and takes the pool's options.
 
     Raises:
-        ConfigError: names the pool, what was found, and the nearest known name.
+        ConfigError: names the pool, what was found, and what was expected.
     """
     for pool in pools.values():
         name = pool.profile.strategy
         if pool.scalable and name not in strategies:
-            near = difflib.get_close_matches(name, strategies, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(strategies))}"
+            raise ConfigError(
+                f"pools.{pool.name}: unknown strategy {name!r}; {hint(name, strategies)}"
             )
-            raise ConfigError(f"pools.{pool.name}: unknown strategy {name!r}; {hint}")
+        options.check(pool, strategies)

@@ -24,6 +24,7 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
         current: workers planned now.
         now: POSIX seconds, broker's clock.
         memory: what the strategy's last demand for this pool gave it to remember.
+        options: the pool's settings for this strategy, as what its ``options`` declares.
     """
 
     pool: Pool
@@ -32,6 +33,7 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
     current: int
     now: float
     memory: Mapping[str, Any] = {}
+    options: Any = None
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +55,12 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Strategy(Protocol):
-    """Add your own through the entry-point group ``penstock.strategies``."""
+    """Add your own through the entry-point group ``penstock.strategies``; see strategies.md.
+
+    One that takes settings has an attribute ``options``, a Struct type with a default for each:
+    `[pools.NAME.options.STRATEGY]` is read as that when the decider starts, and refused if it does
+    not fit; ``inputs.options`` is the value.
+    """
 
     @property
     def name(self) -> str:
@@ -66,6 +73,30 @@ class Strategy(Protocol):
         What has to be known the next time goes through ``memory``.
         """
         ...
+
+
+def ask(
+    name: str,
+    workers: float,
+    why: str,
+    values: dict[str, Any] | None = None,
+    memory: Mapping[str, Any] | None = None,
+) -> Demand:
+    """A demand with one reason.
+
+    Args:
+        name: the strategy's, and its rule's where it has several (``hybrid.drain``).
+        why: a clause: what the number rests on. values: the same as figures, by name with unit.
+    """
+    whole_workers = whole(workers)
+    reason = Reason(
+        step="strategy",
+        rule=name,
+        workers=whole_workers,
+        text=f"{whole_workers} wanted by {name}: {why}",
+        values=values or {},
+    )
+    return Demand(workers=workers, reasons=(reason,), memory=memory or {})
 
 
 class BadDemand(ValueError):

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.config import Pool
 from penstock.config.settings import Profile
-from penstock.decider.core import policies, staleness
+from penstock.decider.core import options, policies, staleness
 from penstock.decider.core.inputs import SeenPool
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import PoolState
@@ -93,7 +93,7 @@ def _demand(strategies: Mapping[str, Strategy], inputs: StrategyInputs, trail: T
     name = inputs.pool.profile.strategy
     if name not in strategies:
         raise LookupError(f"no strategy of this name is installed (known: {sorted(strategies)})")
-    demand = check(strategies[name].demand(inputs))
+    demand = check(options.demand(name, strategies, inputs))
     trail.take(demand.reasons)
     workers = whole(demand.workers)
     if not demand.reasons or trail.workers != workers:

@@ -1,9 +1,13 @@
-"""Strategy `fixed`: always the pool's minimum, whatever is measured."""
+"""Strategy `fixed`: always the pool's minimum, whatever is measured.
+
+Choose it to hold a pool by hand, or to see what a day costs without scaling.
+
+Weakness: it is a guess, too many at night and too few at noon.
+"""
 
 from __future__ import annotations
 
-from penstock.decider.core.strategy import Demand, StrategyInputs
-from penstock.events.scaling import Reason
+from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
 
 class Fixed:
@@ -12,9 +16,4 @@ class Fixed:
     name = "fixed"
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        workers = inputs.pool.profile.min_workers
-        text = f"{workers} wanted by fixed: the pool's minimum"
-        return Demand(
-            workers=workers,
-            reasons=(Reason(step="strategy", rule="fixed", workers=workers, text=text),),
-        )
+        return ask(self.name, inputs.pool.profile.min_workers, "the pool's minimum")

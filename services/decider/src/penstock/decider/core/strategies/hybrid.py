@@ -1,6 +1,13 @@
 """Strategy `hybrid`: the reference's algorithm, to the letter: max(steady, predictive, drain).
 
-Its known faults, kept because it is the reference:
+    steady     = arrivals/s x job seconds
+    predictive = the same with the forecast, or with 1.2 or 0.8 of the rate by its trend
+    drain      = waiting / (time left / job seconds), from `breach_threshold` of the promise on;
+                 waiting / job seconds once it is broken
+
+Choose it where its numbers are known and wanted.
+
+Weakness, kept because it is the reference:
 
 - it gives no headroom: at exactly ``rate x time`` workers a queue is critically loaded (at 10
   Erlang, 68 % of the jobs wait);
@@ -16,8 +23,7 @@ from __future__ import annotations
 import math
 
 from penstock.config.settings import Profile
-from penstock.decider.core.strategy import Demand, StrategyInputs, whole
-from penstock.events.scaling import Reason
+from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
 
 UNKNOWN_JOB_SECONDS = 1.0
@@ -42,20 +48,16 @@ class Hybrid:
             "drain": drain(snapshot, profile, job_seconds),
         }
         rule = max(parts, key=lambda part: parts[part])
-        workers = whole(parts[rule])
-        reason = Reason(
-            step="strategy",
-            rule=f"hybrid.{rule}",
-            workers=workers,
-            text=f"{workers} wanted by hybrid.{rule}: "
-            + _why(rule, snapshot, profile, (rate, next_rate), job_seconds),
-            values={
+        return ask(
+            f"hybrid.{rule}",
+            parts[rule],
+            _why(rule, snapshot, profile, (rate, next_rate), job_seconds),
+            {
                 **{f"{part}_workers": round(value, 3) for part, value in parts.items()},
                 "job_seconds": job_seconds,
                 "job_seconds_from": source,
             },
         )
-        return Demand(workers=parts[rule], reasons=(reason,))
 
 
 def average_job_seconds(snapshot: PoolSnapshot) -> tuple[float, str]:
