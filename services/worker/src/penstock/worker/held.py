@@ -22,6 +22,7 @@ class Held:
         begun_at / ended_at: monotonic seconds in the job thread; None before.
         interrupted: the exception type thrown into it from outside, if any.
         appending: a progress event under way; the end waits for it.
+        yielded: interrupted by the platform: it goes back to its queue unless it was done.
         lost: somebody else decides about this job now: nothing is recorded for it.
     """
 
@@ -39,6 +40,7 @@ class Held:
     begun_at: float | None = None
     ended_at: float | None = None
     interrupted: type[BaseException] | None = None
+    yielded: bool = False
     lost: bool = False
     result: bytes = b""
     error: JobError | None = None

@@ -21,6 +21,7 @@ from penstock.worker.claims import Claims
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
+from penstock.worker.exclusive import exclusively
 from penstock.worker.first_job import tell_first_job
 from penstock.worker.held import Held
 from penstock.worker.intake import Intake
@@ -78,6 +79,7 @@ class Worker:
         self._held: dict[str, Held] = {}
         self._unfinished = 0
         self._changed = asyncio.Event()
+        self._exclusive = exclusively(bus, assignment, self._changed.set, self._yield)
         self._taking: asyncio.Task[Any] | None = None
         self._winning: set[asyncio.Task[Any]] = set()
         self._long: Held | None = None
@@ -97,6 +99,7 @@ class Worker:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
         notices = await self._bus.listen(self._claims.subjects.cancel_notice("*"), self._noticed)
         ticking = self._spawn(self._tick())
+        leasing = self._spawn(self._exclusive.run()) if self._exclusive else None
         try:
             await self._report()
             while not self.stopping:
@@ -113,6 +116,9 @@ class Worker:
             await notices.unsubscribe()
             self._runner.stop()
             self._spark.close()
+            if leasing and self._exclusive:
+                leasing.cancel()
+                await self._exclusive.release()
             with suppress(BusError):
                 await self._report()
 
@@ -136,8 +142,8 @@ class Worker:
 
     async def _take_some(self) -> None:
         self._changed.clear()  # before looking, so that no change in between is missed
-        room = 0 if self.paused or self._long else self._ahead.room(self._unfinished)
-        if room == 0 or len(self._held) > _MAX_UNRECORDED:
+        room = 0 if self._long else self._ahead.room(self._unfinished)
+        if room == 0 or not self._may_begin or len(self._held) > _MAX_UNRECORDED:
             await self._changed.wait()
             return
         idle = self._unfinished == 0
@@ -162,6 +168,11 @@ class Worker:
             return True
         return bool(won)
 
+    @property
+    def _may_begin(self) -> bool:
+        held = self._exclusive is None or self._exclusive.held
+        return held and not (self.paused or self.stopping)
+
     async def _win(self, deliveries: list[Delivery]) -> list[Held]:
         fresh = [d for d in deliveries if d.deliveries == 1 or not self._resume(d)]
         won = await self._claims.win(fresh) if fresh else []
@@ -175,8 +186,8 @@ class Worker:
             if job.id in self._held:
                 await self._lose(self._held[job.id], None)
             self._held[job.id] = job
-        if self.stopping:
-            await self._release(won, self.stopping)
+        if not self._may_begin:
+            await self._release(won, self.stopping or "its worker may not begin it now")
             return won
         self._unfinished += len(won)
         self._runner.add(won)
@@ -230,6 +241,20 @@ class Worker:
                 await self._claims.release(jobs, reason)
         for job in jobs:
             self._forget(job)
+
+    # --- an exclusive queue ----------------------------------------------------------------------
+    async def _yield(self) -> None:
+        """Nobody may run jobs here any more: returns when nobody does."""
+        if self._taking is not None:
+            self._taking.cancel()
+        behind = self._runner.take_back()
+        self._unfinished -= len(behind)
+        if (running := self._runner.current) is not None:
+            running.yielded = True
+            self._runner.interrupt(running, Cancelled)
+        await self._release(behind, "the lease of its queue was lost")
+        while self._unfinished:  # noqa: ASYNC110 - `_changed` is the taker's to clear
+            await asyncio.sleep(0.01)
 
     # --- keeping what is held ---------------------------------------------------------------------
     def _watch_over(self) -> None:

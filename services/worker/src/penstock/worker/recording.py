@@ -10,6 +10,7 @@ import asyncio
 import logging
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum, auto
 
 import msgspec
@@ -50,7 +51,15 @@ class Recorder:
                 job.error = too_large(len(job.result), self._max_result_bytes)
         good = [job for job in jobs if job.error is None and not job.lost]
         bad = [job for job in jobs if job.error is not None and not job.lost]
-        await asyncio.gather(self._completed(good), *(self._failed(job) for job in bad))
+        await asyncio.gather(
+            self._completed(good),
+            *(self._yielded(job) if job.yielded else self._failed(job) for job in bad),
+        )
+
+    async def _yielded(self, job: Held) -> None:
+        """Interrupted by the platform. What cannot be told now is told by whoever takes it over."""
+        with suppress(BusError):
+            await self._claims.release([job], "its worker had to let go of it")
 
     async def _completed(self, jobs: list[Held]) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
