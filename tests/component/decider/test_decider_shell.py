@@ -6,6 +6,8 @@ import sys
 
 from penstock.decider import plugins
 from penstock.decider.clock import BrokerClock
+from penstock.decider.core.policies.shipped import SHIPPED
+from penstock.decider.core.registry import BUILTIN
 from penstock.decider.rhythm import Rhythm
 
 POOLS = ("x", "y")
@@ -60,24 +62,47 @@ def test_the_brokers_clock_is_learnt():
     assert abs(clock.now() - 5010.05) < 1e-6
 
 
-def test_strategies_of_installed_packages(tmp_path, monkeypatch, caplog):
-    (tmp_path / "tidal_strategy.py").write_text(
-        "class Tidal:\n    name = 'tidal'\n    def demand(self, inputs): ...\n"
-    )
+def installed(tmp_path, monkeypatch, source: str, entry_points: str) -> None:
+    """A package of this module and these entry points, as if it were installed."""
+    (tmp_path / "tidal_package.py").write_text(source)
     info = tmp_path / "tidal-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tidal\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[penstock.strategies]\n"
-        "tidal = tidal_strategy:Tidal\n"
-        "broken = tidal_strategy:Missing\n"
-        "odd = tidal_strategy:__name__\n"
-    )
+    (info / "entry_points.txt").write_text(entry_points)
     monkeypatch.syspath_prepend(str(tmp_path))
-    try:
-        found = plugins.strategies()
-    finally:
-        sys.modules.pop("tidal_strategy", None)
-    assert {"hybrid", "fixed", "tidal"} == set(found)
+    monkeypatch.delitem(sys.modules, "tidal_package", raising=False)
+
+
+def test_strategies_of_installed_packages(tmp_path, monkeypatch, caplog):
+    installed(
+        tmp_path,
+        monkeypatch,
+        "class Tidal:\n    name = 'tidal'\n    def demand(self, inputs): ...\n",
+        "[penstock.strategies]\n"
+        "tidal = tidal_package:Tidal\n"
+        "broken = tidal_package:Missing\n"
+        "odd = tidal_package:__name__\n",
+    )
+    found = plugins.strategies()
+    assert {*BUILTIN, "tidal"} == set(found)
     assert callable(found["tidal"].demand)
     assert sum("cannot be loaded" in record.getMessage() for record in caplog.records) == 2
+
+
+def test_policies_of_installed_packages(tmp_path, monkeypatch, caplog):
+    installed(
+        tmp_path,
+        monkeypatch,
+        "from penstock.decider.core.policies.policy import Policy\n"
+        "NEAP = Policy(name='x', before=lambda proposal: None)\n"
+        "ODD = Policy(name='y', options=int)\n",
+        "[penstock.policies]\n"
+        "neap = tidal_package:NEAP\n"
+        "broken = tidal_package:Missing\n"
+        "odd = tidal_package:ODD\n"
+        "none = tidal_package:Policy\n",
+    )
+    found = plugins.policies()
+    assert {*SHIPPED, "neap"} == set(found)
+    assert found["neap"].name == "neap"
+    assert sum("cannot be loaded" in record.getMessage() for record in caplog.records) == 3

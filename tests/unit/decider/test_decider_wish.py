@@ -6,12 +6,10 @@ import pytest
 from tests.unit.decider.given import NOW, inputs, one_round, pool, snapshot, state, story
 
 from penstock.config import ConfigError
-from penstock.decider.core import policies, registry
+from penstock.decider.core import registry
 from penstock.decider.core.decide import decide
-from penstock.decider.core.policies import Policy, Proposal
 from penstock.decider.core.state import PoolState
 from penstock.decider.core.strategy import Demand
-from penstock.decider.core.trail import Trail
 
 BUSY = {"arrival_per_second": 10}  # 20 workers by hybrid
 
@@ -162,29 +160,3 @@ def test_a_step_is_remembered_by_direction():
     assert (up.state.pools["emails"].up_at, up.state.pools["emails"].down_at) == (NOW, NOW - 5)
     down = one_round(pool(), snapshot(), state(emails=stepped(up=5)))
     assert (down.state.pools["emails"].up_at, down.state.pools["emails"].down_at) == (NOW - 5, NOW)
-
-
-def test_a_policy_that_raises_is_reported_and_skipped():
-    def broken(_: Proposal):
-        raise RuntimeError("no mood")
-
-    trail = Trail()
-    trail.say("strategy", "x", 2, "2 wanted")
-    proposal = Proposal(
-        pool="emails",
-        profile=pool().profile,
-        current=8,
-        workers=2,
-        busy=0,
-        urgent=False,
-        up_at=None,
-        down_at=None,
-        now=NOW,
-    )
-    policies.apply(proposal, trail, (Policy(name="moody", before=broken), *policies.SHIPPED))
-    assert [(r.rule, r.workers) for r in trail.reasons] == [
-        ("x", 2),
-        ("moody", 2),
-        ("conservative", 6),
-    ]
-    assert "no mood" in trail.reasons[1].text

@@ -180,7 +180,15 @@ class Telemetry(Section, frozen=True, kw_only=True):
 
 ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
 Options = dict[str, dict[str, Any]]
-"""By strategy; each checks its own when the decider starts."""
+"""By strategy or policy; each checks its own when the decider starts."""
+
+DEFAULT_POLICIES = (
+    "cooldown",
+    "conservative",
+    "keep-busy",
+    "effectiveness",
+    "breach-notification",
+)
 
 
 class Profile(Section, frozen=True, kw_only=True):
@@ -194,6 +202,10 @@ class Profile(Section, frozen=True, kw_only=True):
         strategy: who says how many workers are needed.
         options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
             each takes stands in strategies.md.
+        policies: which policies may hold or limit what the strategy wants, in this order; see
+            policies.md. policy_options: their settings, one table each:
+            ``[pools.NAME.policy_options.POLICY]``.
+        advisor: decide and tell, but command nothing: the plan stays what it was.
         breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
         scale_up_cooldown_seconds / scale_down_cooldown_seconds: least time between two steps in
             one direction; scaling up through a breach is never held back.
@@ -212,6 +224,9 @@ class Profile(Section, frozen=True, kw_only=True):
     forecast: ForecastPolicy = "moderate"
     strategy: str = "hybrid"
     options: Options = {}
+    policies: tuple[str, ...] = DEFAULT_POLICIES
+    policy_options: Options = {}
+    advisor: bool = False
     breach_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.8
     scale_up_cooldown_seconds: NonNegative = 0.0
     scale_down_cooldown_seconds: NonNegative = 30.0
@@ -257,6 +272,9 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     forecast: ForecastPolicy | UnsetType = UNSET
     strategy: str | UnsetType = UNSET
     options: Options | UnsetType = UNSET
+    policies: tuple[str, ...] | UnsetType = UNSET
+    policy_options: Options | UnsetType = UNSET
+    advisor: bool | UnsetType = UNSET
     breach_threshold: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
     scale_up_cooldown_seconds: NonNegative | UnsetType = UNSET
     scale_down_cooldown_seconds: NonNegative | UnsetType = UNSET
@@ -275,8 +293,9 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
             for name in ProfileOverride.__struct_fields__
             if (value := getattr(self, name)) is not UNSET
         }
-        if "options" in set_here:
-            set_here["options"] = _laid_over(profile.options, set_here["options"])
+        for name in ("options", "policy_options"):
+            if name in set_here:
+                set_here[name] = _laid_over(getattr(profile, name), set_here[name])
         return msgspec.structs.replace(profile, **set_here)
 
 

@@ -14,7 +14,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         step: which step spoke: ``strategy``, ``bounds``, ``capacity``, ``fair-share``, ``policy``,
-            ``cooldown``, ``stale``, ``placement``.
+            ``cooldown``, ``stale``, ``placement``, ``advice``.
         rule: the strategy's or policy's name, e.g. ``hybrid.drain``.
         workers: the number after this step; the chain's last one is the decision's target.
         text: the sentence shown to people, everywhere the same.
@@ -48,6 +48,7 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
         epoch: the deciding leader's fencing token.
         round: its number within the epoch.
         through: sequence of the last snapshot that was seen; the round's record lies behind it.
+        advice: the pool is in advisor mode: nothing was commanded, the plan stays ``current``.
     """
 
     current: int
@@ -62,6 +63,7 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     epoch: int = 0
     round: int = 0
     through: int = 0
+    advice: bool = False
 
 
 class SlaBreachPredicted(PoolEvent, frozen=True, kw_only=True, tag=True):
@@ -83,6 +85,79 @@ class SlaBreached(PoolEvent, frozen=True, kw_only=True, tag=True):
 class SlaRecovered(PoolEvent, frozen=True, kw_only=True, tag=True):
     breached_seconds: float
     sla_seconds: float
+
+
+class SlaBreachLasts(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """A breach goes on; told now and then by the policy `breach-notification`.
+
+    Attributes:
+        wanted: workers that the strategy wants; workers: those decided.
+        held_by: the last rule that left fewer workers, empty if none did; text: what it said.
+    """
+
+    breached_seconds: float
+    oldest_waiting_seconds: float
+    sla_seconds: float
+    wanted: int
+    workers: int
+    held_by: str = ""
+    text: str = ""
+
+
+class BudgetCapReached(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """The policy `budget-cap` holds a pool back, for the first time on this day."""
+
+    wanted: int
+    workers: int
+    spent_worker_hours: float
+    worker_hours_per_day: float
+
+
+class ScalingIneffective(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """More workers did not get more done, as jobs took the longer: the bottleneck is elsewhere.
+
+    Attributes:
+        workers_before / workers: busy workers that are compared, each the mean over a while.
+        job_seconds_before / job_seconds: mean run time of a job with so many.
+        held_at: no workers are added beyond this; held_seconds: for so long.
+    """
+
+    workers_before: float
+    workers: float
+    job_seconds_before: float
+    job_seconds: float
+    held_at: int
+    held_seconds: float
+
+
+class PolicySpoke(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """Something that a policy of an installed package wants to be known."""
+
+    policy: str
+    text: str
+    values: dict[str, Any] = {}
+
+
+class HostCountAdvised(Event, frozen=True, kw_only=True, tag=True):
+    """All hosts together are too small for what pools need, or one could go.
+
+    Told when it has been so for a while, and again when the number changes: a provisioner that acts
+    on each of these events does what is right.
+
+    Attributes:
+        cluster: the installation, by its prefix.
+        hosts: those that take workers now; needed: as many as are needed.
+        short_workers: by pool, workers that are wanted and fit nowhere.
+    """
+
+    noun: ClassVar[str] = "cluster"
+    key_field: ClassVar[str] = "cluster"
+
+    cluster: str
+    hosts: int
+    needed: int
+    text: str
+    short_workers: dict[str, int] = {}
 
 
 class WorkersScaled(Event, frozen=True, kw_only=True, tag=True):
@@ -120,6 +195,11 @@ SCALING_EVENTS = Codec(
     SlaBreachPredicted,
     SlaBreached,
     SlaRecovered,
+    SlaBreachLasts,
+    BudgetCapReached,
+    ScalingIneffective,
+    PolicySpoke,
+    HostCountAdvised,
     WorkersScaled,
     LeaderChanged,
 )

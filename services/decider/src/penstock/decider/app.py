@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 
 from penstock import telemetry
-from penstock.config import Settings
+from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.decider import plugins
 from penstock.decider.clock import BrokerClock
 from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
+from penstock.decider.core.policies import shipped
+from penstock.decider.core.policies.policy import Policies
+from penstock.decider.core.registry import Strategies
 from penstock.decider.intake import Intake
 from penstock.decider.leader import Leader, Setting
 from penstock.decider.lease import Lease, Term
@@ -28,8 +32,13 @@ log = logging.getLogger("penstock.decider")
 
 def run(settings: Settings) -> None:
     """The whole process; raises ConfigError before anything starts."""
-    registry.check(pools(settings), plugins.strategies())
+    _check(pools(settings), plugins.strategies(), plugins.policies())
     service.run("decider", settings, body)
+
+
+def _check(configured: Mapping[str, Pool], strategies: Strategies, policies: Policies) -> None:
+    registry.check(configured, strategies)
+    shipped.check(configured, policies)
 
 
 async def body(running: Service) -> None:
@@ -47,8 +56,8 @@ class Decider:
     def __init__(self, running: Service) -> None:
         settings, clock, rhythm = running.settings, BrokerClock(), Rhythm()
         subjects, configured = Subjects(settings.prefix), pools(settings)
-        strategies = plugins.strategies()
-        registry.check(configured, strategies)
+        strategies, policies = plugins.strategies(), plugins.policies()
+        _check(configured, strategies, policies)
         holder = re.sub(r"[^A-Za-z0-9_-]", "-", running.source)[:40] + "-" + new_id()[-8:]
         self._service = running
         self._setting = Setting(
@@ -58,6 +67,7 @@ class Decider:
             source=running.source,
             pools=configured,
             strategies=strategies,
+            policies=policies,
             rules=Rules.of(settings),
             clock=clock,
             intake=Intake(settings, configured, rhythm),

@@ -51,6 +51,7 @@ def tell(decision: Decision, made: Made, source: str) -> ScalingDecisionMade:
         epoch=made.epoch,
         round=made.round,
         through=made.through,
+        advice=decision.advice,
     )
 
 

@@ -15,6 +15,7 @@ from penstock.decider.clock import BrokerClock
 from penstock.decider.commands import Commander, Deposed
 from penstock.decider.core.decide import Outcome, decide
 from penstock.decider.core.inputs import Inputs, Rules
+from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State, restore
 from penstock.decider.intake import Intake
@@ -46,6 +47,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     pools: Mapping[str, Pool]
     strategies: Strategies
+    policies: Policies
     rules: Rules
     clock: BrokerClock
     intake: Intake
@@ -149,6 +151,7 @@ class Leader:
             seen_pools=dict(setting.intake.pools),
             seen_hosts=dict(setting.intake.hosts),
             strategies=setting.strategies,
+            policies=setting.policies,
             rules=setting.rules,
             due=None if len(due) == len(setting.pools) else due,
         )

@@ -38,7 +38,7 @@ class News:
         rules = tuple((reason.step, reason.rule, reason.workers) for reason in decision.reasons)
         says = (decision.target, tuple(sorted(decision.placement.items())), rules)
         at, said = self._told.get(decision.pool, (0.0, ()))
-        changes = decision.target != decision.current
+        changes = decision.target != decision.current and not decision.advice
         if not (urgent or changes or says != said or not 0 <= now - at < self._repeat_seconds):
             return False
         self._told[decision.pool] = (now, says)

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 from penstock.decider import core
-from penstock.decider.plugins import GROUP
+from penstock.decider.plugins import GROUPS
 
 
 @cache
@@ -19,6 +19,7 @@ def program() -> str:
         sources.update(path.read_bytes())
     added = sorted(
         f"{point.name}@{point.dist.version if point.dist else '?'}"
-        for point in entry_points(group=GROUP)
+        for group in GROUPS
+        for point in entry_points(group=group)
     )
     return " ".join([f"{version('penstock-decider')}+{sources.hexdigest()}", *added])

@@ -13,6 +13,8 @@ from penstock.decider.core.hosts import RollCall
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook, outlook
+from penstock.decider.core.policies import chain
+from penstock.decider.core.policies.policy import Result
 from penstock.decider.core.state import PoolState, State
 from penstock.decider.core.wish import Wish
 from penstock.events.scaling import Reason
@@ -21,7 +23,10 @@ Share = dict[str, int]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers a pool should have; see the event `ScalingDecisionMade`."""
+    """How many workers a pool should have; see the event `ScalingDecisionMade`.
+
+    With ``advice``, the plan in ``state`` stays what it was: nothing is commanded.
+    """
 
     pool: str
     current: int
@@ -33,6 +38,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_ids: tuple[str, ...]
     placement: Share
     state: PoolState
+    advice: bool = False
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +59,14 @@ def conclude(
     target = sum(share.values())
     _explain_share(this, claim, wished, target)
     _explain_moves(this.present, before, wished, share)
-    expected = _outlook(wished, target)
-    after, told = _remembering(before, wished), list[Notice]()
-    if wished.snapshot is not None and expected is not None:
-        after, told = breach.watch(after, wished.snapshot, claim.profile, expected, this.now)
+    advice = claim.profile.advisor
+    if advice:
+        text = f"{target} advised: in advisor mode the plan stays {before.workers}"
+        wished.trail.say("advice", "advisor", target, text, planned=before.workers)
+    expected, planned = _outlook(wished, target), dict(before.placement) if advice else share
+    after, told = _watched(this, claim, wished, sum(planned.values()))
+    after = _stepped(after, before.workers, planned, this.now)
+    after, more = _told(this, wished, after, target)
     decision = Decision(
         pool=claim.pool,
         current=before.workers,
@@ -67,9 +77,38 @@ def conclude(
         predicted_pickup_seconds=expected.arriving_seconds if expected else None,
         snapshot_ids=(seen.snapshot.id,) if seen else (),
         placement=share,
-        state=_stepped(after, before.workers, share, this.now),
+        state=after,
+        advice=advice,
     )
-    return decision, told
+    return decision, told + more
+
+
+def _watched(
+    this: Round, claim: Claim, wished: Wish, planned: int
+) -> tuple[PoolState, list[Notice]]:
+    """The state with what the strategy remembers and with what the plan means for the promise."""
+    state, expected = _remembering(this.state.pools[claim.pool], wished), _outlook(wished, planned)
+    if wished.snapshot is None or expected is None:
+        return state, []
+    return breach.watch(state, wished.snapshot, claim.profile, expected, this.now)
+
+
+def _told(
+    this: Round, wished: Wish, state: PoolState, target: int
+) -> tuple[PoolState, list[Notice]]:
+    """The state with what the policies remember."""
+    trail = wished.trail
+    result = Result(
+        target=target,
+        planned=state.workers,
+        reasons=trail.reasons,
+        breached_at=state.breached_at,
+    )
+    known = this.inputs.policies
+    memories, notices = chain.tell(wished.proposal, state.policies, known, result, trail)
+    if memories == state.policies:
+        return state, notices
+    return msgspec.structs.replace(state, policies=memories), notices
 
 
 def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None:

@@ -31,14 +31,16 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
     3. what the hosts can carry, shared fairly, and where; 4. decisions with their reasons, and what
     they mean for the promise; 5. the plan of each host.
 
+    Pools in advisor mode are advised with the room that the others leave; their plan stays.
     Policies come before capacity, so that nothing they hold back can ask a host for too much.
     Deterministic: the same state, inputs and ``now`` (POSIX seconds, broker's clock) give the same
     outcome.
     """
     present, state, notices = hosts.call(_with_all_pools(state, inputs), inputs, now)
-    found = rooms.open_rooms(present, state, inputs)
-    this = Round(state=state, inputs=inputs, present=present, rooms=found, now=now)
     due = [pool for name, pool in sorted(inputs.pools.items()) if inputs.is_due(name)]
+    moving = frozenset(pool.name for pool in due if not pool.profile.advisor)
+    found = rooms.open_rooms(present, state, inputs, moving)
+    this = Round(state=state, inputs=inputs, present=present, rooms=found, now=now)
     wishes = {pool.name: _wish(pool, this) for pool in due}
     claims = [_claim(pool, wishes[pool.name], this) for pool in due]
     shares = _shares(claims, this)
@@ -68,6 +70,7 @@ def _wish(pool: Pool, this: Round) -> Wish:
         this.inputs.seen_pools.get(pool.name),
         this.state.pools[pool.name],
         strategies=this.inputs.strategies,
+        policies=this.inputs.policies,
         stale_seconds=this.inputs.rules.stale_seconds,
         now=this.now,
     )
@@ -97,7 +100,22 @@ def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
     if this.present.forsaken:  # nowhere to move anything: the plan stands
         return {claim.pool: dict(claim.placement) for claim in claims}
     style, all_pools = this.inputs.rules.placement, this.inputs.due is None
-    return placement.allocate(claims, this.rooms, style, all_pools=all_pools)
+    acting = [claim for claim in claims if not claim.profile.advisor]
+    shares = placement.allocate(acting, this.rooms, style, all_pools=all_pools)
+    advised = [claim for claim in claims if claim.profile.advisor]
+    if advised:
+        names = frozenset(claim.pool for claim in advised)
+        left = rooms.open_rooms(this.present, _placed(this.state, shares), this.inputs, names)
+        shares |= placement.allocate(advised, left, style, all_pools=all_pools)
+    return shares
+
+
+def _placed(state: State, shares: dict[str, dict[str, int]]) -> State:
+    changed = {
+        pool: msgspec.structs.replace(state.pools[pool], placement=share)
+        for pool, share in shares.items()
+    }
+    return msgspec.structs.replace(state, pools={**state.pools, **changed})
 
 
 def _with(state: State, decisions: list[Decision]) -> State:

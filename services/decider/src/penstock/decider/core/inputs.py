@@ -8,6 +8,8 @@ from typing import Literal
 import msgspec
 
 from penstock.config import Pool, Settings
+from penstock.decider.core.policies.policy import Policies
+from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import Strategies
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 
@@ -64,6 +66,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     seen_hosts: Mapping[str, SeenHost]
     strategies: Strategies
     rules: Rules
+    policies: Policies = SHIPPED
     due: frozenset[str] | None = None
 
     def is_due(self, pool: str) -> bool:

@@ -1,8 +1,8 @@
-"""Settings of strategies: `[pools.NAME.options.STRATEGY]`, read as what the strategy declares."""
+"""Settings of strategies and policies: tables of a pool, read as what each of them declares."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,38 +12,56 @@ from penstock.config.explain import explain, hint
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs
 
 
-def declared(strategy: Strategy) -> type[msgspec.Struct] | None:
-    """The type of a strategy's settings; None for one that takes none.
+def declared(taker: object) -> type[msgspec.Struct] | None:
+    """The type of a strategy's or policy's settings; None for one that takes none.
 
     Raises:
         TypeError: ``options`` is something else.
     """
-    kind = getattr(strategy, "options", None)
+    kind = getattr(taker, "options", None)
     if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise TypeError(f"its 'options' is {kind!r}, expected a msgspec.Struct type")
     return kind
 
 
+def read(taker: object, table: Mapping[str, Any]) -> Any:
+    """``table`` as what a strategy or policy declares; None for one that takes no settings."""
+    kind = declared(taker)
+    return None if kind is None else msgspec.convert(table, kind)
+
+
 def demand(name: str, strategies: Mapping[str, Strategy], inputs: StrategyInputs) -> Demand:
     """Asks a strategy, with the pool's settings for it."""
-    strategy, kind = strategies[name], declared(strategies[name])
-    table = inputs.pool.profile.options.get(name, {})
-    settings = None if kind is None else msgspec.convert(table, kind)
-    return strategy.demand(msgspec.structs.replace(inputs, options=settings))
+    settings = read(strategies[name], inputs.pool.profile.options.get(name, {}))
+    return strategies[name].demand(msgspec.structs.replace(inputs, options=settings))
 
 
 def check(pool: Pool, strategies: Mapping[str, Strategy]) -> None:
-    """Every table of options is one that its strategy takes, also of those not in use.
+    """A pool's tables of options for strategies; see `check_tables`."""
+    profile, above = pool.profile, ("pools", pool.name, "options")
+    check_tables("strategy", strategies, profile.options, [profile.strategy], above)
+
+
+def check_tables(
+    noun: str,
+    known: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, Any]],
+    used: Iterable[str],
+    above: tuple[str, ...],
+) -> None:
+    """Every table of options is one that its strategy (or policy) takes, also of those not in use.
+
+    Args:
+        noun: what ``known`` are. above: where in the file the tables stand.
 
     Raises:
         ConfigError: names pool, strategy and key, what was found and what was expected.
     """
-    tables = pool.profile.options
-    for name in dict.fromkeys((*tables, pool.profile.strategy)):
-        here = ("pools", pool.name, "options", name)
-        if name not in strategies:
-            raise ConfigError(f"{'.'.join(here)}: unknown strategy; {hint(name, strategies)}")
-        _check(declared(strategies[name]), tables.get(name, {}), here)
+    for name in dict.fromkeys((*tables, *used)):
+        here = (*above, name)
+        if name not in known:
+            raise ConfigError(f"{'.'.join(here)}: unknown {noun}; {hint(name, known)}")
+        _check(declared(known[name]), tables.get(name, {}), here)
 
 
 def _check(

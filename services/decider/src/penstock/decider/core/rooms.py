@@ -11,8 +11,10 @@ from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.state import PoolState, State
 
 
-def open_rooms(present: RollCall, state: State, inputs: Inputs) -> dict[str, Room]:
-    """A room for each host that is not lost, holding the pools that are not decided now.
+def open_rooms(
+    present: RollCall, state: State, inputs: Inputs, moving: frozenset[str]
+) -> dict[str, Room]:
+    """A room for each host that is not lost, holding all pools but those that are to be placed.
 
     A silent host has exactly the room that it was planned to need. A draining host keeps its share
     only while there is no other to take it.
@@ -38,7 +40,7 @@ def open_rooms(present: RollCall, state: State, inputs: Inputs) -> dict[str, Roo
             accepts=host in present.fresh,
             keeps=not draining or not present.fresh,
         )
-    _hold_the_others(found, state, inputs, needs)
+    _hold_the_others(found, state, moving, needs)
     return found
 
 
@@ -84,12 +86,10 @@ def _planned(state: State, needs: dict[str, Need]) -> dict[str, Budget]:
 
 
 def _hold_the_others(
-    found: dict[str, Room], state: State, inputs: Inputs, needs: dict[str, Need]
+    found: dict[str, Room], state: State, moving: frozenset[str], needs: dict[str, Need]
 ) -> None:
-    if inputs.due is None:
-        return
     for name, remembered in state.pools.items():
-        if name not in inputs.due:
+        if name not in moving:
             for host, count in remembered.placement.items():
                 if host in found:
                     found[host].add(needs[name], count)

@@ -9,6 +9,9 @@ import msgspec
 
 from penstock.events.scaling import ScalingDecisionMade, WorkersScaled
 
+Memories = Mapping[str, Mapping[str, Any]]
+"""What policies remember, by name."""
+
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pool. Times are POSIX seconds of the broker's clock.
@@ -18,7 +21,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         up_at / down_at: the last step in each direction.
         breached_at: since when the oldest job is late. predicted_at: when a breach that still
             threatens was last announced.
-        memory: what the pool's strategy remembers; read by nobody else.
+        memory: what the pool's strategy remembers; read by nobody else. policies: likewise.
     """
 
     placement: dict[str, int] = {}
@@ -27,6 +30,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     breached_at: float | None = None
     predicted_at: float | None = None
     memory: Mapping[str, Any] = {}
+    policies: Memories = {}
 
     @property
     def workers(self) -> int:
@@ -103,4 +107,4 @@ def _remembered(decision: ScalingDecisionMade | None) -> PoolState:
     try:
         return msgspec.convert(decision.state, PoolState)
     except msgspec.ValidationError:  # of another version: where the workers are is enough
-        return PoolState(placement=dict(decision.placement))
+        return PoolState() if decision.advice else PoolState(placement=dict(decision.placement))

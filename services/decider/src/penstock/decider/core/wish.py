@@ -9,8 +9,10 @@ import msgspec
 
 from penstock.config import Pool
 from penstock.config.settings import Profile
-from penstock.decider.core import options, policies, staleness
+from penstock.decider.core import options, staleness
 from penstock.decider.core.inputs import SeenPool
+from penstock.decider.core.policies import chain
+from penstock.decider.core.policies.policy import Policies, Proposal
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import PoolState
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, check, whole
@@ -30,11 +32,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         snapshot: what it rests on; None where that was stale or missing.
         wanted: the strategy's own number. predicted_pickup_seconds: its own figure for that.
         memory: what the strategy wants to remember; None where it was not asked.
+        proposal: as the pool's policies see it.
     """
 
     trail: Trail
     floor: int
     demand: int
+    proposal: Proposal
     snapshot: PoolSnapshot | None = None
     wanted: int = 0
     predicted_pickup_seconds: float | None = None
@@ -47,15 +51,17 @@ def wish(
     state: PoolState,
     *,
     strategies: Strategies,
+    policies: Policies,
     stale_seconds: float,
     now: float,
 ) -> Wish:
     """One pool's wish from its measurements and its last plan."""
     fault = staleness.fault(seen, now, stale_seconds)
+    proposal = _proposal(pool, state, None if fault or seen is None else seen.snapshot, now)
     if not pool.scalable:
-        return _pinned(pool, None if fault or seen is None else seen.snapshot)
+        return _pinned(proposal)
     if fault or seen is None:
-        return _standing(pool, state, ("stale", "stale", f"the plan stands: {fault}"))
+        return _standing(proposal, ("stale", "stale", f"the plan stands: {fault}"))
     inputs = StrategyInputs(
         pool=pool,
         snapshot=seen.snapshot,
@@ -70,8 +76,8 @@ def wish(
     except Exception as error:
         name = pool.profile.strategy
         why = f"the plan stands: strategy {name} raised {error!r}"
-        return _standing(pool, state, ("strategy", name, why), seen.snapshot)
-    return _limited(inputs, state, demand, trail)
+        return _standing(proposal, ("strategy", name, why))
+    return _limited(proposal, state, demand, trail, policies)
 
 
 def is_urgent(snapshot: PoolSnapshot, profile: Profile, state: PoolState) -> bool:
@@ -101,21 +107,26 @@ def _demand(strategies: Mapping[str, Strategy], inputs: StrategyInputs, trail: T
     return demand
 
 
-def _limited(inputs: StrategyInputs, state: PoolState, demand: Demand, trail: Trail) -> Wish:
+def _limited(
+    proposal: Proposal, state: PoolState, demand: Demand, trail: Trail, policies: Policies
+) -> Wish:
     """Gaps, bounds, policies, and bounds again: a policy may hold a number that is out of them."""
-    profile, snapshot, own = inputs.pool.profile, inputs.snapshot, trail.workers
-    gap = staleness.gap(snapshot)
-    if gap and own < inputs.current:
-        trail.change("stale", "incomplete", inputs.current, f"stays {inputs.current}: {gap}")
-    stands = gap is not None and trail.workers == inputs.current
+    profile, snapshot, current = proposal.profile, proposal.snapshot, proposal.current
+    own, gap = trail.workers, staleness.gap(snapshot) if snapshot else None
+    if gap and own < current:
+        trail.change("stale", "incomplete", current, f"stays {current}: {gap}")
+    stands = gap is not None and trail.workers == current
     _bound(trail, profile)
     wanted = trail.workers
-    policies.apply(_proposal(inputs, state, wanted), trail)
-    _bound(trail, profile)
+    proposal = msgspec.structs.replace(proposal, wanted=wanted, workers=wanted)
+    if not stands:  # else a policy could lower what may not be lowered on such measurements
+        chain.ask(proposal, state.policies, policies, trail)
+        _bound(trail, profile)
     return Wish(
         trail=trail,
         floor=trail.workers if stands else min(max(profile.min_workers, 1), trail.workers),
         demand=min(wanted, trail.workers),
+        proposal=proposal,
         snapshot=snapshot,
         wanted=own,
         predicted_pickup_seconds=demand.predicted_pickup_seconds,
@@ -123,18 +134,20 @@ def _limited(inputs: StrategyInputs, state: PoolState, demand: Demand, trail: Tr
     )
 
 
-def _proposal(inputs: StrategyInputs, state: PoolState, wanted: int) -> policies.Proposal:
-    profile, snapshot = inputs.pool.profile, inputs.snapshot
-    return policies.Proposal(
-        pool=inputs.pool.name,
-        profile=profile,
-        current=inputs.current,
-        workers=wanted,
-        busy=busy_workers(snapshot),
-        urgent=is_urgent(snapshot, profile, state),
+def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: float) -> Proposal:
+    """Before anything is wanted: that it stays as it is."""
+    return Proposal(
+        pool=pool.name,
+        profile=pool.profile,
+        current=state.workers,
+        wanted=state.workers,
+        workers=state.workers,
+        busy=busy_workers(snapshot) if snapshot else 0,
+        urgent=bool(snapshot and is_urgent(snapshot, pool.profile, state)),
         up_at=state.up_at,
         down_at=state.down_at,
-        now=inputs.now,
+        snapshot=snapshot,
+        now=now,
     )
 
 
@@ -146,18 +159,28 @@ def _bound(trail: Trail, profile: Profile) -> None:
         trail.change("bounds", "max_workers", most, f"{most}: the pool's maximum")
 
 
-def _pinned(pool: Pool, snapshot: PoolSnapshot | None) -> Wish:
-    workers, trail = pool.profile.min_workers, Trail()
+def _pinned(proposal: Proposal) -> Wish:
+    workers, trail = proposal.profile.min_workers, Trail()
     trail.say("strategy", "pinned", workers, f"{workers}: the pool is pinned, it is not scaled")
-    return Wish(trail=trail, floor=workers, demand=workers, snapshot=snapshot)
+    return _settled(proposal, trail)
 
 
-def _standing(
-    pool: Pool, state: PoolState, said: tuple[str, str, str], snapshot: PoolSnapshot | None = None
-) -> Wish:
+def _standing(proposal: Proposal, said: tuple[str, str, str]) -> Wish:
     """The last plan, within the bounds (these are settings, not measurements)."""
     step, rule, why = said
     trail = Trail()
-    trail.say(step, rule, state.workers, why)
-    _bound(trail, pool.profile)
-    return Wish(trail=trail, floor=trail.workers, demand=trail.workers, snapshot=snapshot)
+    trail.say(step, rule, proposal.current, why)
+    _bound(trail, proposal.profile)
+    return _settled(proposal, trail)
+
+
+def _settled(proposal: Proposal, trail: Trail) -> Wish:
+    """All of it is served before anything else; no policy is asked."""
+    workers = trail.workers
+    return Wish(
+        trail=trail,
+        floor=workers,
+        demand=workers,
+        proposal=msgspec.structs.replace(proposal, wanted=workers, workers=workers),
+        snapshot=proposal.snapshot,
+    )

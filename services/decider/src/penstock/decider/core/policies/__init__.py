@@ -1,0 +1,1 @@
+"""Policies: hooks around a decision. They may hold its number, limit it, or tell others."""

@@ -1,0 +1,245 @@
+"""Policy `effectiveness`: stops adding workers when more of them did not get more done.
+
+Workers that share a bottleneck (a database, a disk, the cores of a host) slow each other down: a
+job takes the longer, the more of them run, and a strategy that answers with more workers feeds the
+fire. What gets done is ``busy workers / job seconds`` (Little's law), whatever the queue does. Once
+a ``settle_seconds`` the mean of the busy workers and the job time over that time make a rung; a
+ladder of rungs going up, none older than ten such times, shows what adding brought.
+
+Against false alarms: a line that grows is no sign, as only what jobs take is looked at; the rise
+must be far beyond its own error, hold for the median as for the mean, for busy workers that more
+than doubled, and while a breach is there or near. What it cannot tell apart is a load whose jobs
+all become several times longer within minutes: so it holds for a while only, then tries half as
+many again, and holds twice as long each time that brings nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.config.settings import Positive, Section
+from penstock.decider.core.notices import Notice
+from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict
+from penstock.events.scaling import ScalingIneffective
+
+NAME = "effectiveness"
+_APART = 1.2
+"""Rungs are at least so far apart."""
+_LEVER = 2.25
+"""So many times the busy workers, at least, are needed to tell."""
+_TRIAL, _TRIED = 1.5, 1.35
+"""A trial is so many times what was held; so many times the busy workers make it count."""
+_LEAST_GAIN = 0.3
+"""Of each worker added, in workers: less than this is nothing."""
+_SIGMAS = 4.0
+_LEAST_JOBS = 30
+_RUNGS_LAST = 10
+"""Settling times after which a rung says nothing any more."""
+_LONGEST_HOLD_SECONDS = 3600.0
+
+
+class Options(Section, frozen=True, kw_only=True):
+    """Settings.
+
+    Attributes:
+        settle_seconds: over which what was done is compared; no less than the window of the
+            measurements (``metrics.window_seconds``).
+        retry_seconds: how long adding stops at first.
+    """
+
+    settle_seconds: Positive = 60.0
+    retry_seconds: Positive = 300.0
+
+
+class Rung(msgspec.Struct, frozen=True, array_like=True):
+    """How long jobs took while so many workers were busy."""
+
+    busy: float
+    mean_seconds: float
+    p50_seconds: float
+    error_seconds: float
+    at: float
+
+
+class Hold(msgspec.Struct, frozen=True, array_like=True):
+    """No more than ``workers`` until ``until``, which is ``seconds`` after it began; from then on
+    a trial from ``rung`` on."""
+
+    workers: int
+    until: float
+    seconds: float
+    rung: Rung
+
+
+class Past(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is remembered; times are POSIX seconds of the broker's clock.
+
+    Attributes:
+        since: when the time began that the next rung is about; at: when it was last looked at.
+        worked: busy worker-seconds since then.
+    """
+
+    since: float
+    at: float
+    worked: float = 0.0
+    rungs: tuple[Rung, ...] = ()
+    hold: Hold | None = None
+
+
+def before(proposal: Proposal) -> Verdict | None:
+    past, now = _recall(proposal), proposal.now
+    if past is None or past.hold is None:
+        return None
+    hold = past.hold
+    trying = now >= hold.until
+    most = max(_trial(hold.workers) if trying else hold.workers, proposal.current)
+    if proposal.workers <= most:
+        return None
+    why = (
+        "to see whether more of them bring anything now"
+        if trying
+        else f"more of them only made jobs longer, so that the bottleneck is elsewhere; "
+        f"tried again in {hold.until - now:.0f} s"
+    )
+    return Verdict(
+        workers=most, text=f"{most} for now: {why}", values={"job_seconds": hold.rung.mean_seconds}
+    )
+
+
+def after(proposal: Proposal, result: Result) -> Aftermath | None:
+    """Looks on; at the end of each time there is a new rung, and something to conclude from it."""
+    seen, now = proposal.snapshot, proposal.now
+    past = _recall(proposal)
+    if seen is None or seen.service is None or not (proposal.busy or past):
+        return None
+    if past is None or not 0 <= now - past.at <= proposal.options.settle_seconds:
+        hold = past.hold if past else None  # a look after silence or a jump starts anew
+        return _keep(Past(since=now, at=now, hold=hold if hold and hold.until > now else None))
+    worked = past.worked + proposal.busy * (now - past.at)
+    past = msgspec.structs.replace(past, at=now, worked=worked)
+    if now - past.since < proposal.options.settle_seconds:
+        return _keep(past)
+    return _settled(proposal, past, result)
+
+
+def _settled(proposal: Proposal, past: Past, result: Result) -> Aftermath:
+    assert proposal.snapshot
+    service, now = proposal.snapshot.service, proposal.now
+    if not past.worked:  # idle: nothing to compare with, or to hold
+        return Aftermath()
+    if service is None or service.count < _LEAST_JOBS:
+        return _keep(Past(since=now, at=now, rungs=past.rungs, hold=past.hold))
+    rung = Rung(
+        busy=past.worked / (now - past.since),
+        mean_seconds=service.mean_seconds,
+        p50_seconds=service.p50_seconds,
+        error_seconds=service.mean_seconds * math.sqrt(service.cv2 / service.count),
+        at=now,
+    )
+    rungs = _climbed(past.rungs, rung, now - _RUNGS_LAST * proposal.options.settle_seconds)
+    kept = Past(since=now, at=now, rungs=rungs, hold=past.hold)
+    if past.hold is not None:
+        return _tried(proposal, kept, past.hold, rung, result)
+    base = _fruitless(rungs) if proposal.urgent else None
+    return _keep(kept) if base is None else _held(proposal, kept, base, rung, None, result)
+
+
+def _climbed(rungs: tuple[Rung, ...], rung: Rung, oldest: float) -> tuple[Rung, ...]:
+    """The ladder with a new top; those that are not clearly below it, or old, are gone."""
+    below = tuple(each for each in rungs if each.busy * _APART <= rung.busy and each.at >= oldest)
+    return (*below, rung)
+
+
+def _fruitless(rungs: tuple[Rung, ...]) -> Rung | None:
+    """The rung from which climbing to the top brought nothing; one between shows the same, unless
+    the lever is so long that it needs no second witness."""
+    *below, top = rungs
+    for base in below:
+        lever = top.busy / base.busy
+        between = [each for each in below if base.busy < each.busy < top.busy]
+        if lever < _LEVER or not _brought_nothing(base, top):
+            continue
+        if lever >= _LEVER * 2 or any(_gain(base, each) < _LEAST_GAIN * 2 for each in between):
+            return base
+    return None
+
+
+def _brought_nothing(base: Rung, top: Rung) -> bool:
+    lever = top.busy / base.busy
+    rose = top.mean_seconds - base.mean_seconds
+    error = math.hypot(top.error_seconds, base.error_seconds)
+    all_longer = top.p50_seconds > base.p50_seconds * math.sqrt(lever)
+    return _gain(base, top) < _LEAST_GAIN and rose > _SIGMAS * error and all_longer
+
+
+def _gain(base: Rung, top: Rung) -> float:
+    """What a worker more got done, in workers: 1 if they do not touch each other, 0 for nothing."""
+    lever = top.busy / base.busy
+    done = lever * base.mean_seconds / max(top.mean_seconds, 1e-9)
+    return (done - 1) / (lever - 1)
+
+
+def _tried(proposal: Proposal, past: Past, hold: Hold, rung: Rung, result: Result) -> Aftermath:
+    """What a trial showed. It is over as well when the load went away."""
+    if rung.busy < hold.rung.busy / _TRIAL:
+        return _keep(msgspec.structs.replace(past, hold=None))
+    if proposal.now < hold.until or rung.busy < hold.rung.busy * _TRIED:
+        return _keep(past)
+    if _gain(hold.rung, rung) >= _LEAST_GAIN or not proposal.urgent:
+        return _keep(msgspec.structs.replace(past, hold=None, rungs=(rung,)))
+    return _held(proposal, past, hold.rung, rung, hold, result)
+
+
+def _held(
+    proposal: Proposal, past: Past, base: Rung, top: Rung, last: Hold | None, result: Result
+) -> Aftermath:
+    first = proposal.options.retry_seconds
+    seconds = min(last.seconds * 2, max(_LONGEST_HOLD_SECONDS, first)) if last else first
+    hold = Hold(result.planned, proposal.now + seconds, seconds, top)
+    notice = Notice(
+        event=ScalingIneffective,
+        fields={
+            "pool": proposal.pool,
+            "workers_before": round(base.busy, 1),
+            "workers": round(top.busy, 1),
+            "job_seconds_before": base.mean_seconds,
+            "job_seconds": top.mean_seconds,
+            "held_at": result.planned,
+            "held_seconds": seconds,
+        },
+    )
+    kept = msgspec.structs.replace(past, hold=hold, rungs=())
+    return Aftermath(memory=_dump(kept), notices=(notice,))
+
+
+def _trial(workers: int) -> int:
+    return math.ceil(workers * _TRIAL)
+
+
+def _recall(proposal: Proposal) -> Past | None:
+    memory: Mapping[str, Any] = proposal.memory
+    return msgspec.convert(memory, Past) if memory else None
+
+
+def _keep(past: Past) -> Aftermath:
+    return Aftermath(memory=_dump(past))
+
+
+def _dump(past: Past) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(past)
+    return found
+
+
+EFFECTIVENESS = Policy(
+    name=NAME,
+    about="Stops adding when more workers did not get more done, as jobs took the longer the more "
+    "of them ran; tries again after a while. Raises `ScalingIneffective`: the bottleneck is "
+    "elsewhere.",
+    before=before,
+    after=after,
+    options=Options,
+)
