@@ -12,7 +12,6 @@ from penstock import telemetry
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.decider import plugins
-from penstock.decider.clock import BrokerClock
 from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies import shipped
@@ -25,6 +24,7 @@ from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
 from penstock.runtime import service
+from penstock.runtime.clock import BrokerClock
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.decider")

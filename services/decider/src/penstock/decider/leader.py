@@ -11,7 +11,6 @@ import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Pool
-from penstock.decider.clock import BrokerClock
 from penstock.decider.commands import Commander, Deposed
 from penstock.decider.core.decide import Outcome, decide
 from penstock.decider.core.inputs import Inputs, Rules
@@ -27,6 +26,7 @@ from penstock.decider.rhythm import Rhythm
 from penstock.decider.spans import Story
 from penstock.events.scaling import LeaderChanged
 from penstock.events.subjects import Subjects
+from penstock.runtime.clock import BrokerClock
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.decider")

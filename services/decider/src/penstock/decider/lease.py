@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 
 from penstock.bus.protocol import Bus
-from penstock.decider.clock import BrokerClock
 from penstock.events.subjects import Subjects
 from penstock.runtime import lease
+from penstock.runtime.clock import BrokerClock
 from penstock.runtime.lease import LeaseRecord, Term
 
 __all__ = ["Lease", "LeaseRecord", "Term"]
