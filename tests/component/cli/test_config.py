@@ -30,6 +30,31 @@ def test_check_counts_and_warns(penstock) -> None:
     ]
 
 
+def test_check_refuses_what_a_strategy_does_not_take(penstock) -> None:
+    table = '[pools.mails]\nstrategy = "queue_size"\n[pools.mails.options.queue_size]\n'
+    Path("penstock.toml").write_text(table + "high_watermark = -5\n")
+    said = penstock("config", "check")
+    assert said.exit_code == 2
+    assert said.stderr == (
+        "penstock: pools.mails.options.queue_size.high_watermark: expected `int` >= 0, found -5\n"
+    )
+
+
+def test_check_refuses_an_unknown_strategy(penstock) -> None:
+    Path("penstock.toml").write_text('[pools.mails]\nstrategy = "queue_sise"\n')
+    said = penstock("config", "check")
+    assert said.exit_code == 2
+    assert "unknown strategy 'queue_sise'; did you mean 'queue_size'?" in said.stderr
+
+
+def test_secrets_of_a_users_own_strategy_are_hidden_too(penstock) -> None:
+    Path("penstock.toml").write_text(
+        '[profiles.balanced.options.mine]\napi_token = "hunter2"\n[pools.mails]\n'
+    )
+    assert "hunter2" not in penstock("config", "show").output
+    assert "hunter2" not in penstock("--json", "config", "show").output
+
+
 def test_check_of_nothing_says_what_is_missing(penstock) -> None:
     told = json.loads(penstock("config", "check", "--json").stdout)
     assert told["ok"] is True

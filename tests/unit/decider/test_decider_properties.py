@@ -26,6 +26,7 @@ def pools(draw, name):
     least = draw(st.integers(0, 5))
     return pool(
         name,
+        strategy=draw(st.sampled_from(sorted(BUILTIN))),
         min_workers=least,
         max_workers=least + draw(st.integers(0, 40)),
         scale_down_cooldown_seconds=draw(st.sampled_from([0, 30])),

@@ -69,7 +69,8 @@ def test_each_that_ships_needs_no_settings(name):
 REFUSED = [
     (
         options_of("queue_size", high_mark=5),
-        "[pools.mail.options.queue_size] unknown setting 'high_mark'; did you mean 'high_watermark'?",
+        "[pools.mail.options.queue_size] unknown setting 'high_mark'; "
+        "did you mean 'high_watermark'?",
     ),
     (
         options_of("queue_size", high_watermark="many"),

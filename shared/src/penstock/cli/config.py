@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -14,7 +14,7 @@ from penstock.cli.command import Group
 from penstock.cli.output import say, say_json
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.config.load import dump
+from penstock.config.load import dump, masked
 from penstock.config.settings import Pool
 from penstock.config.topology import pools
 
@@ -30,9 +30,11 @@ def check(session: Session) -> None:
     """Check the settings and the rules between pools; warn about what cannot work."""
     settings = session.settings()
     found = pools(settings)
+    check_strategies(found)
     warned = list(warnings(settings))
     if session.as_json:
-        say_json({"ok": True, "pools": list(found.values()), "warnings": warned})
+        shown = [masked(msgspec.to_builtins(pool)) for pool in found.values()]
+        say_json({"ok": True, "pools": shown, "warnings": warned})
         return
     for text in warned:
         say(f"warning: {text}")
@@ -55,6 +57,20 @@ def show(session: Session) -> None:
         say(f"{name} = {json.dumps(value)}")
 
 
+def check_strategies(found: Mapping[str, Pool]) -> None:
+    """Each pool's strategy is installed and takes its options; where the decider is, it knows.
+
+    Raises:
+        ConfigError.
+    """
+    if importlib.util.find_spec("penstock.decider") is None:
+        return
+    from penstock.decider import plugins  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.decider.core import registry  # noqa: PLC0415
+
+    registry.check(found, plugins.strategies())
+
+
 def warnings(settings: Settings) -> Iterator[str]:
     """What is allowed but will not do what was hoped for, as sentences."""
     if not settings.pools:
@@ -74,7 +90,7 @@ def _importable(module: str) -> bool:
 
 
 def _table(pool: Pool) -> dict[str, Any]:
-    tree: dict[str, Any] = msgspec.to_builtins(pool)
+    tree: dict[str, Any] = masked(msgspec.to_builtins(pool))
     tree.pop("name")
     return {**tree, **tree.pop("profile")}
 

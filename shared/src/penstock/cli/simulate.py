@@ -15,11 +15,13 @@ from penstock.cli.output import Column, note, say_rows
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
-    from penstock.config.settings import Profile
+    from penstock.config.settings import Pool
     from penstock.decider.simulator.load import Trace
     from penstock.decider.simulator.study import Row, Study
 
 _POOL = "simulated"
+_BLIND = {"fixed", "schedule"}
+"""Strategies that look at no job: compared only where they are asked for."""
 
 COLUMNS = (
     Column("trace", lambda row: row.trace),
@@ -107,7 +109,8 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     "changes",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the pool (min_workers is 0 and max_workers 1000 unless set).",
+    help="A setting of the pool, as options.queue_size.high_watermark=50 "
+    "(min_workers is 0 and max_workers 1000 unless set).",
 )
 @click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it.")
 @click.option("--processes", type=click.IntRange(1, 256), help="At a time; else one per core.")
@@ -159,6 +162,7 @@ def _question(
     changes: Sequence[str],
 ) -> Study:
     from penstock.decider import plugins  # noqa: PLC0415
+    from penstock.decider.core import options  # noqa: PLC0415
     from penstock.decider.simulator import contenders, durations, load  # noqa: PLC0415
     from penstock.decider.simulator.spawning import Spawning  # noqa: PLC0415
     from penstock.decider.simulator.study import Study  # noqa: PLC0415
@@ -167,10 +171,11 @@ def _question(
     try:
         drawn = durations.parse(service)
         load.kept_share(thin)
-        settings = _profile(session, profile, changes)
-        wanted = _names(names, settings.strategy, strategies)
+        pool = _pool(session, profile, changes)
+        wanted = _names(names, pool.profile.strategy, strategies)
         for name in wanted:
             contenders.check(name, strategies)
+        options.check(pool, strategies)
     except ValueError as error:
         raise Refused(str(error)) from error
     column = drawn.name if isinstance(drawn, durations.Column) else None
@@ -185,7 +190,7 @@ def _question(
         durations=drawn,
         thin=[thin] * len(found),
         seeds=seeds,
-        profile=settings,
+        profile=pool.profile,
         strategies=strategies,
     )
 
@@ -196,7 +201,7 @@ def _names(text: str, usual: str, strategies: Any) -> list[str]:
     if not text:
         return list(dict.fromkeys((usual, "hybrid", "clairvoyant")))
     if text == "all":
-        return [*(name for name in strategies if name != "fixed"), *BASELINES]
+        return [*(name for name in strategies if name not in _BLIND), *BASELINES]
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -213,8 +218,8 @@ def _trace(
     return found if hours is None else load.busiest(found, hours * 3600)
 
 
-def _profile(session: Session, name: str, changes: Sequence[str]) -> Profile:
-    """The pool's settings, read as if the pool stood in `penstock.toml`."""
+def _pool(session: Session, name: str, changes: Sequence[str]) -> Pool:
+    """The simulated pool, read as if the pool stood in `penstock.toml`."""
     from penstock.config import load, topology  # noqa: PLC0415
 
     table: dict[str, Any] = {"profile": name, "min_workers": 0, "max_workers": 1000}
@@ -224,7 +229,7 @@ def _profile(session: Session, name: str, changes: Sequence[str]) -> Profile:
             raise Refused(f"--set: found {change!r}, expected NAME=VALUE")
         table[key.strip()] = _value(text.strip())
     flags = {f"pools.{_POOL}.{key}": value for key, value in table.items()}
-    return topology.pools(load(session.config_file, flags=flags))[_POOL].profile
+    return topology.pools(load(session.config_file, flags=flags))[_POOL]
 
 
 def _value(text: str) -> Any:

@@ -65,7 +65,7 @@ def check(tree: Mapping[str, Any], origins: Mapping[explain.Path, str] | None = 
 
 def dump(settings: Settings) -> str:
     """Settings as JSON, secrets masked: passwords, tokens, and what stands in addresses."""
-    return json.dumps(_masked(msgspec.to_builtins(settings)), indent=2, ensure_ascii=False)
+    return json.dumps(masked(msgspec.to_builtins(settings)), indent=2, ensure_ascii=False)
 
 
 _SECRET_KEY = re.compile(r"password|secret|token", re.I)
@@ -73,9 +73,10 @@ _SECRET_PART = re.compile(r"(?<=://)[^/@]+(?=@)|(?<=;token=)[^;]+")
 _MASK = "***"
 
 
-def _masked(value: Any, key: str = "") -> Any:
+def masked(value: Any, key: str = "") -> Any:
+    """Plain values without their secrets."""
     if isinstance(value, dict):
-        return {name: _masked(below, name) for name, below in value.items()}
+        return {name: masked(below, name) for name, below in value.items()}
     if isinstance(value, str):
         secret = value and _SECRET_KEY.search(key)
         return _MASK if secret else _SECRET_PART.sub(_MASK, value)

@@ -1,0 +1,59 @@
+"""Every strategy that ships, in simulated time: the jobs get done; `schedule` goes by its clock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from tests.unit.decider.simulating import load, poisson, scene, simulation
+
+from penstock.config import Pool, Profile
+from penstock.decider.core.registry import BUILTIN
+from penstock.decider.simulator.contenders import controller
+from penstock.decider.simulator.controller import Core
+from penstock.decider.simulator.engine import POOL
+
+SETTINGS = {
+    "queue_size": {"high_watermark": 10, "low_watermark": 2, "step_seconds": 5},
+    "wait_time": {"step_seconds": 5},
+    "throughput": {"jobs_per_minute": 200},
+}
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_all_jobs_get_done(name) -> None:
+    least = 3 if name == "fixed" else 0
+    found = scene(poisson(2.0, seconds=200), options=SETTINGS, min_workers=least)
+    done = found.run(controller(name, found))
+    assert done.unstarted == 0
+    assert done.worker_seconds > 0
+    assert done.ended_at < 600
+
+
+def test_schedule_goes_by_the_simulated_clock() -> None:
+    """From 8:30 to 9:30 of a Tuesday in Copenhagen, a job now and then."""
+    begins = datetime(2026, 10, 20, 8, 30, tzinfo=ZoneInfo("Europe/Copenhagen")).timestamp()
+    jobs = load(*((60.0 * minute, 1.0) for minute in range(60)), duration=3600.0)
+    profile = Profile(
+        strategy="schedule",
+        min_workers=0,
+        max_workers=50,
+        options={"schedule": {"time_zone": "Europe/Copenhagen"}},
+    )
+    steps: list[tuple[float, int]] = []
+
+    def watch(outcome, now) -> None:
+        target = outcome.decisions[0].target
+        if not steps or steps[-1][1] != target:
+            steps.append((now, target))
+
+    pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile)
+    done = simulation(
+        msgspec.structs.replace(jobs, origin=begins), Core(pool, BUILTIN, begins, watch=watch)
+    ).run()
+    assert [workers for _, workers in steps] == [6, 8]
+    assert steps[0][0] < 2
+    assert 1800 - 2.5 < steps[1][0] < 1800  # a start takes a second
+    assert max(done.waits[1:]) == 0
