@@ -58,6 +58,18 @@ class StoringContract:
         at = await bus.next(stream, every, first)
         assert at and at.sequence == first
 
+    async def test_a_history_tells_how_many_lie_behind_each(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream, every = examined.subjects.events_stream, examined.subjects.job("a")
+        for number in range(4):
+            await bus.append(Outgoing(examined.event("a"), b"%d" % number))
+            await bus.append(Outgoing(examined.event("b"), b"of another subject"))
+        assert [stored.behind for stored in await bus.history(stream, every)] == [3, 2, 1, 0]
+        second = (await bus.history(stream, every, limit=2))[1]
+        found = await bus.history(stream, every, limit=1, start=second.sequence)
+        assert [(stored.body, stored.behind) for stored in found] == [(b"1", 2)]
+
     async def test_nothing_there_is_none(self, bus: Bus, examined: Examined) -> None:
         stream, nobody = examined.subjects.events_stream, examined.subjects.job("nobody")
         assert await bus.last(stream, nobody) is None
@@ -71,6 +83,22 @@ class StoringContract:
         await bus.remove(stream, examined.event("a"))
 
         assert bodies(await bus.history(stream, examined.subjects.events())) == [b"b"]
+
+    async def test_remove_leaves_what_came_later(self, bus: Bus, examined: Examined) -> None:
+        stream, subject = examined.subjects.events_stream, examined.event("a")
+        _, second, _ = await bus.append_many(numbered(subject, 3))
+
+        await bus.remove(stream, subject, before=second)
+
+        assert bodies(await bus.history(stream, subject)) == [b"1", b"2"]
+
+    async def test_history_begins_where_it_is_told_to(self, bus: Bus, examined: Examined) -> None:
+        stream, subject = examined.subjects.events_stream, examined.event("a")
+        _, second, third = await bus.append_many(numbered(subject, 3))
+
+        assert bodies(await bus.history(stream, subject, 1, second)) == [b"1"]
+        assert bodies(await bus.history(stream, subject, start=third)) == [b"2"]
+        assert await bus.history(stream, subject, start=third + 1) == []
 
     async def test_state_and_commands_keep_the_last_only(
         self, bus: Bus, examined: Examined

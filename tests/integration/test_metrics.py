@@ -5,115 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from datasketches import kll_doubles_sketch
+from tests.integration.measured import SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock import telemetry
-from penstock.bus.memory import MemoryBus
-from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
-from penstock.config import Settings
 from penstock.events.envelope import encode, utc_now
-from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
-from penstock.events.subjects import Subjects
-from penstock.events.worker import QueueReport, WorkerReady, WorkerReport
-from penstock.metrics.app import body
+from penstock.events.worker import QueueReport, WorkerReady
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
-
-QUICK = {"interval_seconds": 0.1, "max_per_second": 10}
-SELDOM = {"interval_seconds": 30.0, "max_per_second": 10}
-ONE_POOL = {"reports": {"min_workers": 0}}
-
-
-class Stage:
-    """A metrics service to be started, what it published, and the world around it."""
-
-    def __init__(self, kind: str, make: MakeSettings) -> None:
-        self.kind, self.make = kind, make
-        self.subjects = Subjects(make.prefix)
-        self.snapshots: list[PoolSnapshot] = []
-        self.headers: list[dict[str, str]] = []
-        self.settings: Settings
-        self.world: Bus
-        self._memory: MemoryBus | None = None
-        self._running: list[tuple[Service, asyncio.Task[None], Bus]] = []
-        self._collecting: asyncio.Task[None] | None = None
-
-    async def bus(self) -> Bus:
-        if self.kind == "nats":
-            return await connect(self.settings)
-        self._memory = self._memory or MemoryBus(settings=self.settings)
-        return self._memory.client()
-
-    async def start(self, pools: Any = None, metrics: Any = None, wrap: Any = None) -> Service:
-        nats = {"request_timeout_seconds": 0.5}
-        self.settings = self.make(
-            pools=pools or ONE_POOL, metrics=metrics or QUICK, nats=nats, jobs={"claim_seconds": 1}
-        )
-        if not self._collecting:
-            self.world = await self.bus()
-            self._collecting = asyncio.create_task(self._collect())
-        bus = await self.bus()
-        service = Service("metrics", self.settings, wrap(bus) if wrap else bus)
-        self._running.append((service, asyncio.create_task(body(service)), bus))
-        return service
-
-    async def stop(self) -> None:
-        while self._running:
-            service, task, bus = self._running.pop()
-            service.stopping.set()
-            await task
-            await service.end_tasks()
-            await bus.close()
-            assert service.failure is None
-
-    async def close(self) -> None:
-        await self.stop()
-        if self._collecting:
-            self._collecting.cancel()
-            await self.world.close()
-
-    async def _collect(self) -> None:
-        stream: Any = self.world.follow(
-            self.subjects.snapshots_stream, [self.subjects.pool_snapshot("*")], "all"
-        )
-        async with aclosing(stream) as messages:
-            async for stored in messages:
-                snapshot = SNAPSHOTS.decode(stored.body)
-                assert isinstance(snapshot, PoolSnapshot)
-                self.snapshots.append(snapshot)
-                self.headers.append(dict(stored.headers))
-
-    async def job(self, queue: str = "reports", count: int = 1) -> None:
-        message = Outgoing(self.subjects.queue(queue), b"job")
-        for answer in await self.world.append_many([message] * count):
-            assert not isinstance(answer, BusError), answer
-
-    async def report(self, number: int = 1, pool: str = "reports", **changes: Any) -> None:
-        usual = {"worker": "w1", "host": "a", "pid": 7, "state": "idle", "started_at": 0.0}
-        report = WorkerReport(**{**usual, "pool": pool, "number": number, "at": number, **changes})
-        await self.world.signal(self.subjects.worker_report("a", report.worker), encode(report))
-
-    async def seen(self, within: float = 5.0, **wanted: Any) -> PoolSnapshot:
-        """The first snapshot from now on that has these values (a callable judges)."""
-        start = len(self.snapshots)
-
-        def fits(snapshot: PoolSnapshot) -> bool:
-            values = ((getattr(snapshot, name), want) for name, want in wanted.items())
-            return all(want(value) if callable(want) else value == want for value, want in values)
-
-        def find() -> list[PoolSnapshot]:
-            return [snapshot for snapshot in self.snapshots[start:] if fits(snapshot)]
-
-        return (await eventually(find, within, f"a snapshot with {wanted}"))[0]
 
 
 @pytest.fixture(params=["memory", "nats"])
@@ -121,17 +27,6 @@ async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> Async
     found = Stage(request.param, settings)
     yield found
     await found.close()
-
-
-def known(value: object) -> bool:
-    return value is not None
-
-
-def sketch(*values: float) -> bytes:
-    made = kll_doubles_sketch(200)
-    for value in values:
-        made.update(value)
-    return made.serialize()
 
 
 async def test_a_quiet_pool_is_told_of_each_interval(stage: Stage) -> None:

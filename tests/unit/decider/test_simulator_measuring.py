@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tests.unit.decider.simulating import Steps, load, simulation
 
+from penstock.config import Profile
 from penstock.decider.simulator.looks import Looks
 from penstock.decider.simulator.rolling import Rolling
 from penstock.decider.simulator.samples import Samples
+from penstock.decider.simulator.spawning import Spawning
 from penstock.events.snapshot import PoolSnapshot
 
 
-def snapshots(jobs, *steps) -> list[tuple[float, PoolSnapshot]]:
+def snapshots(jobs, *steps, **more) -> list[tuple[float, PoolSnapshot]]:
     found = []
 
     class Looking(Steps):
@@ -21,7 +23,7 @@ def snapshots(jobs, *steps) -> list[tuple[float, PoolSnapshot]]:
             found.append((look.now, look.meter.snapshot(look.now, look.wakeup)))
             return super().plan(look)
 
-    simulation(jobs, Looking(*steps)).run()
+    simulation(jobs, Looking(*steps), **more).run()
     return found
 
 
@@ -95,3 +97,20 @@ def test_looks_come_sooner_while_a_backlog_grows() -> None:
         (1.4, "backlog"),
         (1.6, "backlog"),
     ]
+
+
+def test_the_budget_counts_jobs_started_late_and_those_that_wait_late() -> None:
+    jobs = load(*[(0.0, 8.0)] * 10)
+    found = snapshots(jobs, (0, 5), profile=Profile(sla_seconds=3.0, quantile=0.9))
+    waiting = [seen.budget for at, seen in found if 4 < at < 8]
+    assert {(b.jobs, b.late, b.waiting_late) for b in waiting} == {(5, 0, 5)}
+    assert waiting[0].remaining_share == pytest.approx(1 - 5)
+    last = found[-1][1].budget
+    assert (last.jobs, last.late, last.waiting_late) == (10, 5, 0)
+
+
+def test_spawns_are_told_with_how_many_were_starting() -> None:
+    jobs = load(*[(second, 0.1) for second in range(20)])
+    found = snapshots(jobs, (0, 8), spawning=Spawning(seconds=1.0, contention=0.1, cv=0.0))
+    fit = found[-1][1].spawn_fit
+    assert fit.most_together == 8

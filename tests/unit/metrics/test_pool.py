@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from datasketches import kll_doubles_sketch
 
+from penstock.config import Profile
 from penstock.events.snapshot import PoolSnapshot
 from penstock.events.worker import Claim, QueueReport, WorkerReport
 from penstock.metrics.core.pool import PoolMeter
@@ -23,7 +24,7 @@ class Pool:
 
     def __init__(self, *queues: str) -> None:
         self.queues = {name: Queue(name) for name in queues or ("reports",)}
-        self.meter = PoolMeter("pool", list(self.queues.values()))
+        self.meter = PoolMeter("pool", list(self.queues.values()), Profile(sla_seconds=30.0))
         self.now = 0.0
 
     def look(self, **depths: int | dict[str, int]) -> Pool:

@@ -96,15 +96,17 @@ class MemoryBus:
     async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
         return self._open().stream(stream).next(subject, sequence)
 
-    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
-        return self._open().stream(stream).history(subject, limit)
+    async def history(
+        self, stream: str, subject: str, limit: int = 1000, start: int = 1
+    ) -> list[Stored]:
+        return self._open().stream(stream).history(subject, limit, start)
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return self._open().stream(stream).count(subject)
 
-    async def remove(self, stream: str, subject: str) -> None:
+    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         broker = self._open()
-        broker.remove(broker.stream(stream), subject)
+        broker.remove(broker.stream(stream), subject, before)
 
     def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"

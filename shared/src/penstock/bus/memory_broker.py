@@ -94,12 +94,12 @@ class MemoryBroker:
         sequence, at = self._seen.get((stream.name, name), (0, 0.0))
         return sequence if name and self.now() - at < _DUPLICATE_WINDOW_SECONDS else 0
 
-    def remove(self, stream: Stream, pattern: str) -> None:
-        before = set(stream.messages)
-        stream.remove(pattern)
+    def remove(self, stream: Stream, pattern: str, before: int = 0) -> None:
+        were = set(stream.messages)
+        stream.remove(pattern, before)
         if stream is self.jobs:
             for queue in self.queues.values():
-                queue.forget(before - set(stream.messages))
+                queue.forget(were - set(stream.messages))
             for subject in [subject for subject in self._due if matches(pattern, subject)]:
                 del self._due[subject]
 

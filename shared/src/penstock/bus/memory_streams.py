@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.bus.protocol import Expect, Outgoing, Stored, WrongSequence
 
 
@@ -81,8 +83,12 @@ class Stream:
                 return self.messages[number]
         return None
 
-    def history(self, pattern: str, limit: int) -> list[Stored]:
-        return [self.messages[number] for number in self._in_order(pattern)[:limit]]
+    def history(self, pattern: str, limit: int, start: int = 1) -> list[Stored]:
+        numbers = [number for number in self._in_order(pattern) if number >= start]
+        return [
+            replace(self.messages[number], behind=len(numbers) - 1 - place)
+            for place, number in enumerate(numbers[:limit])
+        ]
 
     def last_per_subject(self, pattern: str) -> list[Stored]:
         ends = sorted(next(reversed(found)) for found in self._found(pattern))
@@ -91,9 +97,10 @@ class Stream:
     def count(self, pattern: str) -> dict[str, int]:
         return {subject: len(self._sequences[subject]) for subject in self._subjects(pattern)}
 
-    def remove(self, pattern: str) -> None:
+    def remove(self, pattern: str, before: int = 0) -> None:
         for number in self._in_order(pattern):
-            self.drop(number)
+            if not before or number < before:
+                self.drop(number)
 
     def drop(self, sequence: int) -> None:
         """Deletes one message if it is there."""

@@ -168,14 +168,17 @@ class NatsBus:
     async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
         return await self._reader.next(stream, subject, sequence)
 
-    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
-        return await self._reader.history(stream, subject, limit)
+    async def history(
+        self, stream: str, subject: str, limit: int = 1000, start: int = 1
+    ) -> list[Stored]:
+        return await self._reader.history(stream, subject, limit, start)
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return await self._reader.count(stream, subject)
 
-    async def remove(self, stream: str, subject: str) -> None:
-        await self._api(f"STREAM.PURGE.{stream}", {"filter": subject})
+    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
+        bound = {"seq": before} if before else {}
+        await self._api(f"STREAM.PURGE.{stream}", {"filter": subject, **bound})
 
     def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"

@@ -70,13 +70,17 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A message as the stream keeps it. ``at`` is the time it was stored, by the broker's clock."""
+    """A message as the stream keeps it. ``at`` is the time it was stored, by the broker's clock.
+
+    ``behind``: how many of the subject asked for are stored after it; only a history knows.
+    """
 
     subject: str
     sequence: int
     at: datetime
     body: bytes
     headers: Headers = {}
+    behind: int | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -169,8 +173,13 @@ class Bus(Protocol):
         """The first message of a subject at or after a sequence."""
         ...
 
-    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
-        """The messages of a subject in order, oldest first."""
+    async def history(
+        self, stream: str, subject: str, limit: int = 1000, start: int = 1
+    ) -> list[Stored]:
+        """The messages of a subject in order, from sequence ``start`` on; fewer of large ones.
+
+        Read from any replica, which may lag behind the last append.
+        """
         ...
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
@@ -180,8 +189,8 @@ class Bus(Protocol):
         """
         ...
 
-    async def remove(self, stream: str, subject: str) -> None:
-        """Deletes all messages of a subject."""
+    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
+        """Deletes the messages of a subject; with ``before`` only those of lower sequences."""
         ...
 
     def follow(

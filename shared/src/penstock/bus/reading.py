@@ -66,7 +66,9 @@ class Reader:
     async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
         return await self._get(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
 
-    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
+    async def history(
+        self, stream: str, subject: str, limit: int = 1000, start: int = 1
+    ) -> list[Stored]:
         found: list[Stored] = []
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -79,7 +81,7 @@ class Reader:
 
         inbox = f"_INBOX.{uuid.uuid4().hex}"
         subscription = await self._client.subscribe_raw(inbox, on)
-        request = {"seq": 1, "next_by_subj": subject, "batch": limit}
+        request = {"seq": max(start, 1), "next_by_subj": subject, "batch": limit}
         try:
             await self._client.publish(
                 f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox
@@ -173,4 +175,5 @@ def _direct(body: bytes, headers: dict[str, str]) -> Stored:
         at=datetime.fromisoformat(headers.pop("Nats-Time-Stamp")),
         body=body,
         headers=own_headers(headers),
+        behind=int(headers["Nats-Num-Pending"]),
     )

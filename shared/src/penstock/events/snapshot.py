@@ -86,7 +86,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     Workbook*, ch. 5).
 
     Attributes:
-        window_seconds: the promise holds over so long a time.
+        sla_seconds / quantile: the promise that was counted for.
+        window_seconds: it holds over so long a time.
         jobs: started within the window; late: of them, later than promised.
         waiting_late: jobs that wait now and are late already.
         remaining_share: of the budget: 1 when nothing was late, 0 when it is spent, less beyond.
@@ -95,6 +96,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         parts: (seconds, jobs, late) over those stretches, shortest first: where a restart goes on.
     """
 
+    sla_seconds: float
+    quantile: float
     window_seconds: float
     jobs: int = 0
     late: int = 0

@@ -91,9 +91,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one worker did on one queue since its last report; sketches are serialized KLL."""
+    """What one worker did on one queue since its last report; sketches are serialized KLL.
+
+    ``late``: of the started, those that were picked up later than promised.
+    """
 
     started: int = 0
+    late: int = 0
     finished: int = 0
     failed: int = 0
     redelivered: int = 0

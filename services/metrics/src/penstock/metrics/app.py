@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 
 from penstock import telemetry
 from penstock.bus.protocol import BusError
-from penstock.config import Settings
+from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
 from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.core.queue import Queue
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.reports import WorkerEar
@@ -33,6 +34,8 @@ _LOOK_SHARE = 0.1
 """Looking at the queues takes at most this share of the time, however many there are."""
 _REMEMBER_AT_ONCE = 50
 _REPORTS_MISSED = 2.0
+_PATIENCE_SHARE = 0.1
+"""Of the promise: jobs that are younger are taken for as old as the oldest, at that little cost."""
 
 
 def run(settings: Settings) -> None:
@@ -58,12 +61,13 @@ class Metrics:
         subjects, configured = Subjects(settings.prefix), pools(settings)
         self._service, self._bus, self._subjects = running, bus, subjects
         self._watch = QueueWatch(
-            bus, subjects, (queue for pool in configured.values() for queue in pool.queues)
+            bus, subjects, (queue for pool in configured.values() for queue in _queues(pool))
         )
         self._meters = {
             pool.name: PoolMeter(
                 pool.name,
                 [self._watch.queues[name] for name in pool.queues],
+                pool.profile,
                 settings.metrics.window_seconds,
                 settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
@@ -87,6 +91,7 @@ class Metrics:
         await self._remember()
         self._service.spawn(self._ear.follow(), "worker events")
         self._service.spawn(self._count_delayed(), "schedules")
+        self._service.spawn(self._look_up_lines(), "lines")
         self._service.spawn(self._measure(), "measure")
         await self._service.stopping.wait()
         with suppress(BusError):
@@ -110,6 +115,12 @@ class Metrics:
                 seconds = await self._watch.count_delayed()
             if not await self._service.pause(seconds):
                 return
+
+    async def _look_up_lines(self) -> None:
+        seconds = self._cadence.interval_seconds
+        while await self._service.pause(seconds):
+            with suppress(BusError):
+                seconds = await self._watch.look_up_lines()
 
     # --- one round -------------------------------------------------------------------------------
     async def _round(self) -> None:
@@ -190,3 +201,13 @@ class Metrics:
         if self._broker_away:
             log.warning("measuring again")
         self._broker_away = False
+
+
+def _queues(pool: Pool) -> Iterator[Queue]:
+    """However many queues a pool has, their lines cost it no more than eight look-ups a second."""
+    for name in pool.queues:
+        yield Queue(
+            name,
+            patience_seconds=pool.profile.sla_seconds * _PATIENCE_SHARE,
+            line_seconds=max(1.0, len(pool.queues) / 2),
+        )

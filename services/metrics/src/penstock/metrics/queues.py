@@ -1,4 +1,4 @@
-"""Looking at queues: all depths in a few requests, and the heads of the lines that moved."""
+"""Looking at queues: all depths in a few requests, the heads of the lines that moved, old lines."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import heapq
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, BusError, QueueDepth
 from penstock.events.subjects import Subjects
+from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.metrics")
 
 LOOK_UPS_PER_SECOND = 200
+LINES_PER_SECOND = 10
+"""Old lines looked at, in four look-ups each."""
 _AT_ONCE = 20
 _REFUSED_SECONDS = 30.0
 _DELAYED_SECONDS = 5.0
@@ -32,8 +38,8 @@ class QueueWatch:
         has_new: the last look made queues that can be measured from the next on.
     """
 
-    def __init__(self, bus: Bus, subjects: Subjects, names: Iterable[str]) -> None:
-        self.queues = {name: Queue(name) for name in names}
+    def __init__(self, bus: Bus, subjects: Subjects, queues: Iterable[Queue]) -> None:
+        self.queues = {queue.name: queue for queue in queues}
         self.cost_seconds = 0.0
         self.has_new = False
         self._bus = bus
@@ -77,6 +83,36 @@ class QueueWatch:
         subject = self._subjects.queue(queue.name)
         first = await self._bus.next(self._subjects.jobs_stream, subject, after + 1)
         queue.head = Head(time.monotonic(), after, first.at.timestamp() if first else None)
+
+    async def look_up_lines(self) -> float:
+        """How old the jobs of long or old lines are; returns after how many seconds to go on.
+
+        Beside the measuring: it waits for none of this.
+        """
+        now, wall_now = time.monotonic(), time.time()
+        wanting = (queue for queue in self.queues.values() if queue.wants_line(now, wall_now))
+        turn = heapq.nsmallest(LINES_PER_SECOND, wanting, key=_line_asked_at)
+        await asyncio.gather(*(self._look_up_line(queue) for queue in turn))
+        return max(len(turn), 1) / LINES_PER_SECOND
+
+    async def _look_up_line(self, queue: Queue) -> None:
+        look = queue.look
+        queue.line.ask(time.monotonic(), time.time())
+        stream, subject = self._subjects.jobs_stream, self._subjects.queue(queue.name)
+        last = await self._bus.last(stream, subject)
+        if last is None or look is None:
+            return
+        found = await asyncio.gather(
+            *(
+                self._bus.history(stream, subject, 1, sequence)
+                for sequence in sequences(look.delivered_sequence, last.sequence)
+            )
+        )
+        queue.line.spots = tuple(
+            Spot(stored.sequence, stored.at.timestamp(), stored.behind)
+            for stored in (*chain(*found), replace(last, behind=0))
+            if stored.behind is not None
+        )
 
     async def count_delayed(self) -> float:
         """Counts the schedules of every queue; returns after how many seconds to count again."""
@@ -132,6 +168,10 @@ def _look(depth: QueueDepth, at: float) -> Look:
 
 def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+
+
+def _line_asked_at(queue: Queue) -> float:
+    return queue.line.asked_at or 0.0
 
 
 def _looked_up_at(queue: Queue) -> float:

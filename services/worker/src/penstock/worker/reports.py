@@ -25,6 +25,7 @@ SKETCH_K = 200
 @dataclass
 class _Tally:
     started: int = 0
+    late: int = 0
     failed: int = 0
     redelivered: int = 0
     pickups: list[float] = field(default_factory=list)
@@ -32,12 +33,26 @@ class _Tally:
 
 
 class Reporter:
-    """Counts what the worker does and tells it on the worker's own plain subject."""
+    """Counts what the worker does and tells it on the worker's own plain subject.
 
-    def __init__(self, bus: Bus, subjects: Subjects, *, host: str, worker: str, pool: str) -> None:
+    Args:
+        sla_seconds: a job picked up later than this is late.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        *,
+        host: str,
+        worker: str,
+        pool: str,
+        sla_seconds: float,
+    ) -> None:
         self._bus = bus
         self._subject = subjects.worker_report(host, worker)
         self._host, self._worker, self._pool = host, worker, pool
+        self._sla_seconds = sla_seconds
         self._started_at = time.time()
         self._number = 0
         self._tallies: dict[str, _Tally] = {}
@@ -46,6 +61,7 @@ class Reporter:
         for job in jobs:
             tally = self._tally(job.queue)
             tally.started += 1
+            tally.late += job.pickup_seconds > self._sla_seconds
             tally.redelivered += job.delivery.deliveries > 1
             tally.pickups.append(job.pickup_seconds)
 
@@ -93,6 +109,7 @@ def _queue_report(tally: _Tally) -> QueueReport:
     services = np.asarray(tally.services)
     return QueueReport(
         started=tally.started,
+        late=tally.late,
         finished=len(tally.services),
         failed=tally.failed,
         redelivered=tally.redelivered,

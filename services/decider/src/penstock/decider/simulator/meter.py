@@ -9,6 +9,7 @@ from penstock.decider.simulator.fleet import Fleet
 from penstock.decider.simulator.rolling import Rolling
 from penstock.decider.simulator.samples import Samples
 from penstock.events.snapshot import PoolSnapshot, Quantiles
+from penstock.measuring.budget import Ledger, late_in_line
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
@@ -33,6 +34,8 @@ class Meter:
         self._service = Samples(WINDOW_SECONDS, keeps_last=True)
         self._pickup = Samples(WINDOW_SECONDS)
         self._spawn = Starts()
+        self._ledger = Ledger(profile.sla_seconds, profile.quantile, profile.budget_window_seconds)
+        self._picked_up = self._late = 0
         self._looked_at: float | None = None
         self._before = (0, 0)
         self._number = 0
@@ -43,6 +46,8 @@ class Meter:
 
     def picked_up(self, seconds: float, now: float) -> None:
         self._pickup.add(seconds, now)
+        self._picked_up += 1
+        self._late += seconds > self._ledger.sla_seconds
 
     def took(self, seconds: float, now: float) -> None:
         """A job finished after running so long."""
@@ -64,6 +69,8 @@ class Meter:
             self._arrivals.add(self._looked_at, now, self.arrived - arrived)
             self._arrivals_mean.add(self._looked_at, now, self.arrived - arrived)
             self._finishes.add(self._looked_at, now, self.finished - finished)
+        self._ledger.add(self._picked_up, self._late, now)
+        self._picked_up = self._late = 0
         self._looked_at = now
 
     def worked_seconds(self, now: float) -> float:
@@ -84,6 +91,7 @@ class Meter:
         """As of the last look."""
         fleet, spawn = self._fleet, self._spawn.quantiles(now)
         rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
+        late = late_in_line(self.waiting, self.ages_seconds, self._ledger.sla_seconds)
         self._number += 1
         return PoolSnapshot(
             id=f"simulated-{self._number}",
@@ -102,6 +110,7 @@ class Meter:
             pickup=self._pickup.quantiles(now),
             spawn=spawn,
             spawn_fit=self._spawn.fit(),
+            budget=self._ledger.budget(late, now),
             workers_ready=fleet.ready,
             workers_idle=fleet.idle,
             worker_age_seconds=0.0 if fleet.started else None,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from penstock.config import Profile
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.events.worker import QueueReport, WorkerReport
+from penstock.measuring.budget import Ledger, late_in_line
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
 from penstock.metrics.core.lapsed import Lapsed
+from penstock.metrics.core.line import evenly
 from penstock.metrics.core.queue import Look, Queue
 from penstock.metrics.core.sketches import BadSketch, Distribution
 from penstock.metrics.core.workers import Workers
@@ -23,7 +26,7 @@ class PoolMeter:
     """What is known of one pool. Times are seconds of one steady clock.
 
     Args:
-        queues: the pool's queues in priority order; several for a group.
+        queues: the pool's queues in priority order; several for a group. profile: its promise.
         window_seconds: how far back rates and distributions look.
         interval_seconds: usual time between looks.
         patience_seconds: after which a job that no living worker holds is taken as waiting.
@@ -33,6 +36,7 @@ class PoolMeter:
         self,
         name: str,
         queues: Sequence[Queue],
+        profile: Profile,
         window_seconds: float = 60.0,
         interval_seconds: float = 1.0,
         patience_seconds: float = 6.0,
@@ -48,6 +52,7 @@ class PoolMeter:
         self._service = Distribution(window_seconds, keeps_last=True)
         self._pickup = Distribution(window_seconds)
         self._spawn = Starts()
+        self._ledger = Ledger(profile.sla_seconds, profile.quantile, profile.budget_window_seconds)
 
     # --- taking in -------------------------------------------------------------------------------
     def observe(self, now: float) -> None:
@@ -94,6 +99,7 @@ class PoolMeter:
 
     def _hear_queue(self, done: QueueReport, now: float) -> BadSketch | None:
         self._finished += max(done.finished, 0)
+        self._ledger.add(done.started, done.late, now)
         try:
             if done.service_sketch:
                 self._service.merge(
@@ -126,6 +132,7 @@ class PoolMeter:
         self._service.remember(last.service, _newest_at(last.service, at))
         self._spawn.remember(last.spawn, last.spawn_fit, _newest_at(last.spawn, at))
         self.workers.remember(last, at)
+        self._ledger.remember(last.budget, at)
 
     # --- giving out ------------------------------------------------------------------------------
     @property
@@ -156,16 +163,20 @@ class PoolMeter:
         workers, spawn = self.workers, self._spawn.quantiles(now)
         rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
         lapsed = self._lapsed.waiting(now)
+        waiting = sum(look.waiting for look in looks) + lapsed
+        oldest, ages = self._oldest_seconds(now, at.timestamp()), self._ages(now, at.timestamp())
+        late = late_in_line(waiting, ages or (oldest or 0.0,), self._ledger.sla_seconds)
         return PoolSnapshot(
             id=envelope["id"],
             source=envelope["source"],
             at=at,
             pool=self.name,
             queues=tuple(queue.name for queue in self.queues),
-            waiting=sum(look.waiting for look in looks) + lapsed,
+            waiting=waiting,
             delayed=sum(queue.delayed or 0 for queue in self.queues),
             running=sum(look.claimed for look in looks) - lapsed,
-            oldest_waiting_seconds=self._oldest_seconds(now, at.timestamp()),
+            oldest_waiting_seconds=oldest,
+            waiting_ages_seconds=ages,
             arrival_per_second=rate.per_second if rate else None,
             arrival_trend=rate.trend if rate else "stable",
             forecast_per_second=rate.forecast_per_second if rate else None,
@@ -174,6 +185,7 @@ class PoolMeter:
             pickup=self._pickup.quantiles(now),
             spawn=spawn,
             spawn_fit=self._spawn.fit(),
+            budget=self._ledger.budget(late, now),
             workers_ready=workers.ready,
             workers_idle=workers.idle,
             worker_cpu_cores=workers.cpu_cores,
@@ -195,6 +207,11 @@ class PoolMeter:
         if len(known) < len(ages):
             return None
         return max(*known, self._lapsed.oldest_seconds(now))
+
+    def _ages(self, now: float, wall_now: float) -> tuple[float, ...]:
+        """Along the line of all queues together, the jobs nobody holds any more among them."""
+        lapsed = self._lapsed.waiting(now), ((0, self._lapsed.oldest_seconds(now)),)
+        return evenly((*(queue.ages(wall_now) for queue in self.queues), lapsed))
 
     def _queue_age_seconds(self, looks: Sequence[Look], now: float) -> float:
         heads = max(queue.head_age_seconds(now) for queue in self.queues)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import msgspec
+
+from penstock.metrics.core.line import Line
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +58,28 @@ class Queue:
     Attributes:
         look: None before the first. before: the look before it.
         delayed: jobs scheduled for later, None until counted.
+        line: what is known of the waiting jobs behind the first.
+
+    Args:
+        patience_seconds: while no job is older, it does not matter how old the others are.
+        line_seconds: least time between two look-ups of the line.
     """
 
-    __slots__ = ("before", "delayed", "head", "look", "name")
+    __slots__ = (
+        "before",
+        "delayed",
+        "head",
+        "line",
+        "line_seconds",
+        "look",
+        "name",
+        "patience_seconds",
+    )
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience_seconds: float = inf, line_seconds: float = 1.0) -> None:
         self.name = name
+        self.patience_seconds, self.line_seconds = patience_seconds, line_seconds
+        self.line = Line()
         self.look: Look | None = None
         self.before: Look | None = None
         self.head: Head | None = None
@@ -73,6 +93,7 @@ class Queue:
         if taken_out or not look.waiting:
             self.head = None
         self.before, self.look = self.look, look
+        self.line.see(look.waiting, look.delivered_sequence, self.arrived)
 
     @property
     def arrived(self) -> int | None:
@@ -92,6 +113,19 @@ class Queue:
         if look is None or not look.waiting:
             return False
         return head is None or head.after != look.delivered_sequence or head.stored_at is None
+
+    def wants_line(self, now: float, wall_now: float) -> bool:
+        """Its jobs are old enough, and were not looked up just now."""
+        if self.look is None or self.look.waiting < 2:
+            return False
+        asked_at, oldest = self.line.asked_at, self.oldest_seconds(wall_now)
+        rested = asked_at is None or now - asked_at >= self.line_seconds
+        return rested and oldest is not None and oldest >= self.patience_seconds
+
+    def ages(self, wall_now: float) -> tuple[int, tuple[tuple[int, float], ...]]:
+        """How many wait, and (place, age) of those that are known; see `Line.ages`."""
+        waiting = self.look.waiting if self.look else 0
+        return waiting, self.line.ages(waiting, self.oldest_seconds(wall_now), wall_now)
 
     def oldest_seconds(self, wall_now: float) -> float | None:
         """Age of the oldest waiting job; 0 when none waits, None when unknown.

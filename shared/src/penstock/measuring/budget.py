@@ -1,0 +1,162 @@
+"""The error budget of a promise: jobs started late, over several stretches of its window.
+
+Burn rates over two stretches each, and what may be done with them: *The Site Reliability Workbook*
+(Google 2018), ch. 5, "Multiwindow, Multi-Burn-Rate Alerts". Its stretches belong to a month; here
+they are shares of the window.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+
+from penstock.events.snapshot import Budget
+
+FAST_BURN, SLOW_BURN = 6.0, 2.0
+"""Burn rates that spend a quarter of the budget in the short stretch, half of it in the long one:
+share of the budget times window over stretch (the workbook's 14.4 is 2 % of a month's in 1 h)."""
+_SLOTS = 1440
+"""Minutes, where the window is a day."""
+_STRETCHES = (5, 30, 60, 360)
+"""In slots: those of the burn rates, each with its twelfth."""
+
+
+class _Ring:
+    """Counts by slot, the last `_SLOTS` of them; nothing is allocated before the first."""
+
+    __slots__ = ("_counts", "_slot", "sums")
+
+    def __init__(self) -> None:
+        self._counts: array[int] | None = None
+        self._slot = 0
+        self.sums: tuple[int, ...] = (0,) * (len(_STRETCHES) + 1)
+
+    def add(self, slot: int, count: int) -> None:
+        self.go_to(slot)
+        if self._counts is None:
+            self._counts, self._slot = array("Q", bytes(8 * _SLOTS)), slot
+        self._counts[self._slot % _SLOTS] += count
+        self.sums = tuple(each + count for each in self.sums)
+
+    def go_to(self, slot: int) -> None:
+        """Time goes on: what is older than the window goes."""
+        if self._counts is None or slot <= self._slot:
+            return
+        for passed in range(min(slot - self._slot, _SLOTS)):
+            self._counts[(slot - passed) % _SLOTS] = 0
+        self._slot = slot
+        self._sum()
+
+    def fill(self, slot: int, counts: Sequence[int]) -> None:
+        """All counts, the one of ``slot`` first and then ever older ones."""
+        self._counts, self._slot = array("Q", bytes(8 * _SLOTS)), slot
+        for back, count in enumerate(counts[:_SLOTS]):
+            self._counts[(slot - back) % _SLOTS] = max(count, 0)
+        self._sum()
+
+    def _sum(self) -> None:
+        counts, here = self._counts or array("Q"), self._slot % _SLOTS + 1
+        ordered = counts[here:] + counts[:here]
+        self.sums = tuple(sum(ordered[-slots:]) for slots in (*_STRETCHES, _SLOTS))
+
+
+class Ledger:
+    """Jobs started, and started late, over the promise's window. Times are of one steady clock.
+
+    Args:
+        sla_seconds / quantile: the promise: this share of jobs starts within so long.
+        window_seconds: over so long a time.
+    """
+
+    def __init__(self, sla_seconds: float, quantile: float, window_seconds: float) -> None:
+        self.sla_seconds = sla_seconds
+        self._quantile, self._window_seconds = quantile, window_seconds
+        self._slot_seconds = window_seconds / _SLOTS
+        self._jobs, self._late = _Ring(), _Ring()
+
+    def add(self, jobs: int, late: int, now: float) -> None:
+        """So many started since the last time, so many of them late."""
+        if jobs <= 0:
+            return
+        slot = int(now // self._slot_seconds)
+        self._jobs.add(slot, jobs)
+        self._late.add(slot, min(max(late, 0), jobs))
+
+    def budget(self, waiting_late: int, now: float) -> Budget:
+        """What is left now; ``waiting_late``: jobs that wait and are late already."""
+        slot = int(now // self._slot_seconds)
+        self._jobs.go_to(slot)
+        self._late.go_to(slot)
+        counts = tuple(zip(self._jobs.sums, self._late.sums, strict=True))
+        *burns, spent = (self._spent(jobs, late, waiting_late) for jobs, late in counts)
+        return Budget(
+            sla_seconds=self.sla_seconds,
+            quantile=self._quantile,
+            window_seconds=self._window_seconds,
+            jobs=counts[-1][0],
+            late=counts[-1][1],
+            waiting_late=waiting_late,
+            remaining_share=1.0 - spent,
+            burn_rate_short=min(burns[0], burns[2]),
+            burn_rate_long=min(burns[1], burns[3]),
+            parts=tuple(
+                (slots * self._slot_seconds, *each)
+                for slots, each in zip(_STRETCHES, counts, strict=False)
+            ),
+        )
+
+    def remember(self, last: Budget | None, at: float) -> None:
+        """Goes on from what an earlier process counted until ``at``; to be called before all else.
+
+        What was counted for another promise says nothing of this one. Within each stretch nobody
+        knows when it was: it is spread evenly.
+        """
+        promise = (self.sla_seconds, self._window_seconds)
+        if last is None or (last.sla_seconds, last.window_seconds) != promise:
+            return
+        jobs: list[int] = []
+        late: list[int] = []
+        whole = (last.window_seconds, last.jobs, last.late)
+        for newer, older in pairwise(((0.0, 0, 0), *last.parts, whole)):
+            slots = round((older[0] - newer[0]) / self._slot_seconds)
+            jobs += _spread(older[1] - newer[1], slots)
+            late += _spread(older[2] - newer[2], slots)
+        slot = int(at // self._slot_seconds)
+        self._jobs.fill(slot, jobs)
+        self._late.fill(slot, late)
+
+    def _spent(self, jobs: int, late: int, waiting_late: int) -> float:
+        allowed = (1.0 - self._quantile) * (jobs + waiting_late)
+        return (late + waiting_late) / max(allowed, 1.0)
+
+
+def pace(budget: Budget) -> str:
+    """``spent``, burning ``fast`` or ``slow``, or nothing to speak of (empty)."""
+    if budget.remaining_share <= 0:
+        return "spent"
+    if budget.burn_rate_short >= FAST_BURN:
+        return "fast"
+    return "slow" if budget.burn_rate_long >= SLOW_BURN else ""
+
+
+def late_in_line(waiting: int, ages_seconds: Sequence[float], sla_seconds: float) -> int:
+    """Of the waiting jobs, how many are late already.
+
+    Args:
+        ages_seconds: at evenly spaced places in the line, the oldest first; a single one says
+            nothing of the jobs behind it.
+    """
+    late, known = sum(age > sla_seconds for age in ages_seconds), len(ages_seconds)
+    if not late or waiting <= known:
+        return min(late, waiting)
+    if late == known:
+        return waiting if known > 1 else 1
+    old, young = ages_seconds[late - 1], ages_seconds[late]
+    place = late - 1 + (old - sla_seconds) / (old - young)
+    return min(int(place * (waiting - 1) / (known - 1)) + 1, waiting)
+
+
+def _spread(total: int, slots: int) -> list[int]:
+    """Evenly, in whole numbers that add up."""
+    return [total * (nth + 1) // slots - total * nth // slots for nth in range(slots)]
