@@ -82,7 +82,8 @@ def test_what_is_not_there_is_said(shell: Shell) -> None:
     assert "no decision changed anything" in shell.call("decision", "ls").stderr
     assert "no worker reports" in shell.call("worker", "ls").stderr
     assert "no such event" in shell.call("events", "tail", "--no-follow").stderr
-    assert "no job is dead" in shell.call("job", "retry", "--all-dead").stderr
+    assert "no such dead letter" in shell.call("dead", "ls").stderr
+    assert "0 dead letters fit" in shell.text("dead", "retry", "--all")
     assert shell.json("pool", "ls")[0]["state"] == "unknown"
     missing = shell.call("job", "show", "0193a000-0000-7000-8000-000000000000", code=1)
     assert missing.stderr.startswith("penstock: no job of id")
@@ -116,10 +117,21 @@ def test_a_dead_job_tells_why_and_can_be_run_again(shell: Shell) -> None:
         assert "ended dead" in failed.stderr
         [dead] = shell.json("job", "ls", "--state", "dead")
 
-        [again] = shell.json("job", "retry", "--all-dead")
-        assert again["id"] == dead["id"]
-        assert shell.json("job", "show", again["retried_as"])["retry_of"] == dead["id"]
-        assert shell.json("job", "retry", "--all-dead", "--queue", "mails") == []
+        [letter] = shell.json("dead", "ls", "--error", "ValueError", "--queue", "reports")
+        [group] = shell.json("dead", "groups")
+        assert (letter["id"], group["count"]) == (dead["id"], 1)
+        assert letter["fingerprint"] == group["fingerprint"]
+        assert "no luck" in shell.text("dead", "show", dead["id"])
+
+        every = ("dead", "retry", "--all", "--fingerprint", group["fingerprint"])
+        assert shell.json(*every, "--dry-run") == {"fit": 1, "done": 0, "failed": []}
+        assert "add --yes" in shell.call(*every, code=2).stderr
+        changed = ("--function", "cli_jobs.fail", "--arg", "text=", "--yes", "--reason", "fixed")
+        assert shell.json(*every, *changed) == {"fit": 1, "done": 1, "failed": []}
+        told = shell.json("job", "show", dead["id"])
+        revived = [event for event in told["timeline"] if event["type"] == "JobRevived"]
+        assert [(event["changed"], event["reason"]) for event in revived] == [(True, "fixed")]
+        assert shell.call("job", "retry", dead["id"], "--arg", "test=", code=2)
 
 
 def test_a_running_job_is_cancelled(shell: Shell) -> None:

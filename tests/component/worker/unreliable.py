@@ -60,8 +60,10 @@ class Unreliable(MemoryBus):
         self.lost_answers.remove(name)
         return True
 
-    async def history(self, stream: str, subject: str, limit: int = 1000) -> list[Stored]:
-        return [] if self.lags else await super().history(stream, subject, limit)
+    async def history(
+        self, stream: str, subject: str, limit: int = 1000, start: int = 1
+    ) -> list[Stored]:
+        return [] if self.lags else await super().history(stream, subject, limit, start)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> None:
         if self.extends:

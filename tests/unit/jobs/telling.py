@@ -19,6 +19,7 @@ from penstock.events.job import (
     JobRecovered,
     JobReleased,
     JobRetrying,
+    JobRevived,
     JobStarted,
 )
 from penstock.jobs import lifecycle, payload
@@ -39,6 +40,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobRecovered: {"reason": "lost"},
     JobCancelled: {"reason": "not wanted"},
     JobDead: {"queue": "reports", "error": BROKEN},
+    JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

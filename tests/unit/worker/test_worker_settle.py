@@ -12,10 +12,12 @@ from penstock.events.job import (
     JobCompleted,
     JobDead,
     JobDispatched,
+    JobEvent,
     JobFailed,
     JobRecovered,
     JobReleased,
     JobRetrying,
+    JobRevived,
     JobStarted,
 )
 from penstock.jobs.lifecycle import JobRecord
@@ -55,11 +57,21 @@ def test_the_answer(
     record: JobRecord, message: int, made_for: int, after_seconds: float, action: Action
 ) -> None:
     now = NOW + timedelta(seconds=after_seconds)
-    assert settle(record, message, made_for, now, max_lost_workers=3) is action
+    made_from = record.life_from
+    assert settle(record, message, made_from, made_for, now, max_lost_workers=3) is action
+
+
+@pytest.mark.parametrize("later", [(), (event(JobStarted, message=ANOTHER),), (JobDead,)])
+def test_a_message_of_a_life_that_is_over_starts_nothing_in_the_new_one(
+    later: tuple[type[JobEvent] | JobEvent, ...],
+) -> None:
+    """It may be acknowledged late by whoever held it then; the new life has its own message."""
+    record = told(*RUNNING, JobDead, JobRevived, *later)
+    assert settle(record, MESSAGE, 1, FIRST, NOW, max_lost_workers=3) is Action.DROP
 
 
 def test_lost_workers_are_told_from_failures() -> None:
     failed_between = told(
         *RUNNING, JobRecovered, *RUNNING[1:], JobFailed, JobRetrying, *RUNNING[1:]
     )
-    assert settle(failed_between, MESSAGE, FIRST, NOW, max_lost_workers=2) is Action.RECOVER
+    assert settle(failed_between, MESSAGE, 1, FIRST, NOW, max_lost_workers=2) is Action.RECOVER

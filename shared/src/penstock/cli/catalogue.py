@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import Codec, Event
 from penstock.events.job import JOB_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
@@ -15,7 +16,7 @@ from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
 
-LOGGED = Codec(*JOB_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS)
+LOGGED = Codec(*JOB_EVENTS, *DEAD_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS)
 """What the event log may hold."""
 ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS)
 
@@ -50,7 +51,7 @@ def _place(event: type[Event], subjects: Subjects) -> tuple[str, str]:
     if event in (RoundDecided, CheckpointTaken):
         return subjects.round(event.__name__), subjects.snapshots_stream
     if event is SettingsAdopted:
-        return subjects.adopted_settings(key), subjects.snapshots_stream
+        return subjects.adopted_settings(f"{key}-<part>"), subjects.snapshots_stream
     if event is WorkersScaled:
         return subjects.command(key), subjects.commands_stream
     return subjects.events(event.noun, key, event.__name__), subjects.events_stream

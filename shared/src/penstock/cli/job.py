@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
-from penstock.cli.errors import Failed, Refused
-from penstock.cli.job_call import make_call
+from penstock.cli.errors import Failed
+from penstock.cli.job_call import CHANGES, make_call, read_changes
 from penstock.cli.job_list import Wanted, newest_jobs
 from penstock.cli.job_view import COLUMNS, JobRow, description, detail, row
 from penstock.cli.output import note, say, say_json, say_rows
@@ -19,7 +18,6 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client, JobView
-from penstock.jobs.errors import JobsError
 from penstock.jobs.lifecycle import State
 
 
@@ -102,60 +100,23 @@ def cancel(session: Session, id: str, reason: str) -> None:
         say(f"job {id} is cancelled")
 
 
-class Retried(msgspec.Struct, frozen=True):
-    """What became of one dead job: the id of the job that runs it again, or why there is none."""
-
-    id: str
-    retried_as: str | None
-    error: str | None = None
-
-
-@job.command(example="penstock job retry --all-dead --queue reports")
-@click.argument("id", type=JOB_ID, required=False)
-@click.option("--all-dead", is_flag=True, help="All jobs in the dead-letter stream.")
-@click.option("--queue", type=QUEUE, help="With --all-dead: only those of this queue.")
+@job.command(example="penstock job retry 0193… --arg table=orders")
+@click.argument("id", type=JOB_ID)
+@CHANGES
 @click.pass_obj
-def retry(session: Session, id: str | None, all_dead: bool, queue: str | None) -> None:
-    """Run a dead or cancelled job again, as a new job."""
-    if (id is None) != all_dead:
-        raise click.UsageError("give either a job ID or --all-dead", click.get_current_context())
-    if queue and not all_dead:
-        raise Refused("--queue goes with --all-dead; see 'penstock job retry --help'")
+def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
+    """Let a dead or cancelled job go again; for many at once see 'penstock dead'."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[Retried]:
+    async def ask(bus: Bus, settings: Settings) -> None:
         client = _client(bus, settings)
-        if id is not None:
-            return [Retried(id, await client.retry(id))]
-        return [await _try_again(client, dead) for dead in await _dead(bus, settings, queue)]
+        function = (await client.job(id)).record.function if changes else ""
+        await client.retry(id, read_changes(settings, function, changes))
 
-    _tell_retried(session, session.ask(ask))
-
-
-async def _dead(bus: Bus, settings: Settings, queue: str | None) -> list[str]:
-    subjects = Subjects(settings.prefix)
-    letters = await bus.count(subjects.dead_stream, subjects.dead(queue or "*", "*"))
-    return sorted(subject.split(".")[-1] for subject in letters)
-
-
-async def _try_again(client: Client, job_id: str) -> Retried:
-    try:
-        return Retried(job_id, await client.retry(job_id))
-    except JobsError as error:
-        return Retried(job_id, None, str(error))
-
-
-def _tell_retried(session: Session, outcomes: list[Retried]) -> None:
+    session.ask(ask)
     if session.as_json:
-        say_json(outcomes)
-    elif not outcomes:
-        note("no job is dead")
+        say_json({"id": id})
     else:
-        for each in outcomes:
-            say(
-                f"{each.id} runs again as {each.retried_as}" if each.retried_as else f"{each.error}"
-            )
-    if failed := [each for each in outcomes if each.retried_as is None]:
-        raise Failed(f"{len(failed)} of {len(outcomes)} dead jobs could not be retried")
+        say(f"job {id} goes again")
 
 
 def _client(bus: Bus, settings: Settings) -> Client:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import typing
 from collections.abc import Iterable
 from typing import Any
+
+import click
+import msgspec
 
 from penstock.cli.errors import Refused
 from penstock.config import Settings
@@ -26,13 +30,52 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
         UnknownJob, BadArguments: no such function, or the arguments do not fit it.
     """
     texts = dict(_split(argument) for argument in arguments)
+    _load(settings)
+    return _fit(registry.find(function), texts)
+
+
+CHANGES = click.option(
+    "--arg", "-a", "changes", multiple=True, metavar="NAME=VALUE", help="Replaces an argument."
+)
+"""What commands that run a job again take."""
+
+
+def read_changes(settings: Settings, function: str, changes: Iterable[str]) -> dict[str, Any]:
+    """Arguments to be replaced: JSON where that fits the parameter's type, else text.
+
+    They are checked with the others of each job when it goes again.
+
+    Raises:
+        Refused: a module cannot be imported, or an argument is not NAME=VALUE.
+        UnknownJob, BadArguments: no such function, or no such parameter.
+    """
+    texts = dict(_split(change) for change in changes)
+    if not texts:
+        return {}
+    _load(settings)
+    kind = registry.find(function)
+    return {name: _fitting(kind, name, text) for name, text in texts.items()}
+
+
+def _fitting(kind: JobType[Any, Any], name: str, text: str) -> Any:
+    known = [parameter.name for parameter in kind.parameters]
+    if name not in known:
+        raise BadArguments(f"{kind.name} has no argument {name!r}; it has {', '.join(known)}")
+    hint = typing.get_type_hints(kind.function, include_extras=True).get(name, Any)
+    try:
+        msgspec.convert(_read(text), hint)
+    except msgspec.ValidationError:
+        return text
+    return _read(text)
+
+
+def _load(settings: Settings) -> None:
     try:
         registry.load(settings.jobs.modules)
     except ImportError as error:
         raise Refused(
             f"jobs.modules: {error}; run this where the modules can be imported"
         ) from error
-    return _fit(registry.find(function), texts)
 
 
 def _fit(kind: JobType[Any, Any], texts: dict[str, str]) -> Call:

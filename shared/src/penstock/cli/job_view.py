@@ -86,7 +86,7 @@ def detail(view: JobView) -> JobDetail:
         job=row(view.record),
         tags=view.record.tags,
         tries=first.tries if isinstance(first, JobDispatched) else 0,
-        arguments=_arguments(view.record),
+        arguments=shown_arguments(view.record.payload),
         result=msgspec.to_builtins(view.result, enc_hook=repr),
         error=view.record.error,
         retry_of=view.record.retry_of,
@@ -136,9 +136,10 @@ def _plain(sequence: int, event: Event | UnknownEvent) -> Any:
     return {"sequence": sequence, **tree}
 
 
-def _arguments(record: JobRecord) -> Any:
+def shown_arguments(body: bytes) -> Any:
+    """The arguments of an encoded call, or why they cannot be shown."""
     try:
-        return msgspec.msgpack.decode(payload.decode(record.payload).all_arguments())
+        return msgspec.msgpack.decode(payload.decode(body).all_arguments())
     except msgspec.MsgspecError as error:
         return f"(unreadable: {error})"
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "orchestrator": Lazy("penstock.cli.service:orchestrator", "Run the orchestrator.", RUN),
     "worker": Lazy("penstock.cli.worker:worker", "Run one job worker, or list workers.", RUN),
     "job": Lazy("penstock.cli.job:job", "Submit, list, show, cancel and retry jobs.", LOOK),
+    "dead": Lazy("penstock.cli.dead:dead", "Dead letters: why, retry, delete.", LOOK),
     "queue": Lazy("penstock.cli.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
     "pool": Lazy("penstock.cli.pool:pool", "Pools: load, workers, promise.", LOOK),
     "decision": Lazy("penstock.cli.decision:decision", "Scaling decisions, and why.", LOOK),

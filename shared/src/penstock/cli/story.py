@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.cli.wording import clock, seconds
+from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JobCancelled,
@@ -17,6 +18,7 @@ from penstock.events.job import (
     JobRecovered,
     JobReleased,
     JobRetrying,
+    JobRevived,
     JobStarted,
 )
 from penstock.events.scaling import (
@@ -86,6 +88,11 @@ def _dispatched(event: JobDispatched) -> str:
     return f"{event.function} on {event.queue}{due}"
 
 
+def _revived(event: JobRevived) -> str:
+    arguments = "with other arguments" if event.changed else ""
+    return ", ".join(part for part in (arguments, event.reason) if part)
+
+
 _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobDispatched: _dispatched,
     JobStarted: _started,
@@ -97,6 +104,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobRecovered: lambda event: str(event.reason),
     JobCancelled: lambda event: str(event.reason),
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
+    JobRevived: _revived,
+    DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     ScalingDecisionMade: lambda event: f"{event.current} → {event.target} ({because(event)})",
     SlaBreachPredicted: _predicted,
     SlaBreached: _breached,

@@ -72,7 +72,11 @@ class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The job's one recorded success. ``result`` is MessagePack."""
+    """The job's one recorded success. ``result`` is MessagePack.
+
+    Attributes:
+        forgiven: an error that its author declared harmless; empty where there was none.
+    """
 
     queue: str
     attempt: int
@@ -81,6 +85,7 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
     spark_session: str | None = None
+    forgiven: str = ""
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -93,10 +98,16 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The job goes again at ``due_at``, as attempt ``attempt``."""
+    """The job goes again at ``due_at``, as attempt ``attempt``.
+
+    Attributes:
+        put_off: why it goes again although it did not fail, by a rate limit for example; the
+            attempt is then the same as before. Empty after a failure.
+    """
 
     attempt: int
     due_at: Instant
+    put_off: str = ""
 
 
 class JobReleased(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -112,7 +123,10 @@ class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag=True):
+    """The job ended without a result. ``cause``: ``asked``, ``expired`` or ``skipped``."""
+
     reason: str
+    cause: str = "asked"
 
 
 class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -120,6 +134,23 @@ class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
 
     queue: str
     error: JobError
+
+
+class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A dead or cancelled job goes again: a new life, told in full, with attempts counted anew.
+
+    Attributes:
+        payload: the encoded call; another than before where the arguments were ``changed``.
+        reason: who wanted it, for people.
+    """
+
+    queue: str
+    function: str
+    payload: bytes
+    tags: tuple[str, ...] = ()
+    tries: int = 1
+    changed: bool = False
+    reason: str = ""
 
 
 JOB_EVENTS = Codec(
@@ -133,4 +164,5 @@ JOB_EVENTS = Codec(
     JobRecovered,
     JobCancelled,
     JobDead,
+    JobRevived,
 )

@@ -18,14 +18,17 @@ from penstock.events.envelope import Event, UnknownEvent, encode, new_id, utc_no
 from penstock.events.job import JobCancelled, JobDispatched, JobEvent
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import lifecycle, payload, queue, registry, story
+from penstock.jobs.dead import DeadLetters
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.registry import Call
+from penstock.jobs.revive import Ended, Reviver
 from penstock.runtime.waiting import within
 from penstock.telemetry import names
 
 if TYPE_CHECKING:
     from penstock.jobs.batches import Batches
+    from penstock.jobs.graphs import Graphs
 
 _CHUNK = 500
 _LANES = 2
@@ -70,15 +73,23 @@ class Client:
     Args:
         bus: a connected bus; :meth:`connect` makes one.
         max_payload_bytes: larger encoded calls are refused.
+        source: what its events say about where they come from.
     """
 
     def __init__(
-        self, bus: Bus, *, prefix: str = "penstock", max_payload_bytes: int = 512_000
+        self,
+        bus: Bus,
+        *,
+        prefix: str = "penstock",
+        max_payload_bytes: int = 512_000,
+        source: str = "client",
     ) -> None:
         self._bus = bus
         self._subjects = Subjects(prefix)
         self._max_payload_bytes = max_payload_bytes
-        self._source = "client"
+        self._source = source
+        self._reviver = Reviver(bus, self._subjects, self._source, max_payload_bytes)
+        self.dead = DeadLetters(bus, self._subjects, self._source, max_payload_bytes)
 
     @staticmethod
     @asynccontextmanager
@@ -111,6 +122,13 @@ class Client:
         from penstock.jobs.batches import Batches  # noqa: PLC0415 - it needs this module
 
         return Batches(self, self._bus, self._subjects)
+
+    @property
+    def graphs(self) -> Graphs:
+        """Chains, and jobs that wait for each other."""
+        from penstock.jobs.graphs import Graphs  # noqa: PLC0415 - it needs this module
+
+        return Graphs(self, self._bus, self._subjects)
 
     # --- dispatching ------------------------------------------------------------------------------
     async def dispatch(
@@ -211,7 +229,6 @@ class Client:
         due: datetime | None,
         tags: tuple[str, ...],
         job_id: str,
-        retry_of: str | None = None,
     ) -> JobDispatched:
         kind = call.job
         name = check_name("queue", queue_name) if queue_name else kind.queue
@@ -225,7 +242,7 @@ class Client:
                 dispatched_at=time.time(),
                 tries=kind.tries,
                 timeout_seconds=kind.timeout_seconds,
-                backoff=kind.backoff,
+                backoff=kind.retries.backoff,
                 tags=all_tags,
             )
         )
@@ -245,7 +262,6 @@ class Client:
             tags=all_tags,
             tries=kind.tries,
             due_at=due,
-            retry_of=retry_of,
         )
 
     def _span(self, event: JobDispatched, count: int) -> AbstractContextManager[Any]:
@@ -337,49 +353,36 @@ class Client:
                 return await self.job(job_id)
         raise JobRefused(f"job {job_id} changes too quickly to be cancelled; try again")
 
-    async def retry(self, job_id: str) -> str:
-        """Runs a dead or cancelled job again, as a new job; returns the new id.
+    async def retry(self, job_id: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Lets a dead or cancelled job go again: a new life of the same job.
+
+        Args:
+            arguments: some that are replaced.
 
         Raises:
-            JobRefused: the job is neither dead nor cancelled.
+            JobRefused: the job is neither dead nor cancelled; BadArguments: they do not fit it.
             NotFound: neither its events nor a dead letter are left.
         """
-        body, cause = await self._to_retry(job_id)
-        old = payload.decode(body)
-        new = new_id()
-        event = JobDispatched(
-            job_id=new,
-            correlation_id=new,
-            causation_id=cause,
-            source=self._source,
-            queue=old.queue,
-            function=old.function,
-            payload=payload.encode(msgspec.structs.replace(old, id=new, dispatched_at=time.time())),
-            tags=old.tags,
-            tries=old.tries,
-            retry_of=job_id,
-        )
-        await self._dispatch_chunk([event])
-        await self._bus.remove(self._subjects.dead_stream, self._subjects.dead(old.queue, job_id))
-        return new
-
-    async def _to_retry(self, job_id: str) -> tuple[bytes, str | None]:
-        """The encoded call of a job that may run again, and the id of the event that ended it."""
         try:
-            view = await self.job(job_id)
+            record = (await self.job(job_id)).record
         except NotFound:  # dead letters are kept longer than events
-            letter = await self._bus.last(
-                self._subjects.dead_stream, self._subjects.dead("*", job_id)
-            )
-            if letter is None:
-                raise
-            return msgspec.json.decode(letter.body, type=queue.DeadLetter).payload, None
-        if view.state not in (State.DEAD, State.CANCELLED):
+            await self.dead.retry(job_id, arguments)
+            return
+        if record.state not in (State.DEAD, State.CANCELLED):
             raise JobRefused(
-                f"job {job_id} is {view.state}; only dead or cancelled jobs are retried"
+                f"job {job_id} is {record.state}; only dead or cancelled jobs are retried"
             )
-        end = view.events[-1][1]
-        return view.record.payload, end.id if isinstance(end, Event) else None
+        subject = self._subjects.dead(record.queue, job_id)
+        letter = await self._bus.last(self._subjects.dead_stream, subject)
+        ended = Ended(
+            job_id=job_id,
+            payload=record.payload,
+            sequence=record.sequence,
+            letter=letter.sequence if letter else 0,
+        )
+        [refusal] = await self._reviver.jobs([ended], arguments)
+        if refusal:
+            raise refusal
 
     async def _transition(self, event: JobEvent, sequence: int) -> bool:
         message = Outgoing(

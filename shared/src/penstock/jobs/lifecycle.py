@@ -22,6 +22,7 @@ from penstock.events.job import (
     JobRecovered,
     JobReleased,
     JobRetrying,
+    JobRevived,
     JobStarted,
 )
 from penstock.jobs.errors import IllegalTransition
@@ -61,11 +62,12 @@ TRANSITIONS: tuple[Edge, ...] = (
     Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job told how far it is"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
-    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left"),
+    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or put off"),
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "somebody cancelled it"),
+    Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "somebody retries it"),
 )
 
 _BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
@@ -79,9 +81,12 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
         lost_workers: how often in a row a worker was lost with it.
-        available_at: since when it could start.
+        available_at: since when it could start. put_off: why it waits although it did not fail.
         message: queue message that the running attempt was started from.
         token: sequence of the last JobStarted: the fencing token of that attempt.
+        life: 1 for the first; a dead or cancelled job that is retried begins another.
+        life_from: sequence of the event that this life began with; messages made from earlier ones
+            belong to a life that is over.
     """
 
     id: str
@@ -92,6 +97,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     dispatched_at: datetime
     available_at: datetime
+    put_off: str = ""
     tags: tuple[str, ...] = ()
     attempt: int = 0
     next_attempt: int = 1
@@ -108,6 +114,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: JobError | None = None
     retry_of: str | None = None
     run_seconds: float | None = None
+    life: int = 1
+    life_from: int = 0
 
 
 def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:
@@ -123,6 +131,8 @@ def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecor
             f"job {event.job_id}: {event.name} may not follow state {state or 'nothing'} "
             f"(last sequence {record.sequence if record else 0}, this one {sequence})"
         )
+    if isinstance(event, JobRevived):
+        return _revived(record, event, sequence)
     if record is None:
         assert isinstance(event, JobDispatched)
         return _dispatched(event, sequence)
@@ -155,6 +165,24 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         dispatched_at=event.at,
         available_at=event.due_at or event.at,
         retry_of=event.retry_of,
+        life_from=sequence,
+    )
+
+
+def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobRecord:
+    """A life of its own: what the one before led to is over, whether or not its events are left."""
+    return JobRecord(
+        id=event.job_id,
+        queue=event.queue,
+        function=event.function,
+        payload=event.payload,
+        tags=event.tags,
+        state=State.WAITING,
+        sequence=sequence,
+        dispatched_at=record.dispatched_at if record else event.at,
+        available_at=event.at,
+        life=record.life + 1 if record else 2,
+        life_from=sequence,
     )
 
 
@@ -163,6 +191,7 @@ def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
         case JobStarted():
             return {
                 "attempt": event.attempt,
+                "put_off": "",
                 "started_at": event.at,
                 "finished_at": None,
                 "host": event.host,
@@ -186,7 +215,12 @@ def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
                 "lost_workers": 0,
             }
         case JobRetrying():
-            return {"next_attempt": event.attempt, "available_at": event.due_at}
+            again: dict[str, object] = {
+                "next_attempt": event.attempt,
+                "available_at": event.due_at,
+                "put_off": event.put_off,
+            }
+            return again | {"started_at": None} if event.put_off else again
         case JobReleased():
             return {"available_at": event.at}
         case JobRecovered():

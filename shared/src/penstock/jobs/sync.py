@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, TypeVar
@@ -72,9 +72,9 @@ class SyncClient:
         """See :meth:`Client.cancel`."""
         return self._call(self._client.cancel(job_id, reason))
 
-    def retry(self, job_id: str) -> str:
+    def retry(self, job_id: str, arguments: Mapping[str, Any] | None = None) -> None:
         """See :meth:`Client.retry`."""
-        return self._call(self._client.retry(job_id))
+        self._call(self._client.retry(job_id, arguments))
 
     def close(self) -> None:
         self._call(self._connection.__aexit__(None, None, None))

@@ -52,6 +52,8 @@ class Healer:
         """
         if await self._comes_again(record):
             return
+        if record.life > 1 and record.state is State.WAITING:
+            await self._remove_old_letter(record)
         message = queue.follow_up(self._subjects, record, utc_now(), await self._trace(record.id))
         if message is None:
             return
@@ -65,6 +67,13 @@ class Healer:
             "job %s is %s and nothing had followed: %s made again",
             record.id, record.state, message.subject,
         )  # fmt: skip
+
+    async def _remove_old_letter(self, record: JobRecord) -> None:
+        """Whoever revived the job may have died before removing what it died of."""
+        stream, subject = self._subjects.dead_stream, self._subjects.dead(record.queue, record.id)
+        letter = await self._bus.last(stream, subject)
+        if letter and letter.at < record.available_at:
+            await self._bus.remove(stream, subject, letter.sequence + 1)
 
     async def _comes_again(self, record: JobRecord) -> bool:
         """A job that was given back still has the message it was started from."""

@@ -48,10 +48,10 @@ _KEPT_BYTES = 400_000
 class Rejected(Exception):
     """A queue message that cannot be run, with the kind of error to record."""
 
-    def __init__(self, kind: str, message: str, job_id: str = "") -> None:
+    def __init__(self, kind: str, message: str, job_id: str = "", made_from: int = 0) -> None:
         super().__init__(message)
         self.error = JobError(kind=kind, message=message[:4000])
-        self.job_id = job_id
+        self.job_id, self.made_from = job_id, made_from
 
 
 class Unreadable(Exception):
@@ -135,9 +135,9 @@ class Claims:
             kind = registry.find(call.function)
             arguments = kind.decode(call.all_arguments())
         except UnknownJob as error:
-            raise Rejected("unknown-job", str(error), job_id) from error
+            raise Rejected("unknown-job", str(error), job_id, sequence) from error
         except (BadArguments, msgspec.MsgspecError) as error:
-            raise Rejected("bad-arguments", str(error), job_id) from error
+            raise Rejected("bad-arguments", str(error), job_id, sequence) from error
         now = time.time()
         job = Held(
             delivery=delivery,
@@ -199,7 +199,12 @@ class Claims:
             return True
         now = utc_now()
         action = settle(
-            record, job.delivery.sequence, job.attempt, now, self._settings.jobs.max_lost_workers
+            record,
+            job.delivery.sequence,
+            job.sequence,
+            job.attempt,
+            now,
+            self._settings.jobs.max_lost_workers,
         )
         job.attempt = record.next_attempt
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
@@ -286,6 +291,8 @@ class Claims:
             record = None
         if record is None:
             await self._dead_letter(delivery, reason)
+        elif reason.made_from < record.life_from:
+            log.info("job %s: a message of an earlier life is dropped", record.id)
         elif record.state is State.DEAD:  # its dead letter may not have been written
             await self.follow_up(record, delivery.headers)
         elif record.state is State.RUNNING and record.message != delivery.sequence:

@@ -25,7 +25,12 @@ class Action(Enum):
 
 
 def settle(
-    record: JobRecord, message: int, attempt: int, now: datetime, max_lost_workers: int
+    record: JobRecord,
+    message: int,
+    made_from: int,
+    attempt: int,
+    now: datetime,
+    max_lost_workers: int,
 ) -> Action:
     """The right answer to a message for a job in this state.
 
@@ -35,8 +40,11 @@ def settle(
 
     Args:
         record: the job, folded from its events.
-        message: sequence of the queue message in hand; attempt: the one it was made for.
+        message: sequence of the queue message in hand. made_from: sequence of the event that it
+            was made from. attempt: the one it was made for.
     """
+    if made_from < record.life_from:
+        return Action.DROP  # of a life that is over; the new one has its own message
     match record.state:
         case State.DEAD:
             return Action.FOLLOW_UP
@@ -45,8 +53,11 @@ def settle(
         case State.SCHEDULED:
             return Action.FOLLOW_UP if record.available_at > now else Action.START
         case State.RETRYING:
-            own = attempt == record.next_attempt and record.available_at <= now
-            return Action.START if own else Action.FOLLOW_UP
+            own = attempt == record.next_attempt and (
+                not record.put_off or made_from == record.sequence
+            )
+            due = record.available_at <= now
+            return Action.START if own and due else Action.FOLLOW_UP
     if record.message not in (0, message):
         return Action.DROP  # its own message is still claimed, or comes again
     if record.state is State.WAITING:

@@ -1,0 +1,27 @@
+"""What people do with dead letters. That a job goes again is told by the job: `JobRevived`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from penstock.events.envelope import Codec, Event
+
+
+class DeadLettersDeleted(Event, frozen=True, kw_only=True, tag=True):
+    """Dead letters of a queue were given up: these jobs can only be retried while events last.
+
+    Attributes:
+        count: how many. matching: the filter they were chosen by; a single one's id.
+        reason: who wanted it, for people.
+    """
+
+    noun: ClassVar[str] = "queue"
+    key_field: ClassVar[str] = "queue"
+
+    queue: str
+    count: int
+    matching: dict[str, Any] = {}
+    reason: str = ""
+
+
+DEAD_EVENTS = Codec(DeadLettersDeleted)
