@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from penstock.config.settings import NonNegative, Positive, Section
+from penstock.config.settings import NonNegative, Section
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.calendar import Today, today
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict
@@ -39,7 +39,7 @@ class Options(Section, frozen=True, kw_only=True):
     money_per_day: NonNegative = 0.0
     price_per_worker_hour: NonNegative = 0.0
     time_zone: str = "UTC"
-    pace_seconds: Annotated[Positive, Meta(ge=60)] = 3600.0
+    pace_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 3600.0
 
     def __post_init__(self) -> None:
         zone(self.time_zone)
