@@ -68,6 +68,7 @@ class Worker:
             host=assignment.host,
             worker=assignment.worker,
             pool=assignment.pool,
+            sla_seconds=profile.sla_seconds,
         )
         self._client = Client(
             bus, prefix=settings.prefix, max_payload_bytes=settings.jobs.max_payload_bytes
