@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from penstock.cli.board import Board, PoolRow
+from penstock.cli.pool import budget
 from penstock.cli.up.table import picture
+from penstock.cli.wording import UNKNOWN
 from penstock.config.load import check
 from penstock.config.topology import pools
 from penstock.events.scaling import Reason, ScalingDecisionMade
-from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 POOLS = pools(check({"pools": {"reports": {"sla_seconds": 5}}})).values()
@@ -79,6 +81,17 @@ def test_states() -> None:
     crashing = PoolWorkers(planned=1, started=0, ready=0, crash_loop=True)
     sick = HostSnapshot(host="a", at=NOW, cpu_cores=1, memory_bytes=1, pools={"reports": crashing})
     assert row(snapshot(), sick).state == "crash-loop"
+
+
+def test_the_budget_and_how_it_burns() -> None:
+    usual = {"sla_seconds": 5.0, "quantile": 0.95, "window_seconds": 86_400.0}
+    for changes, shown in (
+        ({"remaining_share": 0.83}, "83 % left"),
+        ({"remaining_share": 0.4, "burn_rate_short": 8.0}, "40 % left, fast"),
+        ({"remaining_share": -3.0}, "0 % left, spent"),
+    ):
+        assert budget(row(snapshot(budget=Budget(**usual, **changes)))) == shown
+    assert budget(row(snapshot())) == UNKNOWN
 
 
 def test_the_live_table_fits_a_small_terminal() -> None:

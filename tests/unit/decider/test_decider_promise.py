@@ -8,6 +8,7 @@ from tests.unit.decider.given import NOW, pool, snapshot, took
 from penstock.decider.core import breach
 from penstock.decider.core.pickup import Outlook, outlook
 from penstock.decider.core.state import PoolState
+from penstock.events.snapshot import Budget
 
 READY = {"workers_ready": 4, "workers_idle": 0}
 
@@ -80,3 +81,27 @@ def test_how_long_the_breach_lasted():
         state, snapshot(), pool().profile, Outlook(arriving_seconds=0, oldest_seconds=None), NOW
     )
     assert told[0].fields["breached_seconds"] == 12
+
+
+@pytest.mark.parametrize(
+    ("budgets", "told"),
+    [
+        ([{}, {}], []),
+        ([{"burn_rate_long": 2.5}] * 2, [(0, "slow")]),
+        ([{"burn_rate_short": 7, "burn_rate_long": 2.5}, {"burn_rate_long": 2.5}], [(0, "fast")]),
+        ([{"burn_rate_long": 2.5}, {"remaining_share": -0.1}], [(0, "slow"), (1, "spent")]),
+        ([{"burn_rate_short": 7}, {}, {"burn_rate_short": 7}], [(0, "fast"), (2, "fast")]),
+        ([{"remaining_share": 0.0}], []),
+        ([{"burn_rate_short": 7}, None, {"burn_rate_short": 7}], [(0, "fast")]),
+    ],
+    ids=["quiet", "once", "not when it gets better", "when it gets worse", "again", "all", "gap"],
+)
+def test_a_budget_that_burns_is_told_when_it_begins_and_when_it_gets_worse(budgets, told):
+    state, found = PoolState(), []
+    for later, changes in enumerate(budgets):
+        usual = {"sla_seconds": 30.0, "quantile": 0.95, "window_seconds": 86_400.0}
+        seen = snapshot(budget=None if changes is None else Budget(**usual, **changes))
+        calm = Outlook(arriving_seconds=0, oldest_seconds=None)
+        state, notices = breach.watch(state, seen, pool().profile, calm, NOW + later)
+        found += [(later, notice.fields["pace"]) for notice in notices]
+    assert found == told

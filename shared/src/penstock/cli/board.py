@@ -13,7 +13,7 @@ from penstock.cli.story import because
 from penstock.config.settings import Pool
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.scaling import ScalingDecisionMade
-from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 
 E = TypeVar("E", bound=Event)
 
@@ -24,6 +24,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         target: workers decided; planned: of those, what hosts were told; started: processes that
             exist; ready: could take a job; busy: have one.
+        budget: of jobs that may start late; None when nobody counts.
         snapshot_age_seconds: None when nothing was measured yet.
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
             (fewer started than planned) or ``crash-loop``.
@@ -39,6 +40,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int | None = None
     oldest_waiting_seconds: float | None = None
     arrival_per_second: float | None = None
+    budget: Budget | None = None
     target: int | None = None
     planned: int = 0
     started: int = 0
@@ -121,6 +123,7 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         running=snapshot.running,
         oldest_waiting_seconds=snapshot.oldest_waiting_seconds,
         arrival_per_second=snapshot.arrival_per_second,
+        budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
         snapshot_age_seconds=_age(snapshot, now),
     )

@@ -15,6 +15,7 @@ from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
+from penstock.measuring.budget import pace
 
 
 def promise(row: PoolRow) -> str:
@@ -22,10 +23,20 @@ def promise(row: PoolRow) -> str:
     return f"{row.quantile * 100:g} % within {wording.seconds(row.sla_seconds)}"
 
 
+def budget(row: PoolRow) -> str:
+    """``83 % left``, and how it burns."""
+    if row.budget is None:
+        return wording.UNKNOWN
+    left = f"{max(row.budget.remaining_share, 0.0):.0%} left".replace("%", " %")
+    burning = pace(row.budget)
+    return f"{left}, {burning}" if burning else left
+
+
 COLUMNS = (
     Column("pool", lambda row: row.pool),
     Column("kind", lambda row: row.kind),
     Column("promise", promise),
+    Column("budget", budget),
     Column("state", lambda row: row.state),
     Column("waiting", lambda row: wording.count(row.waiting), number=True),
     Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),

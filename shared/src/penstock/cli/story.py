@@ -23,6 +23,7 @@ from penstock.events.job import (
 )
 from penstock.events.scaling import (
     LeaderChanged,
+    PromiseBurning,
     ScalingDecisionMade,
     SlaBreached,
     SlaBreachPredicted,
@@ -83,6 +84,13 @@ def _breached(event: SlaBreached) -> str:
     return f"the oldest job waits {oldest}, promised {seconds(event.sla_seconds)}"
 
 
+def _burning(event: PromiseBurning) -> str:
+    found = event.budget
+    late = found.late + found.waiting_late
+    promised = f"{found.quantile * 100:g} % within {seconds(found.sla_seconds)}"
+    return f"{event.pace}: {late} of {found.jobs + found.waiting_late} late, promised {promised}"
+
+
 def _dispatched(event: JobDispatched) -> str:
     due = f", due {clock(event.due_at)}" if event.due_at else ""
     return f"{event.function} on {event.queue}{due}"
@@ -110,6 +118,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     SlaBreachPredicted: _predicted,
     SlaBreached: _breached,
     SlaRecovered: lambda event: f"after {seconds(event.breached_seconds)}",
+    PromiseBurning: _burning,
     WorkersScaled: lambda event: ", ".join(f"{pool} {n}" for pool, n in event.pools.items()),
     LeaderChanged: lambda event: f"epoch {event.epoch}",
     WorkerStarted: lambda event: f"{event.pool} on {event.host}, {event.cause}",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from penstock.events.envelope import Codec, Event
+from penstock.events.snapshot import Budget
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,6 +86,20 @@ class SlaBreached(PoolEvent, frozen=True, kw_only=True, tag=True):
 class SlaRecovered(PoolEvent, frozen=True, kw_only=True, tag=True):
     breached_seconds: float
     sla_seconds: float
+
+
+class PromiseBurning(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """More jobs start late than the promise allows, for so long that somebody should look.
+
+    Told when it begins and when it gets worse; see `Budget` of the pool's snapshot.
+
+    Attributes:
+        pace: ``slow`` (half the budget in a quarter of the window), ``fast`` (a quarter of it in a
+            24th) or ``spent`` (more were late than may be in the whole window).
+    """
+
+    pace: str
+    budget: Budget
 
 
 class SlaBreachLasts(PoolEvent, frozen=True, kw_only=True, tag=True):
@@ -195,6 +210,7 @@ SCALING_EVENTS = Codec(
     SlaBreachPredicted,
     SlaBreached,
     SlaRecovered,
+    PromiseBurning,
     SlaBreachLasts,
     BudgetCapReached,
     ScalingIneffective,

@@ -131,9 +131,13 @@ class Ledger:
         return (late + waiting_late) / max(allowed, 1.0)
 
 
+PACES = ("", "slow", "fast", "spent")
+"""How a budget is used up, ever worse."""
+
+
 def pace(budget: Budget) -> str:
-    """``spent``, burning ``fast`` or ``slow``, or nothing to speak of (empty)."""
-    if budget.remaining_share <= 0:
+    """One of `PACES`; ``spent`` only when more jobs were late than may be."""
+    if budget.remaining_share < 0:
         return "spent"
     if budget.burn_rate_short >= FAST_BURN:
         return "fast"

@@ -1,4 +1,4 @@
-"""The promise watched: predicted to break, broken, kept again."""
+"""The promise watched: predicted to break, broken, kept again, and broken too often."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from penstock.config.settings import Profile
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook
 from penstock.decider.core.state import PoolState
-from penstock.events.scaling import SlaBreached, SlaBreachPredicted, SlaRecovered
+from penstock.events.scaling import PromiseBurning, SlaBreached, SlaBreachPredicted, SlaRecovered
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.budget import PACES, pace
 
 REPEAT_SECONDS = 30.0
 
@@ -20,7 +21,8 @@ def watch(
     """What a fresh snapshot, and the outlook with what can be started, say about the promise."""
     state, predicted = _predict(state, snapshot, profile, outlook, now)
     state, broken = _breach(state, snapshot, profile, now)
-    return state, predicted + broken
+    state, burning = _burn(state, snapshot)
+    return state, predicted + broken + burning
 
 
 def _predict(
@@ -59,3 +61,15 @@ def _breach(
         notice = Notice(event=SlaRecovered, fields={**fields, "breached_seconds": lasted})
         return msgspec.structs.replace(state, breached_at=None), [notice]
     return state, []
+
+
+def _burn(state: PoolState, snapshot: PoolSnapshot) -> tuple[PoolState, list[Notice]]:
+    """Told when it begins and each time it gets worse, until nothing burns any more."""
+    if snapshot.budget is None:
+        return state, []
+    found = pace(snapshot.budget)
+    if found and PACES.index(found) <= PACES.index(state.burning):
+        return state, []
+    state = msgspec.structs.replace(state, burning=found)
+    fields = {"pool": snapshot.pool, "pace": found, "budget": snapshot.budget}
+    return state, [Notice(event=PromiseBurning, fields=fields)] if found else []

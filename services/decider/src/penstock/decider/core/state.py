@@ -20,7 +20,8 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         placement: planned workers by host; hosts without any are left out.
         up_at / down_at: the last step in each direction.
         breached_at: since when the oldest job is late. predicted_at: when a breach that still
-            threatens was last announced.
+            threatens was last announced. burning: the worst pace announced since the error budget
+            was last used no faster than it may be.
         memory: what the pool's strategy remembers; read by nobody else. policies: likewise.
     """
 
@@ -29,6 +30,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     down_at: float | None = None
     breached_at: float | None = None
     predicted_at: float | None = None
+    burning: str = ""
     memory: Mapping[str, Any] = {}
     policies: Memories = {}
 
