@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.jobs.registry import Call
+
+
+class JobBatch(Protocol):
+    """The batch of a running job; it cannot end before the job does.
+
+    Attributes:
+        id: of the batch.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    def add(self, calls: Iterable[Call]) -> list[str]:
+        """Adds jobs to the batch, also when it is closed; returns their ids.
+
+        An attempt that runs the job again, and adds the same in the same order, adds nothing.
+
+        Raises:
+            JobRefused: the batch is being stopped.
+        """
+        ...
 
 
 class Context(Protocol):
@@ -50,6 +72,18 @@ class Context(Protocol):
 
     def progress(self, done: int, total: int | None = None) -> None:
         """Tells how far the job is; recorded at most once a second, never blocks."""
+        ...
+
+    @property
+    def batch(self) -> JobBatch | None:
+        """The batch this job belongs to; None for a job of its own."""
+        ...
+
+    def heartbeat(self) -> None:
+        """Tells that the work goes on, where there is no progress to tell; costs next to nothing.
+
+        A job that is silent for long, and runs longer than its like, is taken for stuck.
+        """
         ...
 
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:

@@ -1,4 +1,5 @@
-"""The orchestrator: follows the event log, and finishes transitions that a crash cut in two."""
+"""The orchestrator: follows the event log, finishes what crashes cut in two, counts what belongs
+together."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from contextlib import suppress
 from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
+from penstock.jobs.client import Client
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.log import steps
 from penstock.orchestrator.reconcile import Reconciler
+from penstock.orchestrator.wholes import Wholes
 from penstock.runtime import service
 from penstock.runtime.service import Service
 
@@ -60,6 +63,11 @@ class Orchestrator:
         self._reading = time.monotonic()
         self._read_at = 0.0
         self._following: asyncio.Task[None] | None = None
+        self.wholes = Wholes(
+            self._bus,
+            self._subjects,
+            Client(self._bus, prefix=running.settings.prefix, source=running.source),
+        )
         self.table = Unresolved(after_seconds, most)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
 
@@ -72,11 +80,14 @@ class Orchestrator:
         )
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._follow_from(position.sequence)
+        self._service.spawn(self.wholes.follow(), "batches and graphs")
+        self._service.spawn(self.wholes.act(), "their steps")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         await self._service.stopping.wait()
         with suppress(BusError):
             await self._cursor.keep(self.position)
+            await self.wholes.keep()
 
     @property
     def position(self) -> Position:
@@ -86,6 +97,7 @@ class Orchestrator:
         """The kept position, as soon as the broker says; None when told to stop before."""
         while True:
             try:
+                await self.wholes.load()
                 return await self._cursor.load()
             except BusError as error:
                 log.warning("waiting for the broker: %s", error)
@@ -129,3 +141,4 @@ class Orchestrator:
         while await self._service.pause(_KEEP_SECONDS):
             with suppress(BusError):  # it is tried again; the reconciling loop says so
                 await self._cursor.keep(self.position)
+                await self.wholes.keep()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import Call
+from penstock.worker.batch import RunBatch
 from penstock.worker.held import Held
 
 if TYPE_CHECKING:
@@ -75,6 +77,16 @@ class RunContext:
         if self._job.lost:
             raise Cancelled
         self._job.progress = (done, total)
+        self._job.beat_at = time.monotonic()
+
+    def heartbeat(self) -> None:
+        if self._job.lost:
+            raise Cancelled
+        self._job.beat_at = time.monotonic()
+
+    @cached_property
+    def batch(self) -> RunBatch | None:
+        return RunBatch.of(self._job, self._loop, self._client)
 
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:
         work = self._client.dispatch(call, queue=queue, delay=delay)

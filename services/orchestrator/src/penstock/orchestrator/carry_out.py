@@ -1,0 +1,131 @@
+"""Doing what is to be done for a batch or graph."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Expect,
+    Outgoing,
+    PayloadTooLarge,
+    WrongSequence,
+)
+from penstock.events.envelope import encode
+from penstock.events.job import JobCancelled, JobDispatched
+from penstock.events.subjects import Subjects
+from penstock.jobs import again, callbacks, members
+from penstock.jobs import log as logs
+from penstock.jobs.client import Client
+from penstock.orchestrator.core.batch import Batch
+from penstock.orchestrator.core.graph import Graph
+from penstock.orchestrator.core.instructions import (
+    CallBack,
+    Cancel,
+    Instruction,
+    Say,
+    StartSteps,
+)
+
+log = logging.getLogger("penstock.orchestrator")
+
+_AT_ONCE = 100
+_ENDS = ("JobCompleted", "JobDead", "JobCancelled")
+_MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying")
+_NIL = b"\xc0"
+
+
+class Hands:
+    """Carries out instructions; each may be carried out again without harm."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
+        self._bus, self._subjects, self.client = bus, subjects, client
+
+    async def carry_out(self, whole: Batch | Graph, step: Instruction) -> bool:
+        """True when nothing is left to be done for it. Raises BusError."""
+        match step:
+            case Say():
+                await logs.say(self._bus, self._subjects, step.event, step.sequence)
+            case Cancel():
+                await self.cancel(step.job_ids, step.reason)
+            case StartSteps() if isinstance(whole, Graph):
+                for index in step.indices:
+                    await self._start(whole, index)
+            case CallBack():
+                source = self.client.source
+                due = callbacks.due(step.callbacks, step.outcome, source, step.success, step.again)
+                await self._dispatch(list(due))
+                return True
+        return False
+
+    async def _dispatch(self, events: list[JobDispatched]) -> None:
+        """Each once: a wrong sequence says that its job exists."""
+        for answer in await self.client.hand_over(events):
+            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
+                raise answer
+
+    # --- steps ------------------------------------------------------------------------------------
+    async def _start(self, graph: Graph, index: int) -> None:
+        step, job_id = graph.record.steps[index], members.step_id(graph.record.id, index)
+        handed = {
+            parameter: msgspec.Raw(await self._result(graph.record.id, needed))
+            for parameter, needed in step.takes.items()
+        }
+        event = again.dispatched(
+            step.payload,
+            job_id,
+            self.client.source,
+            correlation_id=graph.record.id,
+            handed=handed,
+        )
+        try:
+            await self._dispatch([event])
+        except PayloadTooLarge as error:
+            graph.refused(index, f"step {step.name!r} with the results handed on: {error}")
+            return
+        graph.dispatched(index)
+
+    async def _result(self, graph_id: str, index: int) -> bytes:
+        return (await self.client.job(members.step_id(graph_id, index))).record.result or _NIL
+
+    # --- cancelling -------------------------------------------------------------------------------
+    async def cancel(self, job_ids: tuple[str, ...], reason: str) -> None:
+        """Cancels jobs that have not ended; running ones are told at once. Raises BusError."""
+        for start in range(0, len(job_ids), _AT_ONCE):
+            await self._cancel(job_ids[start : start + _AT_ONCE], reason)
+
+    async def _cancel(self, job_ids: tuple[str, ...], reason: str) -> None:
+        stream = self._subjects.events_stream
+        lasts = await asyncio.gather(
+            *(self._bus.last(stream, self._subjects.job(job_id)) for job_id in job_ids)
+        )
+        open_ones = [
+            (job_id, last.sequence, last.subject.rpartition(".")[2])
+            for job_id, last in zip(job_ids, lasts, strict=True)
+            if last is not None and last.subject.rpartition(".")[2] not in _ENDS
+        ]
+        answers = await self._bus.append_many(
+            [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in open_ones]
+        )
+        for (job_id, _, name), answer in zip(open_ones, answers, strict=True):
+            if isinstance(answer, WrongSequence):
+                continue  # it went on; it is looked at again
+            if isinstance(answer, BusError):
+                raise answer
+            if name in _MAY_BE_SCHEDULED:
+                await self._bus.remove(
+                    self._subjects.jobs_stream, self._subjects.schedule("*", job_id)
+                )
+            else:
+                await self._bus.signal(self._subjects.cancel_notice(job_id))
+
+    def _cancelled(self, job_id: str, sequence: int, reason: str) -> Outgoing:
+        event = JobCancelled(
+            job_id=job_id, correlation_id=job_id, source=self.client.source, reason=reason
+        )
+        expect = Expect(sequence, self._subjects.job(job_id))
+        return Outgoing(self._subjects.event(event), encode(event), {}, expect)

@@ -1,0 +1,175 @@
+"""A batch as the orchestrator follows it: events in, instructions out. Pure.
+
+Counts come from the event log alone: a job has one end event, by compare-and-set, and the tally
+holds one place a job. So whatever is delivered twice, late, or read again counts once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from penstock.events.batch import (
+    BatchCancelled,
+    BatchCompleted,
+    BatchEvent,
+    BatchFailed,
+    BatchProgressed,
+    BatchStopping,
+    Counts,
+)
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.jobs import batch_record
+from penstock.jobs.batch_record import BatchRecord, BatchState
+from penstock.jobs.callbacks import Outcome
+from penstock.jobs.members import Member
+from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say
+from penstock.orchestrator.core.tally import SLOTS, PackedTally, Slot, Tally
+
+PROGRESS_SECONDS = 1.0
+"""Progress becomes an event at most this often."""
+SETTLE_SECONDS = 1.0
+"""A batch that is stopped while jobs are being added waits this long for those under way."""
+_CANCELLED_AT_ONCE = 1_000
+
+
+class BatchSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a batch as of ``position`` in the log. Times are POSIX seconds."""
+
+    record: BatchRecord
+    tally: PackedTally
+    position: int
+    added_at: float
+    progressed_at: float
+
+
+class Batch:
+    """One batch that has not been finished with.
+
+    Args:
+        record: as its creation tells it.
+        source: what its events say about where they come from.
+    """
+
+    def __init__(self, record: BatchRecord, source: str, tally: Tally | None = None) -> None:
+        self.record, self._source = record, source
+        self.tally = tally or Tally()
+        self.position = record.sequence
+        self._added_at = self._progressed_at = record.created_at.timestamp()
+
+    @staticmethod
+    def restored(snapshot: BatchSnapshot, source: str) -> Batch:
+        found = Batch(snapshot.record, source, Tally(snapshot.tally))
+        found.position = snapshot.position
+        found._added_at, found._progressed_at = snapshot.added_at, snapshot.progressed_at
+        return found
+
+    def snapshot(self) -> BatchSnapshot:
+        return BatchSnapshot(
+            record=self.record,
+            tally=self.tally.pack(),
+            position=self.position,
+            added_at=self._added_at,
+            progressed_at=self._progressed_at,
+        )
+
+    # --- events in --------------------------------------------------------------------------------
+    def see(self, event: Event | UnknownEvent, sequence: int) -> None:
+        """An event of the batch itself. Raises IllegalTransition."""
+        if sequence <= self.position:
+            return
+        self.position = sequence
+        if isinstance(event, BatchEvent):
+            self.record = batch_record.evolve(self.record, event, sequence)
+            self._added_at = max(self._added_at, event.at.timestamp())
+        else:
+            self.record = msgspec.structs.replace(self.record, sequence=sequence)
+        if isinstance(event, BatchProgressed):
+            self._progressed_at = event.at.timestamp()
+
+    def see_job(self, place: Member, event: str, sequence: int, at: float) -> None:
+        """An event of one of its jobs, by name."""
+        if sequence <= self.position or event not in SLOTS:
+            return
+        self.position = sequence
+        slot = SLOTS[event]
+        self.tally.put(place, slot)
+        if slot is Slot.PENDING:
+            self._added_at = at
+
+    # --- instructions out -------------------------------------------------------------------------
+    def decide(self, now: datetime) -> Instruction | None:
+        """What is to be done now, if anything."""
+        counts, state = self.tally.counts, self.record.state
+        if state.ended:
+            return self._call_back()
+        if state is BatchState.STOPPING:
+            step = self._stop(counts, now)
+        elif self._failed_too_often(counts):
+            step = self._too_many(counts, now)
+        elif state is BatchState.RUNNING and not counts.pending:
+            step = Say(BatchCompleted(counts=counts, **self._about(now)), self.record.sequence)
+        elif state is BatchState.OPEN and self._is_abandoned(now):
+            step = self._stopping("abandoned", "it was left open by whoever added jobs", now)
+        else:
+            step = None
+        return step or self._progress(counts, now)
+
+    def _failed_too_often(self, counts: Counts) -> bool:
+        if self.record.allowed_percent is not None and self.record.state is BatchState.OPEN:
+            return False  # of how many is not known yet
+        return counts.failed > self.record.allowed(counts.total)
+
+    def _too_many(self, counts: Counts, now: datetime) -> Instruction:
+        reason = f"{counts.failed} jobs failed, {self.record.allowed(counts.total)} may"
+        if counts.pending or self.record.state is BatchState.OPEN:
+            return self._stopping("failures", reason, now)
+        return self._failed(counts, reason, now)
+
+    def _is_abandoned(self, now: datetime) -> bool:
+        return now.timestamp() - self._added_at > self.record.open_seconds
+
+    def _stop(self, counts: Counts, now: datetime) -> Instruction | None:
+        if counts.pending:
+            waiting = islice(self.tally.pending(self.record.id), _CANCELLED_AT_ONCE)
+            reason = f"batch {self.record.id}: {self.record.reason}"
+            return Cancel(tuple(place.job_id for place in waiting), reason[:1000])
+        if now.timestamp() - self._added_at < SETTLE_SECONDS:
+            return None
+        if self.record.cause == "client":
+            event = BatchCancelled(counts=counts, reason=self.record.reason, **self._about(now))
+            return Say(event, self.record.sequence)
+        return self._failed(counts, self.record.reason, now)
+
+    def _progress(self, counts: Counts, now: datetime) -> Instruction | None:
+        if counts == self.record.counts or now.timestamp() - self._progressed_at < PROGRESS_SECONDS:
+            return None
+        return Say(BatchProgressed(counts=counts, **self._about(now)), self.record.sequence)
+
+    def _stopping(self, cause: str, reason: str, now: datetime) -> Say:
+        event = BatchStopping(cause=cause, reason=reason, **self._about(now))  # type: ignore[arg-type]
+        return Say(event, self.record.sequence)
+
+    def _failed(self, counts: Counts, reason: str, now: datetime) -> Say:
+        return Say(
+            BatchFailed(counts=counts, reason=reason, **self._about(now)), self.record.sequence
+        )
+
+    def _call_back(self) -> CallBack:
+        record = self.record
+        success = {BatchState.COMPLETED: True, BatchState.FAILED: False}.get(record.state)
+        outcome = Outcome(
+            id=record.id,
+            state=record.state,
+            counts=record.counts,
+            title=record.title,
+            reason=record.reason,
+        )
+        return CallBack(record.callbacks, outcome, success, record.round)
+
+    def _about(self, now: datetime) -> dict[str, Any]:
+        about = {"batch_id": self.record.id, "correlation_id": self.record.id}
+        return {**about, "source": self._source, "at": now}

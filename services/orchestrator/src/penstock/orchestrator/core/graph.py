@@ -1,0 +1,154 @@
+"""A graph as the orchestrator follows it: events in, instructions out. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.events.batch import Counts
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.graph import GraphCancelled, GraphCompleted, GraphEvent, GraphFailed
+from penstock.jobs import graph_record
+from penstock.jobs.callbacks import Outcome
+from penstock.jobs.graph_record import GraphRecord, GraphState
+from penstock.jobs.members import step_id
+from penstock.orchestrator.core.instructions import (
+    CallBack,
+    Cancel,
+    Instruction,
+    Say,
+    StartSteps,
+)
+from penstock.orchestrator.core.tally import SLOTS, Slot
+
+
+class GraphSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a graph as of ``position`` in the log."""
+
+    record: GraphRecord
+    slots: dict[int, Slot]
+    position: int
+
+
+class Graph:
+    """One graph that has not been finished with.
+
+    Args:
+        record: as its start tells it.
+        source: what its events say about where they come from.
+    """
+
+    def __init__(self, record: GraphRecord, source: str) -> None:
+        self.record, self._source = record, source
+        self.position = record.sequence
+        self._slots: dict[int, Slot] = {}
+        self._asked: set[int] = set()
+        self._refused: tuple[int, str] | None = None
+
+    @staticmethod
+    def restored(snapshot: GraphSnapshot, source: str) -> Graph:
+        found = Graph(snapshot.record, source)
+        found.position, found._slots = snapshot.position, snapshot.slots
+        return found
+
+    def snapshot(self) -> GraphSnapshot:
+        return GraphSnapshot(record=self.record, slots=self._slots, position=self.position)
+
+    # --- events in --------------------------------------------------------------------------------
+    def see(self, event: Event | UnknownEvent, sequence: int) -> None:
+        """An event of the graph itself. Raises IllegalTransition."""
+        if sequence <= self.position:
+            return
+        self.position = sequence
+        if isinstance(event, GraphEvent):
+            self.record = graph_record.evolve(self.record, event, sequence)
+        else:
+            self.record = msgspec.structs.replace(self.record, sequence=sequence)
+
+    def see_job(self, index: int, event: str, sequence: int) -> None:
+        """An event of the job of step ``index``, by name."""
+        if sequence > self.position and event in SLOTS and index < len(self.record.steps):
+            self.position = sequence
+            self._slots[index] = SLOTS[event]
+
+    def dispatched(self, index: int) -> None:
+        """The job of this step was dispatched, its event is on its way."""
+        self._asked.add(index)
+
+    def refused(self, index: int, reason: str) -> None:
+        """The job of this step cannot be dispatched at all."""
+        self._refused = index, reason
+
+    # --- instructions out -------------------------------------------------------------------------
+    def decide(self, now: datetime) -> Instruction | None:
+        """What is to be done now, if anything."""
+        if self.record.state.ended:
+            return self._call_back()
+        running = [index for index, slot in self._slots.items() if slot is Slot.PENDING]
+        if self.record.state is GraphState.STOPPING:
+            if running:
+                names = tuple(step_id(self.record.id, index) for index in running)
+                return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
+            event = GraphCancelled(reason=self.record.reason, **self._about(now))
+            return Say(event, self.record.sequence)
+        if failure := self._failure():
+            return None if running else self._failed(*failure, now)
+        if ready := self._ready():
+            return StartSteps(tuple(ready))
+        if all(self._is_done(index) for index in range(len(self.record.steps))):
+            return Say(GraphCompleted(**self._about(now)), self.record.sequence)
+        return None
+
+    def _is_done(self, index: int) -> bool:
+        return self._slots.get(index) is Slot.COMPLETED
+
+    def _ready(self) -> list[int]:
+        return [
+            index
+            for index, step in enumerate(self.record.steps)
+            if index not in self._slots
+            and index not in self._asked
+            and all(self._is_done(need) for need in step.needs)
+        ]
+
+    def _failure(self) -> tuple[int, str] | None:
+        for index, slot in sorted(self._slots.items()):
+            if slot in (Slot.FAILED, Slot.CANCELLED):
+                how = "failed" if slot is Slot.FAILED else "was cancelled"
+                return index, f"step {self.record.steps[index].name!r} {how}"
+        return self._refused
+
+    def _failed(self, index: int, reason: str, now: datetime) -> Say:
+        event = GraphFailed(
+            step=self.record.steps[index].name,
+            job_id=step_id(self.record.id, index),
+            reason=reason,
+            **self._about(now),
+        )
+        return Say(event, self.record.sequence)
+
+    def _call_back(self) -> CallBack:
+        record, found = self.record, Counter(self._slots.values())
+        success = {GraphState.COMPLETED: True, GraphState.FAILED: False}.get(record.state)
+        counts = Counts(
+            pending=len(record.steps) - sum(found.values()) + found[Slot.PENDING],
+            completed=found[Slot.COMPLETED],
+            failed=found[Slot.FAILED],
+            cancelled=found[Slot.CANCELLED],
+        )
+        outcome = Outcome(
+            id=record.id,
+            state=record.state,
+            counts=counts,
+            title=record.title,
+            reason=record.reason,
+            failed_job=record.failed_job,
+        )
+        return CallBack(record.callbacks, outcome, success)
+
+    def _about(self, now: datetime) -> dict[str, Any]:
+        about = {"graph_id": self.record.id, "correlation_id": self.record.id}
+        return {**about, "source": self._source, "at": now}

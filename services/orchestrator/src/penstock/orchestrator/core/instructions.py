@@ -1,0 +1,45 @@
+"""What the shell is asked to do for a batch or graph. Values, nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.batch import Callbacks
+from penstock.events.envelope import Event
+from penstock.jobs.callbacks import Outcome
+
+
+class Say(msgspec.Struct, frozen=True):
+    """Append this event, if ``sequence`` is still the last of its aggregate."""
+
+    event: Event
+    sequence: int
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Cancel these jobs, as far as they have not ended."""
+
+    job_ids: tuple[str, ...]
+    reason: str
+
+
+class StartSteps(msgspec.Struct, frozen=True):
+    """Dispatch the jobs of these steps."""
+
+    indices: tuple[int, ...]
+
+
+class CallBack(msgspec.Struct, frozen=True):
+    """Dispatch the callbacks that apply, then forget the whole: it has ended.
+
+    Attributes:
+        success: None where neither then nor catch applies. again: how often it was reopened.
+    """
+
+    callbacks: Callbacks
+    outcome: Outcome
+    success: bool | None
+    again: int = 0
+
+
+Instruction = Say | Cancel | StartSteps | CallBack

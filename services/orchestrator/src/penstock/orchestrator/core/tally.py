@@ -1,0 +1,72 @@
+"""How each job of a batch stands: a byte a job, so that a million of them fit. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+
+import msgspec
+
+from penstock.events.batch import Counts
+from penstock.jobs.members import Member
+
+
+class Slot(IntEnum):
+    UNKNOWN = 0
+    PENDING = 1
+    COMPLETED = 2
+    FAILED = 3
+    CANCELLED = 4
+
+
+SLOTS = {
+    "JobDispatched": Slot.PENDING,
+    "JobRevived": Slot.PENDING,
+    "JobCompleted": Slot.COMPLETED,
+    "JobDead": Slot.FAILED,
+    "JobCancelled": Slot.CANCELLED,
+}
+"""What an event of a job says about how it stands."""
+
+
+class PackedTally(msgspec.Struct, frozen=True):
+    """A tally as it is kept: its lanes, compressed."""
+
+    lanes: dict[str, bytes] = {}
+
+
+class Tally:
+    """The jobs of one batch by how they stand. Told the same twice, it does not count twice."""
+
+    def __init__(self, packed: PackedTally | None = None) -> None:
+        self._lanes = {
+            lane: bytearray(zlib.decompress(slots))
+            for lane, slots in (packed.lanes.items() if packed else ())
+        }
+        self._numbers = [sum(slots.count(slot) for slots in self._lanes.values()) for slot in Slot]
+
+    def put(self, place: Member, slot: Slot) -> None:
+        """The job at ``place`` stands like this now."""
+        slots = self._lanes.setdefault(place.lane, bytearray())
+        if place.number >= len(slots):
+            slots.extend(bytes(place.number + 1 - len(slots)))
+        self._numbers[slots[place.number]] -= 1
+        self._numbers[slot] += 1
+        slots[place.number] = slot
+
+    @property
+    def counts(self) -> Counts:
+        _, pending, completed, failed, cancelled = self._numbers
+        return Counts(pending=pending, completed=completed, failed=failed, cancelled=cancelled)
+
+    def pending(self, batch: str) -> Iterator[Member]:
+        """The jobs that have not ended."""
+        for lane, slots in self._lanes.items():
+            at = slots.find(Slot.PENDING)
+            while at >= 0:
+                yield Member(batch, lane, at)
+                at = slots.find(Slot.PENDING, at + 1)
+
+    def pack(self) -> PackedTally:
+        return PackedTally({lane: zlib.compress(slots, 1) for lane, slots in self._lanes.items()})

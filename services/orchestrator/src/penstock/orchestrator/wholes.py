@@ -1,0 +1,192 @@
+"""Batches and graphs: followed through the event log, brought to their end, their callbacks made.
+
+Every step is a compare-and-set or the dispatch of a job of a fixed name, so that it is taken once
+however many orchestrators take it, and may be taken again after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
+from penstock.events.batch import BATCH_EVENTS
+from penstock.events.envelope import MalformedEvent, utc_now
+from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.subjects import Subjects
+from penstock.jobs import batch_record, graph_record, members
+from penstock.jobs.client import Client
+from penstock.jobs.errors import IllegalTransition
+from penstock.orchestrator.carry_out import Hands
+from penstock.orchestrator.core.batch import Batch
+from penstock.orchestrator.core.graph import Graph
+from penstock.orchestrator.core.tally import SLOTS
+from penstock.orchestrator.wholes_kept import Kept
+from penstock.runtime.waiting import within
+
+log = logging.getLogger("penstock.orchestrator")
+
+Whole = Batch | Graph
+_LOOK_SECONDS = 0.25
+_CODECS = {"batch": BATCH_EVENTS, "graph": GRAPH_EVENTS}
+_FINAL = {
+    *("BatchCompleted", "BatchFailed", "BatchCancelled"),
+    *("GraphCompleted", "GraphFailed", "GraphCancelled"),
+}
+
+
+class Wholes:
+    """All batches and graphs that have not been finished with.
+
+    Args:
+        client: what dispatches their jobs, and says where their events come from.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, client.source
+        self._hands = Hands(bus, subjects, client)
+        self._kept = Kept(bus, subjects, client.source)
+        self._woken = asyncio.Event()
+        self._touched: set[tuple[str, str]] = set()
+        self._tried: dict[tuple[str, str], tuple[int, float]] = {}
+        self.position = 0
+        self.known: dict[tuple[str, str], Whole] = {}
+
+    # --- starting and keeping the place -----------------------------------------------------------
+    async def load(self) -> None:
+        """What an earlier process knew. Raises BusError."""
+        self.position, self.known = await self._kept.load()
+
+    async def keep(self) -> None:
+        """What this process knows, so that the next goes on from here. Raises BusError."""
+        await self._kept.keep(self.position, self.known)
+
+    # --- events in --------------------------------------------------------------------------------
+    async def follow(self) -> None:
+        """Reads the event log without end: all of it only while there is something to count."""
+        while True:
+            everything = bool(self.known)
+            following: Any = self._bus.follow(
+                self._subjects.events_stream, self._patterns(everything), self.position + 1
+            )
+            async with aclosing(following) as messages:
+                async for stored in messages:
+                    await self.see(stored)
+                    if bool(self.known) is not everything:
+                        break
+
+    def _patterns(self, everything: bool) -> Sequence[str]:
+        own = [self._subjects.events("batch"), self._subjects.events("graph")]
+        jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
+        return [*own, *jobs] if everything else own
+
+    async def see(self, stored: Stored) -> None:
+        """The next event of the log."""
+        if stored.sequence <= self.position:
+            return
+        _, noun, key, name = stored.subject.rsplit(".", 3)
+        if noun == "job":
+            self._see_job(key, name, stored)
+        else:
+            await self._see_whole(noun, key, name, stored)
+        self.position = stored.sequence
+
+    def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
+        if place := members.member(job_id):
+            batch = self.known.get(("batch", place.batch))
+            if isinstance(batch, Batch):
+                batch.see_job(place, name, stored.sequence, stored.at.timestamp())
+                self._touch("batch", place.batch)
+        elif step := members.step(job_id):
+            graph = self.known.get(("graph", step[0]))
+            if isinstance(graph, Graph):
+                graph.see_job(step[1], name, stored.sequence)
+                self._touch("graph", step[0])
+
+    async def _see_whole(self, noun: str, key: str, name: str, stored: Stored) -> None:
+        try:
+            event = _CODECS[noun].decode(stored.body)
+            whole = self.known.get((noun, key))
+            if whole is not None:
+                whole.see(event, stored.sequence)
+            elif name in ("BatchCreated", "GraphStarted"):
+                self.known[noun, key] = self._new(event, stored.sequence)
+            elif name not in _FINAL:
+                await self._read_again(noun, key, stored.sequence)
+        except (MalformedEvent, IllegalTransition, AssertionError) as error:
+            log.error("%s %s: event %d is passed over: %s", noun, key, stored.sequence, error)
+            return
+        self._touch(noun, key)
+
+    def _new(self, event: Any, sequence: int) -> Whole:
+        if event.noun == "batch":
+            return Batch(batch_record.evolve(None, event, sequence), self._source)
+        return Graph(graph_record.evolve(None, event, sequence), self._source)
+
+    async def _read_again(self, noun: str, key: str, until: int) -> None:
+        """One that was finished with goes on (a batch reopened): its story from the beginning."""
+        stream, own = self._subjects.events_stream, self._subjects.events(noun, key)
+        first = await self._patiently_next(stream, own)
+        if first is None or first.sequence >= until or first.subject.rpartition(".")[2] in _FINAL:
+            log.error("%s %s cannot be followed: its beginning has aged out", noun, key)
+            return
+        jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
+        again = Wholes(self._bus, self._subjects, self._hands.client)
+        following: Any = self._bus.follow(stream, [own, *jobs], first.sequence)
+        async with aclosing(following) as messages:
+            async for stored in messages:
+                await again.see(stored)
+                if stored.sequence >= until:
+                    break
+        self.known.update(again.known)
+
+    async def _patiently_next(self, stream: str, subject: str) -> Stored | None:
+        while True:
+            try:
+                return await self._bus.next(stream, subject, 1)
+            except BusUnavailable:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def _touch(self, noun: str, key: str) -> None:
+        self._touched.add((noun, key))
+        self._woken.set()
+
+    # --- instructions out -------------------------------------------------------------------------
+    async def act(self) -> None:
+        """Does what is to be done, as soon as it is, without end."""
+        away, looked = False, time.monotonic()
+        while True:
+            await within(_LOOK_SECONDS, self._woken.wait())
+            self._woken.clear()
+            whole_round = time.monotonic() - looked >= _LOOK_SECONDS
+            names = tuple(self.known if whole_round else self._touched)
+            self._touched.clear()
+            looked = time.monotonic() if whole_round else looked
+            try:
+                for name in names:
+                    await self.settle(name)
+                away = False
+            except BusError as error:
+                if not away:
+                    log.warning("batches and graphs wait for the broker: %s", error)
+                away = True
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def settle(self, name: tuple[str, str]) -> None:
+        """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
+        whole = self.known.get(name)
+        if whole is None or (step := whole.decide(utc_now())) is None:
+            return
+        at, when = self._tried.get(name, (0, 0.0))
+        if at == whole.position and time.monotonic() - when < _LOOK_SECONDS:
+            return  # done already; what came of it is on its way through the log
+        self._tried[name] = whole.position, time.monotonic()
+        if await self._hands.carry_out(whole, step):
+            self.known.pop(name, None)
+            self._tried.pop(name, None)
+            with suppress(BusError):  # what is left of it would do no harm
+                await self._kept.forget(name)

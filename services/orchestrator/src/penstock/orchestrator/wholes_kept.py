@@ -1,0 +1,97 @@
+"""What is known of batches and graphs, kept in the broker so that a restart goes on from there.
+
+Each snapshot says how far into the log it reaches, and a restart reads from the earliest of these:
+whichever of two orchestrators wrote it last, and wherever either was killed, nothing is missed.
+What a snapshot knows already is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.bus.protocol import Bus, Outgoing, PayloadTooLarge, Stored
+from penstock.events.subjects import Subjects
+from penstock.orchestrator.core.batch import Batch, BatchSnapshot
+from penstock.orchestrator.core.graph import Graph, GraphSnapshot
+
+log = logging.getLogger("penstock.orchestrator")
+
+Name = tuple[str, str]
+_REFRESH_SECONDS = 60.0
+"""Also of what did not change: bounds how much of the log a restart reads."""
+_KINDS: dict[str, tuple[Any, Any]] = {
+    "batch": (BatchSnapshot, Batch.restored),
+    "graph": (GraphSnapshot, Graph.restored),
+}
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """Attributes: seen_to: all events up to this sequence are in the snapshot."""
+
+    seen_to: int
+    snapshot: msgspec.Raw
+
+
+class Kept:
+    """The stored snapshots, and the place in the log up to which all is in them."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, source
+        self._stream = subjects.state_stream
+        self._cursor = subjects.state("cursor", "wholes")
+        self._stored: dict[Name, tuple[int, float]] = {}
+        self._position = -1
+
+    async def load(self) -> tuple[int, dict[Name, Batch | Graph]]:
+        """From where to read the log, and all that was not finished with. Raises BusError."""
+        stored = await self._bus.last(self._stream, self._cursor)
+        places = [msgspec.json.decode(stored.body, type=int)] if stored else [0]
+        known: dict[Name, Batch | Graph] = {}
+        for noun in _KINDS:
+            for subject in await self._bus.count(self._stream, self._subjects.state(noun, "*")):
+                found = await self._bus.last(self._stream, subject)
+                if found is not None:
+                    places.append(self._restore((noun, subject.rpartition(".")[2]), found, known))
+        return min(places), known
+
+    def _restore(self, name: Name, found: Stored, known: dict[Name, Batch | Graph]) -> int:
+        kind, restored = _KINDS[name[0]]
+        try:
+            kept = msgspec.msgpack.decode(found.body, type=_Stored)
+            whole = msgspec.msgpack.decode(kept.snapshot, type=kind)
+            known[name] = restored(whole, self._source)
+        except (msgspec.MsgspecError, ValueError, zlib.error) as error:
+            log.error("%s %s: what was kept cannot be read: %s", *name, error)
+            return 0  # the log has it all
+        return kept.seen_to
+
+    async def keep(self, position: int, known: Mapping[Name, Batch | Graph]) -> None:
+        """Stores what changed. Raises BusError."""
+        now = time.monotonic()
+        for name, whole in tuple(known.items()):
+            at, when = self._stored.get(name, (-1, 0.0))
+            if at != whole.position or now - when > _REFRESH_SECONDS:
+                await self._store(name, whole, position)
+                self._stored[name] = whole.position, now
+        if position != self._position:
+            await self._bus.append(Outgoing(self._cursor, msgspec.json.encode(position)))
+            self._position = position
+
+    async def _store(self, name: Name, whole: Batch | Graph, seen_to: int) -> None:
+        snapshot = msgspec.Raw(msgspec.msgpack.encode(whole.snapshot()))
+        body = msgspec.msgpack.encode(_Stored(seen_to, snapshot))
+        try:
+            await self._bus.append(Outgoing(self._subjects.state(*name), body))
+        except PayloadTooLarge as error:
+            log.error("%s %s cannot be kept: %s", *name, error)
+
+    async def forget(self, name: Name) -> None:
+        """Nothing is left to be done for it. Raises BusError."""
+        self._stored.pop(name, None)
+        await self._bus.remove(self._stream, self._subjects.state(*name))

@@ -1,0 +1,68 @@
+"""What happens to a graph: jobs that wait for each other. A chain is a graph in one line."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from penstock.events.batch import Callbacks
+from penstock.events.envelope import Codec, Event
+
+
+class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One job of a graph.
+
+    Attributes:
+        payload: the encoded call. needs: steps (by position) that must have completed before.
+        takes: parameters that are given the result of one of them.
+    """
+
+    name: str
+    payload: bytes
+    needs: tuple[int, ...] = ()
+    takes: dict[str, int] = {}
+
+
+class GraphEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "graph"
+    key_field: ClassVar[str] = "graph_id"
+
+    graph_id: str
+
+
+class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """A graph or chain was accepted; each step's job is dispatched when its turn comes.
+
+    Attributes:
+        steps: in an order in which none needs a later one.
+    """
+
+    steps: tuple[GraphStep, ...]
+    title: str = ""
+    callbacks: Callbacks = Callbacks()
+
+
+class GraphStopping(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """Somebody cancelled it: no step is dispatched any more, those that run are cancelled."""
+
+    reason: str
+
+
+class GraphCompleted(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """All steps have completed."""
+
+
+class GraphFailed(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """A step failed: later ones are not dispatched, and those that ran have ended."""
+
+    step: str
+    job_id: str
+    reason: str
+
+
+class GraphCancelled(GraphEvent, frozen=True, kw_only=True, tag=True):
+    reason: str
+
+
+GRAPH_EVENTS = Codec(GraphStarted, GraphStopping, GraphCompleted, GraphFailed, GraphCancelled)

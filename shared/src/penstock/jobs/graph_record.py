@@ -1,0 +1,130 @@
+"""The life of a graph: one table of transitions, and the fold that walks it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.events.batch import Callbacks
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.graph import (
+    GraphCancelled,
+    GraphCompleted,
+    GraphEvent,
+    GraphFailed,
+    GraphStarted,
+    GraphStep,
+    GraphStopping,
+)
+from penstock.jobs.errors import IllegalTransition
+
+
+class GraphState(StrEnum):
+    RUNNING = "running"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (GraphState.RUNNING, GraphState.STOPPING)
+
+
+class Edge(NamedTuple):
+    """``event`` takes a graph from any of ``sources`` to ``target``; ``why`` is for people."""
+
+    sources: tuple[GraphState | None, ...]
+    event: type[GraphEvent]
+    target: GraphState
+    why: str
+
+
+_R, _S = GraphState.RUNNING, GraphState.STOPPING
+TRANSITIONS: tuple[Edge, ...] = (
+    Edge((None,), GraphStarted, GraphState.RUNNING, "accepted"),
+    Edge((_R,), GraphStopping, GraphState.STOPPING, "somebody cancelled it"),
+    Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
+    Edge((_R,), GraphFailed, GraphState.FAILED, "a step failed, and no other runs"),
+    Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
+)
+
+_BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
+
+
+class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph as its own events tell it; what its steps do is told by their jobs.
+
+    Attributes:
+        sequence: of its last event. first_sequence: of its start.
+        failed_step / failed_job: where it failed, empty otherwise.
+    """
+
+    id: str
+    state: GraphState
+    sequence: int
+    first_sequence: int
+    steps: tuple[GraphStep, ...]
+    title: str
+    callbacks: Callbacks
+    started_at: datetime
+    ended_at: datetime | None = None
+    reason: str = ""
+    failed_step: str = ""
+    failed_job: str = ""
+
+
+def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> GraphRecord:
+    """The record after ``event``, stored at ``sequence``.
+
+    Raises:
+        IllegalTransition: the event may not follow.
+    """
+    edge = _BY_EVENT.get(type(event))
+    state = record.state if record else None
+    if edge is None or state not in edge.sources:
+        raise IllegalTransition(
+            f"graph {event.graph_id}: {event.name} may not follow state {state or 'nothing'}"
+        )
+    if record is None:
+        assert isinstance(event, GraphStarted)
+        return _started(event, sequence)
+    moved = msgspec.structs.replace(record, state=edge.target, sequence=sequence)
+    if edge.target.ended:
+        moved = msgspec.structs.replace(moved, ended_at=event.at)
+    match event:
+        case GraphStopping() | GraphCancelled():
+            moved = msgspec.structs.replace(moved, reason=event.reason)
+        case GraphFailed():
+            moved = msgspec.structs.replace(
+                moved, reason=event.reason, failed_step=event.step, failed_job=event.job_id
+            )
+    return moved
+
+
+def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> GraphRecord | None:
+    """The record after all ``(sequence, event)``; None when there are none."""
+    record: GraphRecord | None = None
+    for sequence, event in events:
+        if isinstance(event, GraphEvent):
+            record = evolve(record, event, sequence)
+        elif record is not None:
+            record = msgspec.structs.replace(record, sequence=sequence)
+    return record
+
+
+def _started(event: GraphStarted, sequence: int) -> GraphRecord:
+    return GraphRecord(
+        id=event.graph_id,
+        state=GraphState.RUNNING,
+        sequence=sequence,
+        first_sequence=sequence,
+        steps=event.steps,
+        title=event.title,
+        callbacks=event.callbacks,
+        started_at=event.at,
+    )
