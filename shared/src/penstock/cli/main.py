@@ -28,6 +28,9 @@ COMMANDS = {
     "simulate": Lazy(
         "penstock.cli.simulate:simulate", "Strategies against recorded arrivals.", CHECK
     ),
+    "replay": Lazy(
+        "penstock.cli.replay:replay", "Past decisions, computed again and proved equal.", CHECK
+    ),
     "config": Lazy("penstock.cli.config:config", "Check and show the settings in force.", CHECK),
 }
 

@@ -63,6 +63,14 @@ class Subjects:
         """Small mutable state with compare-and-set: leases, pauses, cursors."""
         return self.stream("STATE")
 
+    @property
+    def keys_stream(self) -> str:
+        """State of keys that come and go, with compare-and-set: rate limits, places, unique jobs.
+
+        A record goes by itself when its time to live has passed.
+        """
+        return self.stream("KEYS")
+
     # --- jobs ----------------------------------------------------------------------------------
     def queue(self, queue: str) -> str:
         return f"{self.prefix}.jobs.{queue}"
@@ -98,8 +106,9 @@ class Subjects:
         """What is kept of rounds, beside the snapshots: ``RoundDecided``, ``CheckpointTaken``."""
         return f"{self.prefix}.snapshots.round.{name}"
 
-    def adopted_settings(self, fingerprint: str) -> str:
-        return f"{self.prefix}.snapshots.settings.{fingerprint}"
+    def adopted_settings(self, fingerprint: str = "*", part: int = 0) -> str:
+        name = f"{fingerprint}-{part}" if part else fingerprint
+        return f"{self.prefix}.snapshots.settings.{name}"
 
     @property
     def snapshots(self) -> str:
@@ -111,6 +120,9 @@ class Subjects:
 
     def state(self, kind: str, name: str) -> str:
         return f"{self.prefix}.state.{kind}.{name}"
+
+    def key(self, kind: str, token: str) -> str:
+        return f"{self.prefix}.keys.{kind}.{token}"
 
     # --- plain subjects: lossy by nature, always backed by state that can be read again ---------
     def worker_report(self, host: str, worker: str) -> str:

@@ -114,7 +114,7 @@ class Recorder:
 
     def _subject(self, event: Event) -> str:
         if isinstance(event, SettingsAdopted):
-            return self._subjects.adopted_settings(event.fingerprint)
+            return self._subjects.adopted_settings(event.fingerprint, event.part)
         return self._subjects.round(event.name)
 
 

@@ -1,0 +1,1 @@
+"""Recomputes what was decided from the log, and proves it equal or shows the difference."""

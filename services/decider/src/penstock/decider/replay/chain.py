@@ -1,0 +1,121 @@
+"""One leader's rounds, one after the other, each from the state the last one left."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.decider.core.decide import Outcome, decide
+from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
+from penstock.decider.core.registry import Strategies
+from penstock.decider.core.state import State
+from penstock.decider.replay.settings import Adopted
+from penstock.events.record import CheckpointTaken, RoundDecided
+
+Seen = SeenPool | SeenHost | None
+"""What a place in the stream holds; None: nothing that is decided on."""
+
+
+class Broken(Exception):
+    """From here on nothing can be recomputed until the next checkpoint; says why."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A round recomputed: what it started from and what came out."""
+
+    round: RoundDecided
+    before: State
+    inputs: Inputs
+    outcome: Outcome
+
+
+class Chain:
+    """Goes on from a checkpoint.
+
+    Args:
+        parts: of the checkpoint, all of them.
+        pending: what the stream held since, by sequence; shared with whoever reads it.
+    """
+
+    def __init__(self, parts: list[CheckpointTaken], strategies: Strategies) -> None:
+        first = parts[0]
+        self.state = state_of(parts)
+        self.number, self._through = first.number - 1, first.through
+        self._strategies = strategies
+        self._pools = {
+            name: SeenPool(kept.snapshot, kept.at)
+            for part in parts
+            for name, kept in part.pools.items()
+            if kept.snapshot is not None
+        }
+        self._hosts = {
+            name: SeenHost(kept.snapshot, kept.at)
+            for part in parts
+            for name, kept in part.hosts.items()
+        }
+        self.pending: deque[tuple[int, Seen]] = deque()
+
+    def take(self, sequence: int, seen: Seen) -> None:
+        if sequence > self._through:
+            self.pending.append((sequence, seen))
+
+    def decide(self, told: RoundDecided, settings: Adopted | None) -> Step:
+        """The round again.
+
+        Raises:
+            Broken: something it rested on is not in the log.
+        """
+        if told.number != self.number + 1:
+            raise Broken(f"rounds {self.number + 1} to {told.number - 1} were not recorded")
+        if settings is None:
+            raise Broken(f"its settings {told.settings} are not in the log")
+        self._advance(told.through, settings)
+        inputs = self.inputs(told, settings)
+        before, now = self.state, told.at.timestamp()
+        outcome = decide(before, inputs, now)
+        self.state, self.number = outcome.state, told.number
+        return Step(told, before, inputs, outcome)
+
+    def inputs(self, told: RoundDecided, settings: Adopted) -> Inputs:
+        return Inputs(
+            pools=settings.pools,
+            seen_pools=dict(self._pools),
+            seen_hosts=dict(self._hosts),
+            strategies=self._strategies,
+            rules=settings.rules,
+            due=None if told.due is None else frozenset(told.due),
+        )
+
+    def _advance(self, through: int, settings: Adopted) -> None:
+        while self.pending and self.pending[0][0] <= through:
+            sequence, seen = self.pending.popleft()
+            self._check_next(sequence)
+            self._through = sequence
+            if isinstance(seen, SeenPool):
+                if seen.snapshot.pool in settings.pools:
+                    self._pools[seen.snapshot.pool] = seen
+            elif isinstance(seen, SeenHost):
+                self._hosts[seen.snapshot.host] = seen
+        if self._through < through:
+            self._check_next(through + 1)
+
+    def _check_next(self, sequence: int) -> None:
+        """Each place in the stream holds something, else a message is missing."""
+        if sequence != self._through + 1:
+            raise Broken(f"messages {self._through + 1} to {sequence - 1} are not in the log")
+
+
+def state_of(parts: list[CheckpointTaken]) -> State:
+    """The state that a checkpoint keeps."""
+    pools = {name: kept.state for part in parts for name, kept in part.pools.items()}
+    return msgspec.convert({**parts[0].state, "pools": pools}, State)
+
+
+def portable(state: State) -> Mapping[str, object]:
+    """A state as a checkpoint keeps it: two are the same if these are."""
+    found: Mapping[str, object] = msgspec.json.decode(
+        msgspec.json.encode(state, order="deterministic")
+    )
+    return found

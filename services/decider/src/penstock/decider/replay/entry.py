@@ -1,0 +1,75 @@
+"""The log in a file: one stored message a line, as a JSON list; settings first.
+
+Snapshots and records stand in the order of their stream, a round's decisions right before its
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from penstock.bus.protocol import Stored
+
+_NOTHING = msgspec.Raw(b"null")
+
+
+class BadLog(ValueError):
+    """A file that is no exported log: says where, what was found and what was expected."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """A stored message: ``at`` is when the broker stored it, POSIX seconds.
+
+    ``sequence`` is that of the snapshots' stream; 0 for what stands elsewhere.
+    """
+
+    sequence: int
+    at: float
+    subject: str
+    body: msgspec.Raw
+
+
+_decode = msgspec.json.Decoder(Entry).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def entry(stored: Stored) -> Entry:
+    """Of a message; a body that is no JSON was skipped by the decider and is left out here too."""
+    try:
+        body = msgspec.Raw(stored.body)
+        msgspec.json.decode(stored.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        body = _NOTHING
+    return Entry(stored.sequence, stored.at.timestamp(), stored.subject, body)
+
+
+def outside(one: Entry) -> Entry:
+    """An entry that has no place in the order of the snapshots."""
+    return msgspec.structs.replace(one, sequence=0)
+
+
+def line(one: Entry) -> bytes:
+    return _encode(one) + b"\n"
+
+
+def read(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, Entry]]:
+    """Entries and where each begins, from where the file stands; the last begins before ``end``.
+
+    Raises:
+        BadLog: a line is no entry.
+    """
+    offset = file.tell()
+    for raw in file:
+        if end is not None and offset >= end:
+            return
+        try:
+            yield offset, _decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadLog(
+                f"at byte {offset}: found {raw[:60]!r}, expected a line as 'penstock replay "
+                f"--save' writes it ({error})"
+            ) from error
+        offset += len(raw)

@@ -1,0 +1,213 @@
+"""From the entries of a log to its rounds, each computed again by the production core."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.decider.core.inputs import SeenHost, SeenPool
+from penstock.decider.core.registry import Strategies
+from penstock.decider.intake import wrong
+from penstock.decider.replay.chain import Broken, Chain, Seen, Step, portable
+from penstock.decider.replay.entry import Entry
+from penstock.decider.replay.settings import Adopted
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
+from penstock.events.scaling import ScalingDecisionMade
+from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
+
+MOST_BEHIND = 50_000
+"""Snapshots that may be stored while a round is computed and its record is on the way."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A round that cannot be recomputed. ``why`` is said for the first of several only."""
+
+    round: RoundDecided
+    why: str = ""
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """The state at a checkpoint is not what its rounds led to."""
+
+    checkpoint: CheckpointTaken
+    recorded: Mapping[str, Any]
+    recomputed: Mapping[str, Any]
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A decision as it was told: its bytes, and what they say."""
+
+    raw: bytes
+    decision: ScalingDecisionMade
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A decision that was told but is none."""
+
+    subject: str
+    why: str
+
+
+Found = Step | Gap | Mismatch | Recorded | Unreadable | CheckpointTaken
+"""A checkpoint is found when it is complete: its last part."""
+
+_decision = msgspec.json.Decoder(ScalingDecisionMade).decode
+
+
+class Recomputer:
+    """Takes entries in order.
+
+    Args:
+        settings: by fingerprint.
+        what_if: other settings to decide under; the states that were kept are then not gone back
+            to, as each decision changes the next.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Adopted],
+        strategies: Strategies,
+        what_if: Callable[[Adopted], Adopted] | None = None,
+    ) -> None:
+        self._settings = dict(settings)
+        if what_if is not None:
+            self._settings = {name: what_if(each) for name, each in settings.items()}
+        self._strategies, self._free = strategies, what_if is not None
+        self._chains: dict[int, Chain] = {}
+        self._broken: set[int] = set()
+        self._parts: list[CheckpointTaken] = []
+        self._recent: deque[tuple[int, Seen]] = deque(maxlen=MOST_BEHIND)
+        self._takers: dict[str, Callable[[Entry], Iterator[Found]]] = {}
+
+    def take(self, entry: Entry) -> Iterator[Found]:
+        """What this entry leads to."""
+        taker = self._takers.get(entry.subject)
+        if taker is None:
+            taker = self._takers[entry.subject] = self._taker(entry.subject)
+        return taker(entry)
+
+    def glance(self, entry: Entry) -> None:
+        """Takes an entry of before: nothing is recomputed from it yet."""
+        _, stream, noun, *_ = entry.subject.split(".")
+        if stream != "snapshots":
+            return
+        self._keep(entry.sequence, _accept(entry) if noun in ("pool", "host") else None)
+        if noun == "round" and isinstance(part := _record(entry), CheckpointTaken):
+            self._collect(part)
+
+    def _taker(self, subject: str) -> Callable[[Entry], Iterator[Found]]:
+        _, stream, noun, *_, name = subject.split(".")
+        if stream == "events":
+            told = name == ScalingDecisionMade.__name__
+            return self._take_decision if told else _take_nothing
+        return {
+            "pool": self._take_snapshot,
+            "host": self._take_snapshot,
+            "round": self._take_record,
+        }.get(noun, self._take_other)
+
+    def _take_decision(self, entry: Entry) -> Iterator[Found]:
+        raw = bytes(entry.body)
+        try:
+            yield Recorded(raw, _decision(raw))
+        except ValueError as error:
+            yield Unreadable(entry.subject, str(error))
+
+    def _take_snapshot(self, entry: Entry) -> Iterator[Found]:
+        self._keep(entry.sequence, _accept(entry))
+        return iter(())
+
+    def _take_other(self, entry: Entry) -> Iterator[Found]:
+        self._keep(entry.sequence, None)
+        return iter(())
+
+    def _take_record(self, entry: Entry) -> Iterator[Found]:
+        self._keep(entry.sequence, None)
+        record = _record(entry)
+        if isinstance(record, RoundDecided):
+            yield from self._take_round(record)
+        elif isinstance(record, CheckpointTaken):
+            yield from self._take_part(record)
+
+    def _keep(self, sequence: int, seen: Seen) -> None:
+        if not sequence:
+            return
+        self._recent.append((sequence, seen))
+        for chain in self._chains.values():
+            chain.take(sequence, seen)
+
+    def _take_round(self, told: RoundDecided) -> Iterator[Found]:
+        chain = self._chains.get(told.epoch)
+        if chain is None:
+            yield Gap(told, "" if told.epoch in self._broken else "no checkpoint before it")
+            self._broken.add(told.epoch)
+            return
+        try:
+            yield chain.decide(told, self._settings.get(told.settings))
+        except Broken as broken:
+            del self._chains[told.epoch]
+            self._broken.add(told.epoch)
+            yield Gap(told, str(broken))
+
+    def _take_part(self, part: CheckpointTaken) -> Iterator[Found]:
+        parts = self._collect(part)
+        if parts is None:
+            return
+        old = self._chains.get(part.epoch)
+        whole = old is not None and old.number == part.number - 1
+        if not (whole and self._free):
+            new = self._begin(parts)
+            if old is not None and whole and old.state != new.state:
+                recorded, recomputed = portable(new.state), portable(old.state)
+                if recorded != recomputed:
+                    yield Mismatch(part, recorded, recomputed)
+        yield part
+
+    def _collect(self, part: CheckpointTaken) -> list[CheckpointTaken] | None:
+        """All parts, when this is the last one."""
+        if part.part == 1:
+            self._parts = []
+        self._parts.append(part)
+        complete = len(self._parts) == part.part == part.parts
+        return self._parts if complete else None
+
+    def _begin(self, parts: list[CheckpointTaken]) -> Chain:
+        epoch = parts[0].epoch
+        chain = self._chains[epoch] = Chain(parts, self._strategies)
+        for sequence, seen in reversed(self._recent):
+            if sequence <= parts[0].through:
+                break
+            chain.pending.appendleft((sequence, seen))
+        self._broken.discard(epoch)
+        for other, silent in list(self._chains.items()):
+            if len(silent.pending) > MOST_BEHIND:  # its leader is gone
+                del self._chains[other]
+        return chain
+
+
+def _take_nothing(_: Entry) -> Iterator[Found]:
+    return iter(())
+
+
+def _record(entry: Entry) -> Event | UnknownEvent | None:
+    try:
+        return RECORDS.decode(entry.body)
+    except ValueError:  # its absence is noticed by the next one
+        return None
+
+
+def _accept(entry: Entry) -> SeenPool | SeenHost | None:
+    """As the decider read it: what it skipped is skipped."""
+    try:
+        snapshot = SNAPSHOTS.decode(entry.body)
+    except ValueError:
+        return None
+    if isinstance(snapshot, PoolSnapshot):
+        return None if wrong(snapshot, entry.subject) else SeenPool(snapshot, entry.at)
+    if isinstance(snapshot, HostSnapshot):
+        return None if wrong(snapshot, entry.subject) else SeenHost(snapshot, entry.at)
+    return None

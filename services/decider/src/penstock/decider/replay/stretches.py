@@ -1,0 +1,102 @@
+"""A long log in stretches, each replayed by a process of its own.
+
+Checkpoints make that possible: a stretch begins with the first checkpoint in its part of the file
+and ends with the first one beyond, where the state it arrived at is compared with the one kept.
+Rounds before the first checkpoint of a log cannot be recomputed and are left out.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import pairwise
+from pathlib import Path
+
+from penstock.decider import plugins
+from penstock.decider.replay.entry import Entry, read
+from penstock.decider.replay.recompute import Recomputer
+from penstock.decider.replay.settings import Adopted, gather
+from penstock.decider.replay.verdict import Verdict, add
+from penstock.decider.replay.verify import Verifier
+from penstock.events.record import RECORDS, SettingsAdopted
+
+_LEAST_BYTES = 2_000_000
+_OVERLAP_BYTES = 16_000_000
+"""Before a stretch: a checkpoint's first parts, and snapshots that it had not seen yet."""
+_SETTINGS = ".snapshots.settings."
+
+
+def verify(
+    path: Path,
+    pool: str | None = None,
+    processes: int = 1,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Verdict:
+    """The verdict on a log.
+
+    Args:
+        pool: only what was told of this one is compared.
+        progress: is told the share that is done.
+
+    Raises:
+        BadLog: the file is no log.
+    """
+    spans = _spans(path.stat().st_size, processes)
+    if len(spans) == 1:
+        verdict = _stretch(path, spans[0], pool)
+        progress(1.0)
+        return verdict
+    found: dict[int, Verdict] = {}
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn) as executor:
+        running = {
+            executor.submit(_stretch, path, span, pool): number for number, span in enumerate(spans)
+        }
+        for done in as_completed(running):
+            found[running[done]] = done.result()
+            progress(len(found) / len(spans))
+    return add([found[number] for number in sorted(found)])
+
+
+def settings(path: Path) -> dict[str, Adopted]:
+    """The settings at the head of a log."""
+    told: list[SettingsAdopted] = []
+    with path.open("rb") as file:
+        for _, entry in read(file):
+            if _SETTINGS not in entry.subject:
+                break
+            event = RECORDS.decode(entry.body)
+            if isinstance(event, SettingsAdopted):
+                told.append(event)
+    return gather(told)
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """All of a log."""
+    with path.open("rb") as file:
+        for _, entry in read(file):
+            yield entry
+
+
+def _spans(size: int, processes: int) -> list[tuple[int, int]]:
+    """Several stretches a process, so that none waits long for the last."""
+    count = max(1, min(processes * 4, size // _LEAST_BYTES)) if processes > 1 else 1
+    cuts = [size * number // count for number in range(count)] + [size + 1]
+    return list(pairwise(cuts))
+
+
+def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
+    start, end = span
+    recomputer = Recomputer(settings(path), plugins.strategies())
+    verifier = Verifier(pool)
+    with path.open("rb") as file:
+        file.seek(max(start - _OVERLAP_BYTES, 0))
+        if file.tell():
+            file.readline()
+        for offset, entry in read(file):
+            if offset < start:
+                recomputer.glance(entry)
+            elif any(verifier.take(found, offset >= end) for found in recomputer.take(entry)):
+                break
+    return verifier.finish()

@@ -1,0 +1,187 @@
+"""Compares what was decided with what is decided again, bit for bit."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.decider.core.conclude import Decision
+from penstock.decider.core.digest import digest
+from penstock.decider.journal import Made, tell
+from penstock.decider.program import program
+from penstock.decider.replay.chain import Step
+from penstock.decider.replay.recompute import Found, Gap, Mismatch, Recorded
+from penstock.decider.replay.verdict import MOST_SHOWN, Difference, Unproven, Verdict
+from penstock.events.envelope import encode
+from penstock.events.record import CheckpointTaken, RoundDecided
+
+_MOST_WAITING = 64
+"""Rounds that a decision may be away from its record."""
+
+Key = tuple[int, int]
+
+
+class Verifier:
+    """Fills a verdict.
+
+    Args:
+        pool: only what was told of this one is compared; rounds are recomputed whole.
+    """
+
+    def __init__(self, pool: str | None = None) -> None:
+        self.verdict = Verdict()
+        self._pool = pool
+        self._steps: OrderedDict[Key, Step] = OrderedDict()
+        self._waiting: dict[Key, list[Recorded]] = {}
+
+    def take(self, found: Found, beyond: bool = False) -> bool:
+        """True where the stretch ends: at the first checkpoint ``beyond`` it."""
+        if isinstance(found, CheckpointTaken):
+            return self._take_checkpoint(found, beyond)
+        if self.verdict.first is None:  # what came before cannot be told
+            return False
+        if isinstance(found, Step):
+            self._take_step(found)
+        elif isinstance(found, Recorded):
+            self._take_recorded(found)
+        elif isinstance(found, Gap):
+            self._take_gap(found)
+        elif isinstance(found, Mismatch):
+            self._take_mismatch(found)
+        else:
+            self.verdict.unreadable.append(f"{found.subject}: {found.why}")
+        return False
+
+    def finish(self) -> Verdict:
+        """Decisions still without their round are orphans, if their round should have come."""
+        last = max(self._steps, default=(0, 0))
+        self.verdict.orphans = sum(len(told) for key, told in self._waiting.items() if key < last)
+        return self.verdict
+
+    def _take_checkpoint(self, found: CheckpointTaken, beyond: bool) -> bool:
+        self.verdict.last = (found.epoch, found.number)
+        if self.verdict.first is None:
+            self.verdict.first = self.verdict.last
+        else:
+            self.verdict.states += 1
+            self.verdict.equal_states += 1
+        return beyond
+
+    def _take_step(self, step: Step) -> None:
+        verdict, told = self.verdict, step.round
+        key = (told.epoch, told.number)
+        verdict.begins_at, verdict.ends_at = verdict.begins_at or told.at, told.at
+        if told.program not in verdict.programs:
+            verdict.programs.append(told.program)
+        verdict.rounds += 1
+        verdict.decisions += len(step.outcome.decisions)
+        shown = len(verdict.differences)
+        unequal = sum(not self._compare(step, each) for each in self._waiting.pop(key, ()))
+        self._steps[key] = step
+        if len(self._steps) > _MOST_WAITING:
+            self._steps.popitem(last=False)
+        if digest(step.outcome.decisions) == told.digest:
+            verdict.equal_rounds += 1
+            verdict.equal_decisions += len(step.outcome.decisions)
+            return
+        verdict.other_program += told.program != program()
+        if not unequal and len(verdict.differences) == shown:
+            self._show(told, "", "", ("decisions that were not told come out otherwise",))
+
+    def _take_recorded(self, recorded: Recorded) -> None:
+        if self._pool not in (None, recorded.decision.pool):
+            return
+        key = (recorded.decision.epoch, recorded.decision.round)
+        if key in self._steps:
+            self._compare(self._steps[key], recorded)
+        else:
+            self._waiting.setdefault(key, []).append(recorded)
+
+    def _compare(self, step: Step, recorded: Recorded) -> bool:
+        told = recorded.decision
+        again = _again(step, recorded)
+        self.verdict.told += 1
+        if again == recorded.raw:
+            self.verdict.equal_told += 1
+            return True
+        what = (
+            ("no such decision is made",)
+            if again is None
+            else tuple(differing(recorded.raw, again))
+        )
+        self._show(step.round, told.pool, told.id, what)
+        return False
+
+    def _take_gap(self, gap: Gap) -> None:
+        self.verdict.gaps += 1
+        if gap.why and len(self.verdict.unproven) < MOST_SHOWN:
+            told = gap.round
+            self.verdict.unproven.append(
+                Unproven(at=told.at, epoch=told.epoch, round=told.number, why=gap.why)
+            )
+
+    def _take_mismatch(self, found: Mismatch) -> None:
+        self.verdict.equal_states -= 1
+        what = tuple(_differing(found.recorded, found.recomputed, "state"))
+        self._show(found.checkpoint, "", "", what)
+
+    def _show(
+        self, told: RoundDecided | CheckpointTaken, pool: str, id_: str, what: tuple[str, ...]
+    ) -> None:
+        if len(self.verdict.differences) < MOST_SHOWN:
+            self.verdict.differences.append(
+                Difference(
+                    at=told.at,
+                    epoch=told.epoch,
+                    round=told.number,
+                    pool=pool,
+                    decision=id_,
+                    program=told.program,
+                    what=what,
+                )
+            )
+
+
+def _again(step: Step, recorded: Recorded) -> bytes | None:
+    """The same decision's event with the same name and speaker; None if there is no such."""
+    told = recorded.decision
+    decision = _of(step, told.pool)
+    if decision is None:
+        return None
+    made = Made(
+        epoch=step.round.epoch,
+        round=step.round.number,
+        through=step.round.through,
+        now=step.round.at.timestamp(),
+    )
+    event = tell(decision, made, told.source)
+    return encode(msgspec.structs.replace(event, id=told.id))
+
+
+def _of(step: Step, pool: str) -> Decision | None:
+    return next((each for each in step.outcome.decisions if each.pool == pool), None)
+
+
+def differing(recorded: bytes, again: bytes) -> Iterator[str]:
+    """What differs between two events, as sentences."""
+    yield from _differing(msgspec.json.decode(recorded), msgspec.json.decode(again), "")
+
+
+def _differing(recorded: Any, again: Any, name: str) -> Iterator[str]:
+    if isinstance(recorded, Mapping) and isinstance(again, Mapping):
+        for key in [*recorded, *(key for key in again if key not in recorded)]:
+            path = f"{name}.{key}" if name else str(key)
+            yield from _differing(recorded.get(key), again.get(key), path)
+    elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
+        for number, (one, other) in enumerate(zip(recorded, again, strict=True), 1):
+            yield from _differing(one, other, f"{name}[{number}]")
+    elif recorded != again or type(recorded) is not type(again):
+        yield f"{name}: recorded {_short(recorded)}, recomputed {_short(again)}"
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,152 @@
+"""What a real decider decided, computed again from the log of a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.integration.deciding import EMAILS, QUICK, World, world
+from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
+from tests.waiting import eventually
+
+from penstock.cli import recording
+from penstock.cli.recording import Span
+from penstock.decider import recorder
+from penstock.decider.replay import stretches
+from penstock.decider.replay.entry import Entry, line
+from penstock.events.record import RoundDecided
+from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
+from penstock.events.worker import HostLost
+
+POOLS = {**EMAILS, "reports": {"min_workers": 1, "max_workers": 9, "strategy": "hybrid"}}
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def here(request: pytest.FixtureRequest, monkeypatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 1.5)
+    tables: dict[str, Any] = {"pools": POOLS, "host": {"name": "x", "lease_seconds": 1.0}}
+    async with world(request.param, request.getfixturevalue("settings"), **tables) as found:
+        yield found
+
+
+@asynccontextmanager
+async def reporting(here: World, **fields: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(keep_reporting(here, **fields))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def eventful(here: World) -> None:
+    """Load, an urgent round, silence, a lost host, a leader that vanishes, a restart."""
+    here.host("a")
+    here.host("b")
+    await here.report(**BUSY)
+    await here.start()
+    await here.plan("a", emails=5, reports=1)
+    for _ in range(3):
+        await here.report(**BUSIER, wakeup="backlog")
+        await here.decided()
+    await eventually(lambda: here.events(ScalingDecisionMade)[-1].reasons[0].step == "stale")
+    async with reporting(here, **BUSY):
+        here.vanish("b")
+        await here.event(HostLost, host="b")
+        await here.freeze(here._services[0][0])
+        await here.start()
+        await eventually(lambda: len(here.events(LeaderChanged)) == 2)
+        await here.decided(3)
+
+
+async def saved(here: World, path: Path, **span: Any) -> Path:
+    with path.open("wb") as file:
+        await recording.save(here.bus, here.subjects, Span(**span), file, lambda _: None)
+    return path
+
+
+def tampered(path: Path, change: Callable[[Entry], Entry | None]) -> Path:
+    found = path.with_suffix(".tampered")
+    with found.open("wb") as file:
+        for entry in stretches.entries(path):
+            changed = change(entry)
+            if changed is not None:
+                file.write(line(changed))
+    return found
+
+
+async def test_all_that_was_decided_is_decided_again(here: World, tmp_path):
+    await eventful(here)
+    told = here.events(ScalingDecisionMade)
+    path = await saved(here, tmp_path / "log")
+    verdict = stretches.verify(path)
+    assert verdict.is_equal, verdict
+    assert verdict.told >= len(told)
+    assert verdict.equal_states >= 1
+    assert verdict.decisions > verdict.rounds  # both pools in most of them
+    assert any(each.reasons[0].step == "stale" for each in told)
+
+
+async def test_what_was_changed_afterwards_is_found(here: World, tmp_path):
+    await eventful(here)
+    path = await saved(here, tmp_path / "log")
+
+    def more_workers(entry: Entry) -> Entry:
+        body = bytes(entry.body).replace(b'"target":10', b'"target":11')
+        return msgspec.structs.replace(entry, body=msgspec.Raw(body))
+
+    verdict = stretches.verify(tampered(path, more_workers))
+    assert not verdict.is_equal
+    assert any("target: recorded 11, recomputed 10" in each.what for each in verdict.differences)
+
+    def less_load(entry: Entry) -> Entry:
+        body = bytes(entry.body).replace(b'"arrival_per_second":10.0', b'"arrival_per_second":9.0')
+        return msgspec.structs.replace(entry, body=msgspec.Raw(body))
+
+    verdict = stretches.verify(tampered(path, less_load))
+    assert not verdict.is_equal
+    assert any(each.pool == "emails" for each in verdict.differences)
+
+
+async def test_what_is_missing_is_a_gap(here: World, tmp_path):
+    await eventful(here)
+    path = await saved(here, tmp_path / "log")
+    pools = [e for e in stretches.entries(path) if ".snapshots.pool." in e.subject]
+    lost = pools[len(pools) // 3].sequence
+    verdict = stretches.verify(tampered(path, lambda e: None if e.sequence == lost else e))
+    assert not verdict.is_equal
+    assert verdict.gaps
+    assert not verdict.differences
+    assert f"messages {lost} to {lost} are not in the log" in verdict.unproven[0].why
+    assert verdict.rounds == verdict.equal_rounds > 0  # before, and after the next checkpoint
+
+    def without_settings(entry: Entry) -> Entry | None:
+        return None if ".settings." in entry.subject and not entry.sequence else entry
+
+    verdict = stretches.verify(tampered(path, without_settings))
+    assert not verdict.rounds
+    assert "settings" in verdict.unproven[0].why
+
+
+async def test_decisions_are_proved_too_where_they_are_not_told(settings, tmp_path):
+    """By the digest of their round."""
+    decider = {**QUICK, "repeat_seconds": 60.0}
+    async with world("memory", settings, decider=decider) as here:
+        here.host("a")
+        rounds: list[str] = []
+        records = here.subjects.round(RoundDecided.__name__)
+        await here.bus.listen(records, lambda subject, _: rounds.append(subject))
+        async with reporting(here, **BUSY):
+            await here.start()
+            await here.plan("a", emails=10)
+            await eventually(lambda: len(rounds) >= 4)
+        path = await saved(here, tmp_path / "log")
+    verdict = stretches.verify(path)
+    assert verdict.is_equal
+    assert verdict.told < verdict.decisions == verdict.equal_decisions
