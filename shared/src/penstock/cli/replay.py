@@ -109,11 +109,10 @@ def _verify(session: Session, path: Path, pool: str | None, processes: int) -> N
 
 
 def _compare(session: Session, path: Path, other: Any, pool: str | None) -> None:
-    from penstock.decider import plugins  # noqa: PLC0415
     from penstock.decider.replay import stretches, whatif  # noqa: PLC0415
 
     rows = whatif.compare(
-        stretches.entries(path), stretches.settings(path), plugins.strategies(), other, pool
+        stretches.entries(path), stretches.settings(path), stretches.installed(), other, pool
     )
     say_rows(session, rows, COLUMNS, "no decision is in this part of the log")
     if rows and not session.as_json:

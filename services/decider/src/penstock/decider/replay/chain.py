@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.decider.core.decide import Outcome, decide
 from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
+from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
 from penstock.decider.replay.settings import Adopted
@@ -16,6 +17,13 @@ from penstock.events.record import CheckpointTaken, RoundDecided
 
 Seen = SeenPool | SeenHost | None
 """What a place in the stream holds; None: nothing that is decided on."""
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """The code that decisions are made with, besides the core."""
+
+    strategies: Strategies
+    policies: Policies
 
 
 class Broken(Exception):
@@ -39,11 +47,11 @@ class Chain:
         pending: what the stream held since, by sequence; shared with whoever reads it.
     """
 
-    def __init__(self, parts: list[CheckpointTaken], strategies: Strategies) -> None:
+    def __init__(self, parts: list[CheckpointTaken], installed: Installed) -> None:
         first = parts[0]
         self.state = state_of(parts)
         self.number, self._through = first.number - 1, first.through
-        self._strategies = strategies
+        self._installed = installed
         self._pools = {
             name: SeenPool(kept.snapshot, kept.at)
             for part in parts
@@ -83,7 +91,8 @@ class Chain:
             pools=settings.pools,
             seen_pools=dict(self._pools),
             seen_hosts=dict(self._hosts),
-            strategies=self._strategies,
+            strategies=self._installed.strategies,
+            policies=self._installed.policies,
             rules=settings.rules,
             due=None if told.due is None else frozenset(told.due),
         )

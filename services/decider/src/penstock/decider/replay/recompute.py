@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from penstock.decider.core.inputs import SeenHost, SeenPool
-from penstock.decider.core.registry import Strategies
 from penstock.decider.intake import wrong
-from penstock.decider.replay.chain import Broken, Chain, Seen, Step, portable
+from penstock.decider.replay.chain import Broken, Chain, Installed, Seen, Step, portable
 from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.settings import Adopted
 from penstock.events.envelope import Event, UnknownEvent
@@ -70,13 +69,13 @@ class Recomputer:
     def __init__(
         self,
         settings: Mapping[str, Adopted],
-        strategies: Strategies,
+        installed: Installed,
         what_if: Callable[[Adopted], Adopted] | None = None,
     ) -> None:
         self._settings = dict(settings)
         if what_if is not None:
             self._settings = {name: what_if(each) for name, each in settings.items()}
-        self._strategies, self._free = strategies, what_if is not None
+        self._installed, self._free = installed, what_if is not None
         self._chains: dict[int, Chain] = {}
         self._broken: set[int] = set()
         self._parts: list[CheckpointTaken] = []
@@ -177,7 +176,7 @@ class Recomputer:
 
     def _begin(self, parts: list[CheckpointTaken]) -> Chain:
         epoch = parts[0].epoch
-        chain = self._chains[epoch] = Chain(parts, self._strategies)
+        chain = self._chains[epoch] = Chain(parts, self._installed)
         for sequence, seen in reversed(self._recent):
             if sequence <= parts[0].through:
                 break

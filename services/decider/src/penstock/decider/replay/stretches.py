@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from penstock.decider import plugins
+from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
 from penstock.decider.replay.recompute import Recomputer
 from penstock.decider.replay.settings import Adopted, gather
@@ -59,6 +60,10 @@ def verify(
     return add([found[number] for number in sorted(found)])
 
 
+def installed() -> Installed:
+    return Installed(plugins.strategies(), plugins.policies())
+
+
 def settings(path: Path) -> dict[str, Adopted]:
     """The settings at the head of a log."""
     told: list[SettingsAdopted] = []
@@ -88,7 +93,7 @@ def _spans(size: int, processes: int) -> list[tuple[int, int]]:
 
 def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
     start, end = span
-    recomputer = Recomputer(settings(path), plugins.strategies())
+    recomputer = Recomputer(settings(path), installed())
     verifier = Verifier(pool)
     with path.open("rb") as file:
         file.seek(max(start - _OVERLAP_BYTES, 0))

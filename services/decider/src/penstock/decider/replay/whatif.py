@@ -13,9 +13,8 @@ import msgspec
 from penstock.config import ConfigError, Pool
 from penstock.config.settings import ProfileOverride
 from penstock.decider.core.inputs import Rules
-from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
-from penstock.decider.replay.chain import Step
+from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import Recomputer
 from penstock.decider.replay.settings import Adopted
@@ -86,7 +85,7 @@ def change(assignments: Mapping[str, Any]) -> Change:
 def compare(
     entries: Iterable[Entry],
     settings: Mapping[str, Adopted],
-    strategies: Strategies,
+    installed: Installed,
     other: Change,
     pool: str | None = None,
 ) -> list[Comparison]:
@@ -94,7 +93,7 @@ def compare(
 
     Each decision changes the state that the next one starts from; the queues stay as recorded.
     """
-    ours, theirs = Recomputer(settings, strategies), Recomputer(settings, strategies, other)
+    ours, theirs = Recomputer(settings, installed), Recomputer(settings, installed, other)
     found: dict[str, Comparison] = {}
     last: tuple[datetime, State, State] | None = None
     for entry in entries:
