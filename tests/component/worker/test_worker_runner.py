@@ -18,7 +18,7 @@ from penstock.bus.protocol import Delivery
 from penstock.jobs import Cancelled
 from penstock.jobs.errors import TimedOut
 from penstock.jobs.registry import JobType
-from penstock.jobs.retry import Backoff
+from penstock.jobs.retry import Retries
 from penstock.worker.held import Held
 from penstock.worker.runner import Runner
 
@@ -36,7 +36,7 @@ NO_DELIVERY = Delivery(
 
 def held(function: Callable[..., Any], **arguments: Any) -> Held:
     kind: JobType[Any, Any] = JobType(
-        function, name="f", queue="q", tries=1, timeout_seconds=0, backoff=Backoff(), tags=()
+        function, name="f", queue="q", tries=1, timeout_seconds=0, retries=Retries(), tags=()
     )
     return Held(
         delivery=NO_DELIVERY, payload=call(), kind=kind, arguments=arguments, attempt=1, token=1,

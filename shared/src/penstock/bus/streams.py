@@ -54,6 +54,12 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
             "subjects": [f"{prefix}.state.*.*"],
             "max_msgs_per_subject": 1,
         },
+        {
+            "name": subjects.keys_stream,
+            "subjects": [f"{prefix}.keys.*.*"],
+            "max_msgs_per_subject": 1,
+            "allow_msg_ttl": True,
+        },
     ]
 
 

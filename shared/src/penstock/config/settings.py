@@ -72,6 +72,8 @@ class Jobs(Section, frozen=True, kw_only=True):
         claim_ahead_seconds: expected work that a worker may claim ahead of the running job.
         cancel_grace_seconds: a cancelled job that goes on this long is ended with its worker.
         max_lost_workers: a job that loses its worker this often without a result is dead (poison).
+        poll_seconds: how long an idle worker's request for jobs stands before it is made anew; jobs
+            that come meanwhile are delivered at once.
         exclusive_lease_seconds: a worker that holds an exclusive queue and cannot reach the broker
             this long has ended its job by then, and another may take over.
     """
@@ -82,6 +84,7 @@ class Jobs(Section, frozen=True, kw_only=True):
     claim_ahead_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.05
     cancel_grace_seconds: NonNegative = 5.0
     max_lost_workers: Annotated[int, Meta(ge=1)] = 5
+    poll_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     exclusive_lease_seconds: Annotated[float, Meta(ge=1, le=60)] = 10.0
 
 
@@ -214,6 +217,9 @@ class Profile(Section, frozen=True, kw_only=True):
         breach_cost: weight of this pool where capacity is scarce.
         cpu_cores / memory_bytes: need of one worker before it is measured.
         scalable: False pins the pool at its minimum.
+        limit_memory_bytes / limit_jobs / limit_seconds: a worker that uses so much memory, has done
+            so many jobs or is so old ends after its job and is replaced; 0 is no limit.
+        middleware: put around each of its jobs, outermost first; each ``module:attribute``.
     """
 
     sla_seconds: Positive = 30.0
@@ -237,6 +243,10 @@ class Profile(Section, frozen=True, kw_only=True):
     cpu_cores: Positive = 0.2
     memory_bytes: Annotated[int, Meta(ge=1_000_000)] = 128 * 1024 * 1024
     scalable: bool = True
+    limit_memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    limit_jobs: Annotated[int, Meta(ge=0)] = 0
+    limit_seconds: NonNegative = 0.0
+    middleware: tuple[str, ...] = ()
 
 
 PROFILES: dict[str, Profile] = {
@@ -285,6 +295,10 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     cpu_cores: Positive | UnsetType = UNSET
     memory_bytes: Annotated[int, Meta(ge=1_000_000)] | UnsetType = UNSET
     scalable: bool | UnsetType = UNSET
+    limit_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    limit_jobs: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    limit_seconds: NonNegative | UnsetType = UNSET
+    middleware: tuple[str, ...] | UnsetType = UNSET
 
     def over(self, profile: Profile) -> Profile:
         """``profile`` with what is set here in its place; options one by one."""

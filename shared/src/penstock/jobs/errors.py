@@ -10,6 +10,9 @@
     │   └── AlreadyDispatched a job of that id exists
     ├── NotFound              no job of that id
     └── IllegalTransition     an event that may not follow; carries the job's recent story
+    Verdict               raised inside a job or its middleware, instead of a result
+    ├── Defer             it goes again later; the attempt does not count
+    └── Skip              it need not run: it ends as cancelled
     Interruption (BaseException: raised inside a running job, not to be swallowed)
     ├── Cancelled
     └── TimedOut
@@ -48,6 +51,26 @@ class NotFound(JobsError):
 
 class IllegalTransition(JobsError):
     pass
+
+
+class Verdict(Exception):
+    """What shall become of a job, instead of a result or an error."""
+
+
+class Defer(Verdict):
+    """The job goes again later; the attempt does not count.
+
+    Args:
+        seconds: how much later. why: for people.
+    """
+
+    def __init__(self, seconds: float, why: str = "put off") -> None:
+        super().__init__(f"{why}, for {seconds:g} s")
+        self.seconds, self.why = seconds, why
+
+
+class Skip(Verdict):
+    """The job need not run: it ends as cancelled, with this as the reason."""
 
 
 class Interruption(BaseException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import math
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -13,12 +14,13 @@ import msgspec
 
 from penstock.events.subjects import check_name
 from penstock.jobs.errors import BadArguments, UnknownJob
-from penstock.jobs.retry import Backoff
+from penstock.jobs.middleware import Middleware, Timeout
+from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay, Retries
+from penstock.jobs.retry import retries as put_in_order
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_BACKOFF = Backoff()
 MAX_TAGS = 10
 MAX_TAG_LENGTH = 100
 
@@ -49,15 +51,17 @@ class JobType(Generic[P, R]):
         queue: str,
         tries: int,
         timeout_seconds: float,
-        backoff: Backoff,
+        retries: Retries,
         tags: tuple[str, ...],
+        middleware: tuple[Middleware, ...] = (),
     ) -> None:
         self.function = function
         self.name = name
         self.queue = check_name("queue", queue)
         self.tries = tries
         self.timeout_seconds = timeout_seconds
-        self.backoff = backoff
+        self.retries = retries
+        self.middleware = middleware
         self.tags = tags
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
@@ -117,8 +121,11 @@ def job(
     name: str = "",
     tries: int = 0,
     timeout_seconds: float = 0.0,
-    backoff: Backoff = DEFAULT_BACKOFF,
+    backoff: Backoff | Sequence[float] | Delay = DEFAULT_BACKOFF,
+    fatal: Sequence[type[BaseException]] = (),
+    harmless: Sequence[type[BaseException]] = (),
     tags: Sequence[str] = (),
+    middleware: Sequence[Middleware] = (),
 ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -128,8 +135,11 @@ def job(
     name: str = "",
     tries: int = 0,
     timeout_seconds: float = 0.0,
-    backoff: Backoff = DEFAULT_BACKOFF,
+    backoff: Backoff | Sequence[float] | Delay = DEFAULT_BACKOFF,
+    fatal: Sequence[type[BaseException]] = (),
+    harmless: Sequence[type[BaseException]] = (),
     tags: Sequence[str] = (),
+    middleware: Sequence[Middleware] = (),
 ) -> Any:
     """Marks a function as a job.
 
@@ -137,8 +147,12 @@ def job(
         queue: where it waits unless the dispatch says otherwise.
         name: what messages call it; default is ``module.function``.
         tries: attempts allowed; 0 takes the pool's. timeout_seconds: per attempt; 0 likewise.
-        backoff: delay between attempts.
+        backoff: delay between attempts: exponential, a list of seconds, or a function of the
+            attempt and the error (None: no further attempt), asked where the job runs.
+        fatal: errors after which no attempt follows. harmless: errors that count as success.
         tags: at most 10, of at most 100 characters.
+        middleware: what is put around each run, the first outermost; see
+            :mod:`penstock.jobs.middleware`.
 
     Example::
 
@@ -151,14 +165,18 @@ def job(
     def mark(marked: Callable[..., Any]) -> JobType[Any, Any]:
         if tries < 0 or timeout_seconds < 0:
             raise ValueError("tries and timeout_seconds cannot be negative")
+        limits = [each.seconds for each in middleware if isinstance(each, Timeout)]
         kind: JobType[Any, Any] = JobType(
             marked,
             name=name or f"{marked.__module__}.{marked.__qualname__}",
             queue=queue,
             tries=tries,
-            timeout_seconds=timeout_seconds,
-            backoff=backoff,
+            timeout_seconds=min([*limits, timeout_seconds or math.inf])
+            if limits
+            else timeout_seconds,
+            retries=put_in_order(backoff, fatal, harmless),
             tags=check_tags(tags),
+            middleware=tuple(each for each in middleware if not isinstance(each, Timeout)),
         )
         REGISTRY[kind.name] = kind
         return kind

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
+from penstock.bus.protocol import Bus, BusError, Expect, Headers, Outgoing, Stored, WrongSequence
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.lease")
@@ -73,7 +73,7 @@ class Lease:
 
     Args:
         stream / subject: where the record is kept.
-        holder: unique among processes.
+        holder: unique among processes. headers: of each record.
         monotonic: seconds of a clock that never jumps.
     """
 
@@ -85,11 +85,13 @@ class Lease:
         holder: str,
         lease_seconds: float,
         *,
+        headers: Headers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.holder = holder
         self._bus, self._lease_seconds = bus, lease_seconds
         self._stream, self._subject = stream, subject
+        self._headers = headers or {}
         self._monotonic = monotonic
         self._seen: LeaseRecord | None = None
         self._sequence = 0
@@ -106,14 +108,18 @@ class Lease:
         while True:
             self._changed.clear()
             try:
-                self._note(await self._bus.last(self._stream, self._subject))
-                if self._free_in_seconds() <= 0 and (term := await self._take()):
+                if term := await self.attempt():
                     return term
             except BusError as error:
                 log.warning("cannot reach the lease: %s", error)
                 await asyncio.sleep(self._lease_seconds / 3)
                 continue
             await within(max(self._free_in_seconds(), 0.01), self._changed.wait())
+
+    async def attempt(self) -> Term | None:
+        """Takes the lease if it is free now. Raises BusError."""
+        self._note(await self._bus.last(self._stream, self._subject))
+        return await self._take() if self._free_in_seconds() <= 0 else None
 
     async def keep(self, term: Term) -> None:
         """Renews until the term ends; what failed is tried again soon."""
@@ -195,7 +201,8 @@ class Lease:
         )
 
     async def _put(self, record: LeaseRecord, expected: int) -> int:
-        message = Outgoing(self._subject, msgspec.json.encode(record), expect=Expect(expected))
+        body, expect = msgspec.json.encode(record), Expect(expected)
+        message = Outgoing(self._subject, body, self._headers, expect)
         sequence = await self._bus.append(message)
         self._remember(sequence, record)
         return sequence

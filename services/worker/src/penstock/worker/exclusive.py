@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from penstock.bus.protocol import Bus, BusError
+from penstock.bus.protocol import Bus, BusError, Headers
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.runtime import lease
@@ -42,8 +42,11 @@ class GuardedLease(lease.Lease):
         holder: str,
         lease_seconds: float,
         dog: Watchdog,
+        headers: Headers | None = None,
     ) -> None:
-        super().__init__(bus, stream, subject, holder, lease_seconds, monotonic=watchdog.now)
+        super().__init__(
+            bus, stream, subject, holder, lease_seconds, headers=headers, monotonic=watchdog.now
+        )
         self.name, self.dog = subject, dog
 
     async def _stored(self, sequence: int, began: float) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError
 from penstock.jobs.payload import Payload
+from penstock.jobs.errors import Verdict
 from penstock.jobs.registry import JobType
 
+from penstock.jobs.retry import Outlook
 
 @dataclass(slots=True, eq=False)
 class Held:
@@ -22,7 +24,9 @@ class Held:
         begun_at / ended_at: monotonic seconds in the job thread; None before.
         interrupted: the exception type thrown into it from outside, if any.
         appending: a progress event under way; the end waits for it.
-        yielded: interrupted by the platform: it goes back to its queue unless it was done.
+        outlook: what its error leads to, as its author said. forgiven: one that counts as success.
+        verdict: what shall become of it, as itself or its middleware said.
+        yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: somebody else decides about this job now: nothing is recorded for it.
     """
 
@@ -40,13 +44,16 @@ class Held:
     begun_at: float | None = None
     ended_at: float | None = None
     interrupted: type[BaseException] | None = None
-    yielded: bool = False
+    yielded: str = ""
     lost: bool = False
     result: bytes = b""
     error: JobError | None = None
     cpu_seconds: float = 0.0
     progress: tuple[int, int | None] | None = None
     recorded_progress: tuple[int, int | None] | None = None
+    outlook: Outlook | None = None
+    verdict: Verdict | None = None
+    forgiven: str = ""
     used_spark: str | None = None
     appending: Future[int] | None = None
     span: Any = field(default=None)

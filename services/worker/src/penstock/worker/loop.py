@@ -17,12 +17,14 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, Interruption, TimedOut
 from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
+from penstock.worker import gates
 from penstock.worker.claims import Claims
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
 from penstock.worker.exclusive import exclusively
 from penstock.worker.first_job import tell_first_job
+from penstock.worker.gates import Gates
 from penstock.worker.held import Held
 from penstock.worker.intake import Intake
 from penstock.worker.orphan import Orphan
@@ -54,7 +56,7 @@ class Worker:
 
     def __init__(self, bus: Bus, assignment: Assignment) -> None:
         settings: Settings = assignment.settings
-        profile = pools(settings)[assignment.pool].profile
+        profile, middleware = gates.load(pools(settings)[assignment.pool].profile)
         self._bus = bus
         self._settings = settings
         self._assignment = assignment
@@ -76,6 +78,7 @@ class Worker:
         self._spark = SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
+        self._runner.gates = Gates(bus, assignment, middleware, self._runner.surrender)
         self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
         self._held: dict[str, Held] = {}
         self._unfinished = 0
@@ -251,8 +254,7 @@ class Worker:
         behind = self._runner.take_back()
         self._unfinished -= len(behind)
         if (running := self._runner.current) is not None:
-            running.yielded = True
-            self._runner.interrupt(running, Cancelled)
+            self._runner.surrender(running, "the lease of its queue was lost")
         await self._release(behind, "the lease of its queue was lost")
         while self._unfinished:  # noqa: ASYNC110 - `_changed` is the taker's to clear
             await asyncio.sleep(0.01)

@@ -21,7 +21,7 @@ from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.worker.claims import Claims, Unreadable
-from penstock.worker.core.outcome import failed, too_large
+from penstock.worker.core.outcome import ended_by_itself, failed, too_large
 from penstock.worker.held import Held
 
 log = logging.getLogger("penstock.worker")
@@ -49,17 +49,30 @@ class Recorder:
                 await asyncio.wait([job.appending])
             if len(job.result) > self._max_result_bytes:
                 job.error = too_large(len(job.result), self._max_result_bytes)
-        good = [job for job in jobs if job.error is None and not job.lost]
-        bad = [job for job in jobs if job.error is not None and not job.lost]
-        await asyncio.gather(
-            self._completed(good),
-            *(self._yielded(job) if job.yielded else self._failed(job) for job in bad),
-        )
+        ours = [job for job in jobs if not job.lost]
+        good = [job for job in ours if job.error is None and job.verdict is None]
+        others = [job for job in ours if job.error is not None or job.verdict is not None]
+        await asyncio.gather(self._completed(good), *(self._other(job) for job in others))
+
+    async def _other(self, job: Held) -> None:
+        if job.verdict is not None:
+            event = ended_by_itself(
+                job_id=job.id,
+                attempt=job.attempt,
+                verdict=job.verdict,
+                now=utc_now(),
+                source=self._claims.source,
+            )
+            await self._tell(job, (event,), str(job.verdict))
+        elif job.yielded:
+            await self._yielded(job)
+        else:
+            await self._failed(job)
 
     async def _yielded(self, job: Held) -> None:
         """Interrupted by the platform. What cannot be told now is told by whoever takes it over."""
         with suppress(BusError):
-            await self._claims.release([job], "its worker had to let go of it")
+            await self._claims.release([job], job.yielded)
 
     async def _completed(self, jobs: list[Held]) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -106,6 +119,7 @@ class Recorder:
             cpu_seconds=job.cpu_seconds,
             peak_memory_bytes=peak_memory_bytes,
             spark_session=job.used_spark,
+            forgiven=job.forgiven,
         )
 
     async def _after_refusal(self, job: Held, event: JobCompleted, answer: BusError) -> Refusal:
@@ -142,23 +156,28 @@ class Recorder:
             run_seconds=job.run_seconds,
             now=utc_now(),
             source=self._claims.source,
+            outlook=job.outlook,
         )
+        told = job.error.message.partition("\n")[0]
+        if await self._tell(job, events, told):
+            log.warning(
+                "job %s attempt %d failed (%s): %s", job.id, job.attempt, events[-1].name, told
+            )
+
+    async def _tell(self, job: Held, events: tuple[JobEvent, ...], what: str) -> bool:
+        """Records what is no success, as soon as the broker takes it; False when it never will."""
         while True:
             try:
-                if await self._verdict(job, events):
-                    log.warning(
-                        "job %s attempt %d failed (%s): %s",
-                        job.id, job.attempt, events[-1].name,
-                        job.error.message.partition("\n")[0],
-                    )  # fmt: skip
+                stored = await self._verdict(job, events)
+                if stored:
                     await self._bus.ack([job.delivery])
-                return
+                return stored
             except (BusUnavailable, WrongSequence) as error:
-                log.warning("job %s: its failure waits for the broker: %s", job.id, error)
+                log.warning("job %s: its end waits for the broker (%s): %s", job.id, what, error)
                 await asyncio.sleep(_RETRY_SECONDS)
             except (BusError, Unreadable) as error:
-                log.error("job %s: its failure cannot be recorded: %s", job.id, error)
-                return
+                log.error("job %s: its end cannot be recorded (%s): %s", job.id, what, error)
+                return False
 
     async def _verdict(self, job: Held, events: tuple[JobEvent, ...]) -> bool:
         """Stores the events and what follows from them; False when somebody else was first."""

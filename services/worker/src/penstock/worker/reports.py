@@ -67,6 +67,8 @@ class Reporter:
 
     def finished(self, jobs: list[Held]) -> None:
         for job in jobs:
+            if job.verdict is not None:  # it did not run: its time says nothing about others'
+                continue
             tally = self._tally(job.queue)
             tally.failed += job.error is not None
             tally.services.append(job.run_seconds)

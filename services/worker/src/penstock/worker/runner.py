@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from penstock import telemetry
-from penstock.jobs.errors import Interruption, TimedOut
+from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict
 from penstock.jobs.registry import encode_result
+from penstock.jobs.retry import outlook
 from penstock.telemetry import names
+from penstock.worker import around
 from penstock.worker.core.outcome import error_of, timed_out
+from penstock.worker.gates import Gates
 from penstock.worker.held import Held
+
+log = logging.getLogger("penstock.worker")
 
 _TELL_EACH_SECONDS = 0.005
 
@@ -31,6 +38,9 @@ MakeContext = Callable[[Held], Any]
 
 class Runner:
     """One thread, one job at a time.
+
+    Attributes:
+        gates: what jobs that ask for it run inside.
 
     Args:
         make_context: gives a held job its :class:`penstock.jobs.Context`.
@@ -41,6 +51,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._make_context = make_context
         self._finished = finished
+        self.gates: Gates | None = None
         self._todo: deque[Held] = deque()
         self._done: deque[Held] = deque()
         self._wake: SimpleQueue[bool] = SimpleQueue()
@@ -92,6 +103,12 @@ class Runner:
                     with suppress(RuntimeError):  # it has just been closed
                         inner.call_soon_threadsafe(_nothing)
 
+    def surrender(self, job: Held, why: str) -> None:
+        """The platform takes the job from here: unless it is done, it goes back to its queue."""
+        if self.current is job:
+            job.yielded = why
+            self.interrupt(job, Cancelled)
+
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
@@ -129,20 +146,35 @@ class Runner:
             try:
                 with _span(job) as job.span:
                     job.result = encode_result(self._call(job))
-            except TimedOut:
-                job.error = timed_out(job.timeout_seconds)
+            except Verdict as verdict:
+                job.verdict = verdict
             except BaseException as error:  # an author may raise anything, SystemExit included
-                job.error = error_of(error, traceback.format_exc())
+                self._note(job, error)
             with self._guard:
                 self.current = None
         except Interruption as late:  # it struck between the job's end and here
             self.current = None
-            if not job.result and job.error is None:
+            if not job.result and job.error is None and job.verdict is None:
                 job.error = error_of(late, "")
         if job.interrupted is not None:
             self._swallow()
         job.cpu_seconds = time.thread_time() - cpu
         job.ended_at = time.monotonic()
+
+    def _note(self, job: Held, error: BaseException) -> None:
+        """What an attempt that did not succeed leads to."""
+        if isinstance(error, TimedOut):
+            job.error = timed_out(job.timeout_seconds)
+        else:
+            job.error = error_of(error, traceback.format_exc())
+        try:
+            job.outlook = outlook(job.kind.retries, job.attempt, error)
+        except Exception:
+            log.exception("job %s: its own backoff failed; the usual one is taken", job.id)
+            return
+        if job.outlook.harmless:
+            job.forgiven, job.error = f"{job.error.kind}: {job.error.message}", None
+            job.result = encode_result(None)
 
     def _swallow(self) -> None:
         """An interruption that was not raised yet must not hit the next job."""
@@ -151,11 +183,25 @@ class Runner:
 
     def _call(self, job: Held) -> Any:
         kind = job.kind
+        if kind.middleware or (self.gates is not None and self.gates.pool):
+            return self._call_within(job)
         if kind.takes_context:
             result = kind.function(self._make_context(job), **job.arguments)
         else:
             result = kind.function(**job.arguments)
         return self._await(result) if kind.is_async else result
+
+    def _call_within(self, job: Held) -> Any:
+        """As :meth:`_call`, inside the pool's middleware and the job's own."""
+        kind, context = job.kind, self._make_context(job)
+        assert self.gates is not None
+        arounds = self.gates.around(job, context)
+        call = partial(kind.function, **job.arguments)
+        if kind.takes_context:
+            call = partial(call, context)
+        if kind.is_async or any(isinstance(each, AbstractAsyncContextManager) for each in arounds):
+            return self._await(around.call_async(arounds, call))
+        return around.call(arounds, call)
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> Any:
         with asyncio.Runner() as runner:

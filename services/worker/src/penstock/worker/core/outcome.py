@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from penstock.events.job import JobDead, JobError, JobEvent, JobFailed, JobRetrying
-from penstock.jobs.retry import Backoff
+from penstock.events.job import (
+    JobCancelled,
+    JobDead,
+    JobError,
+    JobEvent,
+    JobFailed,
+    JobRetrying,
+)
+from penstock.jobs.errors import Defer, Verdict
+from penstock.jobs.retry import Backoff, Outlook
 
+_USUAL = Outlook()
 _MESSAGE_LIMIT = 4_000
 _TRACEBACK_LIMIT = 16_000
+_LEAST_SECONDS, _MOST_SECONDS = 0.01, 366 * 86_400.0
 
 
 def failed(
@@ -22,8 +32,13 @@ def failed(
     run_seconds: float,
     now: datetime,
     source: str,
+    outlook: Outlook | None = None,
 ) -> tuple[JobEvent, ...]:
     """JobFailed, and JobRetrying while tries are left, else JobDead."""
+    outlook = outlook or _USUAL
+    delay_seconds = outlook.delay_seconds
+    if delay_seconds is None:
+        delay_seconds = backoff.delay_seconds(attempt)
     failure = JobFailed(
         job_id=job_id,
         correlation_id=job_id,
@@ -35,7 +50,7 @@ def failed(
         run_seconds=run_seconds,
     )
     verdict: JobEvent
-    if attempt < tries:
+    if attempt < tries and not outlook.fatal:
         verdict = JobRetrying(
             job_id=job_id,
             correlation_id=job_id,
@@ -43,7 +58,7 @@ def failed(
             source=source,
             at=now,
             attempt=attempt + 1,
-            due_at=now + timedelta(seconds=backoff.delay_seconds(attempt)),
+            due_at=now + timedelta(seconds=delay_seconds),
         )
     else:
         verdict = JobDead(
@@ -56,6 +71,31 @@ def failed(
             error=error,
         )
     return (failure, verdict)
+
+
+def ended_by_itself(
+    *, job_id: str, attempt: int, verdict: Verdict, now: datetime, source: str
+) -> JobEvent:
+    """The event of a job that said, or whose middleware said, what shall become of it."""
+    if isinstance(verdict, Defer):
+        later = timedelta(seconds=min(max(verdict.seconds, _LEAST_SECONDS), _MOST_SECONDS))
+        return JobRetrying(
+            job_id=job_id,
+            correlation_id=job_id,
+            source=source,
+            at=now,
+            attempt=attempt,
+            due_at=now + later,
+            put_off=_text(verdict.why[:_MESSAGE_LIMIT]) or "put off",
+        )
+    return JobCancelled(
+        job_id=job_id,
+        correlation_id=job_id,
+        source=source,
+        at=now,
+        reason=_text(str(verdict)[:_MESSAGE_LIMIT]),
+        cause="skipped",
+    )
 
 
 def timed_out(timeout_seconds: float) -> JobError:

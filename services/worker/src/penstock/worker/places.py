@@ -1,0 +1,134 @@
+"""Places among the jobs of a key that may run at the same time: one guarded lease each."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.bus.protocol import Bus, BusError
+from penstock.events.subjects import Subjects
+from penstock.jobs.errors import Defer, Skip
+from penstock.jobs.middleware import WithoutOverlapping
+from penstock.jobs.middleware import token as name_of
+from penstock.runtime.lease import Term
+from penstock.worker.exclusive import GuardedLease
+from penstock.worker.held import Held
+from penstock.worker.watchdog import Watchdog
+
+_WAIT_SECONDS = 10.0
+_AWAY_SECONDS = 1.0
+_MOST_LEASES = 10_000
+_KEPT_SECONDS = 3600
+"""Records of keys that nobody uses any more go by themselves; far longer than any lease."""
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    lease: GuardedLease
+    term: Term
+    job: Held
+    keeping: asyncio.Task[None] | None = None
+    left: bool = False
+
+
+class Places:
+    """What this worker holds. Asked in the job thread.
+
+    Args:
+        holder: unique among workers. lost: called when a running job has lost its place.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        holder: str,
+        lease_seconds: float,
+        loop: asyncio.AbstractEventLoop,
+        lost: Callable[[Held, str], None],
+    ) -> None:
+        self._bus, self._subjects, self._holder = bus, subjects, holder
+        self._lease_seconds, self._loop, self._lost = lease_seconds, loop, lost
+        self._dog: Watchdog | None = None
+        self._leases: OrderedDict[str, GuardedLease] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def gate(self, rule: WithoutOverlapping, name: str, key: str, job: Held) -> Iterator[None]:
+        """Holds a place. Raises Defer or Skip when there is none."""
+        asked = asyncio.run_coroutine_threadsafe(self._take(rule, name, key, job), self._loop)
+        try:
+            place = asked.result(_WAIT_SECONDS)
+        except (BusError, TimeoutError) as error:
+            raise Defer(_AWAY_SECONDS, f"no place without a broker: {error}") from error
+        if place is None:
+            raise _refused(rule, key)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._leave, place)
+
+    # --- in the loop ------------------------------------------------------------------------------
+    async def _take(
+        self, rule: WithoutOverlapping, name: str, key: str, job: Held
+    ) -> _Place | None:
+        numbers = random.sample(range(rule.limit), rule.limit)
+        for number in numbers:
+            lease = self._lease(name_of(name, key, str(number)))
+            if term := await lease.attempt():
+                place = _Place(lease, term, job)
+                place.keeping = self._spawn(self._keep(place))
+                return place
+        return None
+
+    def _lease(self, token: str) -> GuardedLease:
+        """Remembered: one that nobody renews is free a whole lease after it was first seen."""
+        if token not in self._leases:
+            self._dog = self._dog or Watchdog()
+            self._leases[token] = GuardedLease(
+                self._bus,
+                self._subjects.keys_stream,
+                self._subjects.key("place", token),
+                self._holder,
+                self._lease_seconds,
+                self._dog,
+                {"Nats-TTL": f"{_KEPT_SECONDS}s"},
+            )
+        self._leases.move_to_end(token)
+        if len(self._leases) > _MOST_LEASES:
+            self._leases.popitem(last=False)
+        return self._leases[token]
+
+    async def _keep(self, place: _Place) -> None:
+        await place.lease.keep(place.term)
+        if not place.left:
+            self._lost(place.job, "its place among those of its key was lost")
+
+    def _leave(self, place: _Place) -> None:
+        place.left = True
+        place.lease.calm()
+        self._spawn(self._release(place))
+
+    async def _release(self, place: _Place) -> None:
+        if place.keeping is not None:
+            place.keeping.cancel()
+            await asyncio.wait([place.keeping])
+        await place.lease.release(place.term)
+
+    def _spawn(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _refused(rule: WithoutOverlapping, key: str) -> Defer | Skip:
+    shown = f" of {key[:100]!r}" if key else ""
+    if rule.otherwise == "skip":
+        return Skip(f"another job{shown} runs")
+    later = rule.defer_seconds * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+    return Defer(later, f"waits for another job{shown}")

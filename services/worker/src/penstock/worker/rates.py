@@ -1,0 +1,145 @@
+"""Rate limits shared by all hosts: starts are leased from the broker a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.events.subjects import Subjects
+from penstock.jobs.errors import Defer
+from penstock.jobs.middleware import RateLimited
+from penstock.jobs.middleware import token as name_of
+from penstock.runtime.clock import BrokerClock
+from penstock.worker.core.rate import LIFE_SECONDS, Grant, RateState, Rule, ask
+
+_TRIES = 12
+_PAUSE_SECONDS = 0.005
+_WAIT_SECONDS = 10.0
+_AWAY_SECONDS = 1.0
+_MOST_LOTS = 10_000
+_KEPT_SECONDS = 3600
+
+
+@dataclass(slots=True)
+class _Lot:
+    """What the broker gave last. Times are seconds of the monotonic clock.
+
+    Attributes:
+        want: how many starts to ask for next. starts: those left, good until ``until``.
+        places: in line, the next one due at ``next_at``, ``spacing`` seconds apart.
+    """
+
+    want: int = 1
+    given: int = 0
+    starts: int = 0
+    until: float = 0.0
+    places: int = 0
+    next_at: float = 0.0
+    spacing: float = 0.0
+
+
+class Rates:
+    """This worker's share of every rate limit. Asked in the job thread.
+
+    Args:
+        loop: where the broker is talked to.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, loop: asyncio.AbstractEventLoop) -> None:
+        self._bus, self._subjects, self._loop = bus, subjects, loop
+        self._clock = BrokerClock()
+        self._lots: OrderedDict[str, _Lot] = OrderedDict()
+        self._guard = threading.Lock()
+        self._last_put = (0, 0.0, 0.0)
+
+    @contextmanager
+    def gate(self, limit: RateLimited, name: str, key: str) -> Iterator[None]:
+        """Raises Defer when it is too early."""
+        self.admit(limit, name, key)
+        yield
+
+    def admit(self, limit: RateLimited, name: str, key: str) -> None:
+        """Takes one start. Raises Defer when there is none now."""
+        rule = Rule(limit.limit, limit.per_seconds, limit.burst or limit.limit, limit.window)
+        with self._guard:
+            lot = self._lot(name_of(name, key))
+            if not self._take(lot):
+                self._refill(rule, lot, name_of(name, key))
+                self._take(lot)
+
+    def _lot(self, token: str) -> _Lot:
+        lot = self._lots.setdefault(token, _Lot())
+        self._lots.move_to_end(token)
+        if len(self._lots) > _MOST_LOTS:
+            self._lots.popitem(last=False)
+        return lot
+
+    def _take(self, lot: _Lot) -> bool:
+        """Whether there was a start. Raises Defer when there is a place in line instead."""
+        now = time.monotonic()
+        if lot.starts and now < lot.until:
+            lot.starts -= 1
+            return True
+        if lot.places and now < lot.next_at:
+            lot.places -= 1
+            due, lot.next_at = lot.next_at, lot.next_at + lot.spacing
+            raise Defer(due - now, "rate limit")
+        return False
+
+    def _refill(self, rule: Rule, lot: _Lot, token: str) -> None:
+        used_all = lot.given > 0 and not lot.starts
+        lot.want = min(2 * lot.want if used_all else max(lot.given - lot.starts, 1), 256)
+        lot.want = min(lot.want, rule.most_at_once)
+        began, now = time.monotonic(), self._clock.now()
+        asked = asyncio.run_coroutine_threadsafe(self._ask(rule, lot.want, token), self._loop)
+        try:
+            grant, now = asked.result(_WAIT_SECONDS)
+        except (BusError, TimeoutError) as error:
+            raise Defer(_AWAY_SECONDS, f"no rate limit without a broker: {error}") from error
+        lot.given = lot.starts = grant.starts
+        lot.until = began + LIFE_SECONDS
+        lot.places, lot.spacing = grant.places, rule.spacing_seconds
+        lot.next_at = time.monotonic() + max(grant.again_at - now, rule.spacing_seconds / 2)
+
+    # --- in the loop ------------------------------------------------------------------------------
+    async def _ask(self, rule: Rule, want: int, token: str) -> tuple[Grant, float]:
+        """The broker's answer and its time then. Raises BusError."""
+        stream, subject = self._subjects.keys_stream, self._subjects.key("rate", token)
+        for _ in range(_TRIES):
+            stored = await self._bus.last(stream, subject)
+            if stored is not None and stored.sequence == self._last_put[0]:
+                self._clock.learn(stored.at.timestamp(), *self._last_put[1:])
+            now = max(self._clock.now(), stored.at.timestamp() if stored else 0.0)
+            grant, after = ask(rule, _state(stored.body) if stored else RateState(), want, now)
+            sent = time.monotonic()
+            try:
+                sequence = await self._bus.append(
+                    Outgoing(
+                        subject,
+                        msgspec.msgpack.encode(after),
+                        {"Nats-TTL": f"{int(_KEPT_SECONDS + rule.per_seconds)}s"},
+                        Expect(stored.sequence if stored else 0),
+                    )
+                )
+            except WrongSequence:  # another worker was quicker
+                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311 - no secret
+                continue
+            self._last_put = (sequence, sent, time.monotonic())
+            return grant, now
+        raise BusError("too many workers ask at the same time")
+
+
+def _state(body: bytes) -> RateState:
+    try:
+        return msgspec.msgpack.decode(body, type=RateState)
+    except (ValueError, RecursionError):  # not ours: the limit begins anew
+        return RateState()
