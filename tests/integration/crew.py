@@ -169,7 +169,7 @@ class Crew:
         os.close(self._lock)
         self._lock = -1
 
-    def hire(self, pool: str = QUEUE) -> Worker:
+    def hire(self, pool: str = QUEUE, burst: bool = False) -> Worker:
         assignment = Assignment(
             worker=f"{pool}-{uuid.uuid4().hex[:8]}",
             host=self.settings.host.name,
@@ -178,6 +178,7 @@ class Crew:
             run_dir=self.settings.host.run_dir,
             settings=self.settings,
             commanded_at=time.time(),
+            burst=burst,
         )
         self.workers.append(Worker(self._parent, assignment))
         return self.workers[-1]

@@ -31,11 +31,14 @@ COLUMNS = (
     cls=Group,
     invoke_without_command=True,
     service=True,
-    example="penstock worker --pool reports\npenstock worker ls",
+    example="penstock worker --pool reports\n"
+    "penstock worker --pool reports --burst\n"
+    "penstock worker ls",
 )
 @click.option("--pool", type=POOL, help="Run one worker of this pool, without an executor.")
+@click.option("--burst", is_flag=True, help="With --pool: end when nothing waits in its queues.")
 @click.pass_context
-def worker(context: click.Context, pool: str | None) -> None:
+def worker(context: click.Context, pool: str | None, burst: bool) -> None:
     """Run one job worker until Ctrl-C (--pool), or list workers (ls)."""
     if context.invoked_subcommand is not None:
         if pool:
@@ -43,17 +46,17 @@ def worker(context: click.Context, pool: str | None) -> None:
         return
     if pool is None:
         raise click.UsageError("give --pool NAME to run a worker, or the command ls", context)
-    _run(context.ensure_object(Session), pool)
+    _run(context.ensure_object(Session), pool, burst)
 
 
-def _run(session: Session, pool: str) -> None:
+def _run(session: Session, pool: str, burst: bool) -> None:
     run = service.find("worker")
     settings = session.reachable_settings()
     known = pools(settings)
     if pool not in known:
         names = ", ".join(known) or "none is configured"
         raise Refused(f"there is no pool {pool!r}; known pools: {names}")
-    run(settings, pool)
+    run(settings, pool, burst)
 
 
 @worker.command(name="ls", example="penstock worker ls --json")

@@ -83,11 +83,17 @@ WORKER_EVENTS = Codec(
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A queue message this worker holds: enough for its executor to give it back for it."""
+    """A queue message this worker holds: enough for its executor to give it back for it.
+
+    Attributes:
+        silent_seconds: since the job itself gave a sign of work going on; 0 before it begins.
+    """
 
     job_id: str
     ack_subject: str
     running_seconds: float
+    queue: str = ""
+    silent_seconds: float = 0.0
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

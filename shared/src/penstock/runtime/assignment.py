@@ -18,6 +18,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         commanded_at: POSIX seconds when the command that led to it was received.
         together: how many workers this host was starting at the same time, this one included.
         cause: ``planned`` or ``respawn``.
+        burst: it ends when nothing waits in its queues.
         headers: trace context, so that the worker's first job joins the scaling's story.
     """
 
@@ -30,4 +31,5 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     commanded_at: float
     together: int = 1
     cause: str = "planned"
+    burst: bool = False
     headers: dict[str, str] = {}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError
-from penstock.jobs.payload import Payload
 from penstock.jobs.errors import Verdict
+from penstock.jobs.payload import Payload
 from penstock.jobs.registry import JobType
-
 from penstock.jobs.retry import Outlook
+
 
 @dataclass(slots=True, eq=False)
 class Held:
@@ -23,11 +24,12 @@ class Held:
         sequence: of the job's last event that we know; what the next append expects.
         begun_at / ended_at: monotonic seconds in the job thread; None before.
         interrupted: the exception type thrown into it from outside, if any.
-        appending: a progress event under way; the end waits for it.
         outlook: what its error leads to, as its author said. forgiven: one that counts as success.
         verdict: what shall become of it, as itself or its middleware said.
+        appending: a progress event under way; the end waits for it.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: somebody else decides about this job now: nothing is recorded for it.
+        beat_at: monotonic seconds of the last sign that its work goes on.
     """
 
     delivery: Delivery
@@ -46,17 +48,23 @@ class Held:
     interrupted: type[BaseException] | None = None
     yielded: str = ""
     lost: bool = False
+    beat_at: float = 0.0
     result: bytes = b""
     error: JobError | None = None
-    cpu_seconds: float = 0.0
-    progress: tuple[int, int | None] | None = None
-    recorded_progress: tuple[int, int | None] | None = None
     outlook: Outlook | None = None
     verdict: Verdict | None = None
     forgiven: str = ""
+    cpu_seconds: float = 0.0
+    progress: tuple[int, int | None] | None = None
+    recorded_progress: tuple[int, int | None] | None = None
     used_spark: str | None = None
     appending: Future[int] | None = None
     span: Any = field(default=None)
+
+    def silent_seconds(self) -> float:
+        """Since the job last gave a sign that its work goes on; 0 when it has not begun."""
+        last = max(self.begun_at or 0.0, self.beat_at)
+        return time.monotonic() - last if last else 0.0
 
     @property
     def id(self) -> str:

@@ -9,15 +9,22 @@ from contextlib import suppress
 from penstock.bus.protocol import Bus, Delivery, Puller
 
 _ONE_QUEUE_WAIT_SECONDS = 5.0
-_MANY_QUEUES_WAIT_SECONDS = 1.0
+_MANY_QUEUES_SECONDS = 1.0
+"""At most: each poll begins anew with the first queue."""
 
 
 class Intake:
-    """Args: queues: the first has priority over the second, and so on."""
+    """A worker's requests for jobs.
 
-    def __init__(self, bus: Bus, queues: Sequence[str]) -> None:
+    Args:
+        queues: the first has priority over the second, and so on.
+        poll_seconds: how long one request stands; jobs that come meanwhile are delivered at once.
+    """
+
+    def __init__(self, bus: Bus, queues: Sequence[str], poll_seconds: float = 5.0) -> None:
         self._bus = bus
         self._queues = list(queues)
+        self._poll_seconds = poll_seconds
         self._pullers: list[Puller] = [bus.puller(queue) for queue in queues]
 
     async def take(self, most: int, wait: bool) -> list[Delivery]:
@@ -26,17 +33,15 @@ class Intake:
         All from one queue. Cancelling it loses nothing.
         """
         if len(self._pullers) == 1:
-            return await self._pullers[0].fetch(most, _ONE_QUEUE_WAIT_SECONDS if wait else 0)
+            return await self._pullers[0].fetch(most, self._poll_seconds if wait else 0)
         for puller in self._pullers:
             if found := await puller.fetch(most, 0):
                 return found
         return await self._first_of_all() if wait else []
 
     async def _first_of_all(self) -> list[Delivery]:
-        tasks = [
-            asyncio.ensure_future(puller.fetch(1, _MANY_QUEUES_WAIT_SECONDS))
-            for puller in self._pullers
-        ]
+        seconds = min(self._poll_seconds, _MANY_QUEUES_SECONDS)
+        tasks = [asyncio.ensure_future(puller.fetch(1, seconds)) for puller in self._pullers]
         wanted = 0
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

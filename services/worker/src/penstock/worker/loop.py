@@ -27,6 +27,7 @@ from penstock.worker.first_job import tell_first_job
 from penstock.worker.gates import Gates
 from penstock.worker.held import Held
 from penstock.worker.intake import Intake
+from penstock.worker.lifetime import EMPTY, Lifetime
 from penstock.worker.orphan import Orphan
 from penstock.worker.ownership import still_ours
 from penstock.worker.recording import Recorder
@@ -63,7 +64,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker)
         self._recorder = Recorder(bus, self._claims, settings.jobs.max_payload_bytes)
-        self._intake = Intake(bus, assignment.queues)
+        self._intake = Intake(bus, assignment.queues, settings.jobs.poll_seconds)
         self._reporter = Reporter(
             bus,
             self._claims.subjects,
@@ -77,8 +78,9 @@ class Worker:
         )
         self._spark = SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
-        self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._runner.gates = Gates(bus, assignment, middleware, self._runner.surrender)
+        self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
+        self._lifetime = Lifetime(profile, assignment.burst)
         self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
         self._held: dict[str, Held] = {}
         self._unfinished = 0
@@ -91,7 +93,7 @@ class Worker:
         self._watch: asyncio.TimerHandle | None = None
         self._told_busy = False
         self._took_first = False
-        self.paused = False
+        self.paused = self._hurried = False
         self.stopping = ""
         self.exit_code = 0
 
@@ -114,6 +116,7 @@ class Worker:
             behind = self._runner.take_back()
             self._unfinished -= len(behind)
             await self._release(behind, self.stopping)
+            self._hurry()  # one may have begun meanwhile
             await self._finish()
         finally:
             ticking.cancel()
@@ -147,6 +150,7 @@ class Worker:
     async def _take_some(self) -> None:
         self._changed.clear()  # before looking, so that no change in between is missed
         room = 0 if self._long else self._ahead.room(self._unfinished)
+        room = self._lifetime.room(room, self._unfinished)
         if room == 0 or not self._may_begin or len(self._held) > _MAX_UNRECORDED:
             await self._changed.wait()
             return
@@ -159,8 +163,10 @@ class Worker:
 
     async def _take(self, room: int, wait: bool) -> bool:
         try:
-            deliveries = await self._intake.take(room, wait)
+            deliveries = await self._intake.take(room, wait and not self._lifetime.burst)
             if not deliveries:
+                if wait and self._lifetime.burst:
+                    self.stop(EMPTY)
                 return False
             winning = self._spawn(self._win(deliveries))
             self._winning.add(winning)
@@ -217,6 +223,8 @@ class Worker:
         if not done:
             return
         self._unfinished -= len(done)
+        self._lifetime.done += len(done)
+        self._end_at_limit()
         for job in done:
             self._ahead.saw(job.run_seconds)
             if job.used_spark:
@@ -321,6 +329,7 @@ class Worker:
             os._exit(BROKEN)
         if self._orphan.lapsed():
             self.stop(ORPHANED)
+        self._end_at_limit()
         job = self._runner.current
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < _CHECK_SECONDS:
             return
@@ -398,6 +407,22 @@ class Worker:
         if self._taking is not None:
             self._taking.cancel()
         self._changed.set()
+
+    def quit(self, reason: str) -> None:
+        """The same, quicker: the running job is interrupted and given back too."""
+        self._hurried = True
+        self.stop(reason)
+        self._hurry()
+
+    def _hurry(self) -> None:
+        running = self._runner.current
+        if self._hurried and running is not None and not running.yielded:
+            running.yielded = self.stopping
+            self._end(running, Cancelled, self.stopping)
+
+    def _end_at_limit(self) -> None:
+        if reason := self._lifetime.over():
+            self.stop(reason)
 
     def pause(self) -> None:
         self.paused = True

@@ -39,10 +39,10 @@ async def _serve(assignment: Assignment) -> int:
         loop = asyncio.get_running_loop()
         for number, reason in (
             (signal.SIGTERM, "asked to end"),
-            (signal.SIGQUIT, "asked to end quickly"),
             (signal.SIGINT, "interrupted"),
         ):
             loop.add_signal_handler(number, worker.stop, reason)
+        loop.add_signal_handler(signal.SIGQUIT, worker.quit, "asked to end quickly")
         loop.add_signal_handler(signal.SIGUSR1, worker.pause)
         loop.add_signal_handler(signal.SIGUSR2, worker.resume)
         await worker.run()
@@ -52,7 +52,7 @@ async def _serve(assignment: Assignment) -> int:
         end_telemetry()
 
 
-def alone(settings: Settings, pool: str) -> Assignment:
+def alone(settings: Settings, pool: str, burst: bool = False) -> Assignment:
     """What a worker without an executor is told. Raises ConfigError for an unknown pool."""
     found = pools(settings)
     if pool not in found:
@@ -65,4 +65,5 @@ def alone(settings: Settings, pool: str) -> Assignment:
         run_dir="",
         settings=settings,
         commanded_at=0.0,
+        burst=burst,
     )

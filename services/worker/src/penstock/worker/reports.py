@@ -91,12 +91,14 @@ class Reporter:
             at=now,
             started_at=self._started_at,
             cpu_seconds=time.process_time(),
-            memory_bytes=_resident_bytes(),
+            memory_bytes=resident_bytes(),
             claims=tuple(
                 Claim(
                     job_id=job.id,
                     ack_subject=job.delivery.ack_subject,
                     running_seconds=now - job.started_at,
+                    queue=job.queue,
+                    silent_seconds=job.silent_seconds(),
                 )
                 for job in held[:_MAX_CLAIMS]
             ),
@@ -131,6 +133,7 @@ def _sketch(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bytes:
     return bytes(sketch.serialize())
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Memory of this process that is in use, pages shared with others included."""
     with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - read each second
         return int(file.read().split()[1]) * _PAGE
