@@ -42,7 +42,7 @@ def explain(
     where = _path(at["where"], tree, root) if at else ()
     named = ".".join(above + where).replace(".[", "[")
     what = at["what"] if at else error
-    if not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
+    if at is None or not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
         return f"{named}: {what[0].lower()}{what[1:]}" if named else what
     expected = _expected(root, where) or what[0].lower() + what[1:]
     return f"{named}: {expected}, found {_found(tree, where)}{_from(origins, where)}"

@@ -8,8 +8,8 @@ Those above the base are burst workers: they come in one step and stay until the
 (100 jobs and 2 base workers are 50 a worker: 8 burst workers bring that to 10.)
 
 Choose it for a queue that is empty most of the time and then full, with jobs of about one length.
-To let all burst workers go at once, set `scale_down_cooldown_seconds = 0` and
-`scale_down_share = 1`.
+With `policies = ["keep-busy"]` each burst worker goes as soon as the queue is empty and its own job
+done.
 
 Weakness: it knows neither run time nor promise: ten jobs of 0.1 s are no work, ten of a minute are
 ten minutes. A queue that is never quite empty keeps every burst worker.
