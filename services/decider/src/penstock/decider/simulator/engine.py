@@ -72,6 +72,8 @@ class Simulation:
     Args:
         profile: whose promise is measured.
         hosts: names of the machines.
+        slowing: how many times as long a job takes that begins while so many run; what workers
+            share (a database, a disk) as a knob.
     """
 
     def __init__(
@@ -84,9 +86,10 @@ class Simulation:
         seed: int = 0,
         hosts: tuple[str, ...] = (HOST,),
         troubles: Troubles | None = None,
+        slowing: Callable[[int], float] | None = None,
     ) -> None:
         self._load, self._controller, self._hosts = load, controller, hosts
-        self._troubles = troubles or Troubles()
+        self._troubles, self._slowing = troubles or Troubles(), slowing
         self._fleet = Fleet(Latencies(spawning, seed))
         self._meter = Meter(POOL, self._fleet, profile or Profile(), load.origin)
         self._looks = Looks()
@@ -140,7 +143,10 @@ class Simulation:
             self._waits[job] = wait
         self._meter.picked_up(wait, now)
         self._running += 1
-        self._at(now + self._load.services[job], self._finish, (worker, job))
+        seconds = self._load.services[job]
+        if self._slowing is not None:
+            seconds *= self._slowing(self._running)
+        self._at(now + seconds, self._finish, (worker, job))
         return True
 
     def _begin_next(self, now: float) -> None:

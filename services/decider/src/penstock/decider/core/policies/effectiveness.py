@@ -8,9 +8,10 @@ ladder of rungs going up, none older than ten such times, shows what adding brou
 
 Against false alarms: a line that grows is no sign, as only what jobs take is looked at; the rise
 must be far beyond its own error, hold for the median as for the mean, for busy workers that more
-than doubled, and while a breach is there or near. What it cannot tell apart is a load whose jobs
-all become several times longer within minutes: so it holds for a while only, then tries half as
-many again, and holds twice as long each time that brings nothing.
+than doubled, and while a breach is there or near; and nothing is said before there is somebody to
+hold. What it cannot tell apart is a load whose jobs all become several times longer within minutes:
+so it holds for a while only, then tries half as many again, and holds twice as long each time that
+brings nothing.
 """
 
 from __future__ import annotations
@@ -67,12 +68,15 @@ class Rung(msgspec.Struct, frozen=True, array_like=True):
 
 class Hold(msgspec.Struct, frozen=True, array_like=True):
     """No more than ``workers`` until ``until``, which is ``seconds`` after it began; from then on
-    a trial from ``rung`` on."""
+    a trial from ``rung`` on, which brought nothing over ``base``. ``told``: it did hold somebody,
+    and that was told."""
 
     workers: int
     until: float
     seconds: float
+    base: Rung
     rung: Rung
+    told: bool = False
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,27 +116,33 @@ def before(proposal: Proposal) -> Verdict | None:
 
 def after(proposal: Proposal, result: Result) -> Aftermath | None:
     """Looks on; at the end of each time there is a new rung, and something to conclude from it."""
-    seen, now = proposal.snapshot, proposal.now
     past = _recall(proposal)
-    if seen is None or seen.service is None or not (proposal.busy or past):
+    if proposal.snapshot is None or not (proposal.busy or past):
         return None
+    past, notices = _telling(proposal, result, _looked(proposal, past))
+    if proposal.now - past.since >= proposal.options.settle_seconds:
+        if not past.worked:  # idle: nothing to compare with, or to hold
+            return Aftermath(notices=notices)
+        past = _settled(proposal, past, result)
+    return Aftermath(memory=msgspec.to_builtins(past), notices=notices)
+
+
+def _looked(proposal: Proposal, past: Past | None) -> Past:
+    """With what was worked since the last look; after silence or a jump it starts anew."""
+    now = proposal.now
     if past is None or not 0 <= now - past.at <= proposal.options.settle_seconds:
-        hold = past.hold if past else None  # a look after silence or a jump starts anew
-        return _keep(Past(since=now, at=now, hold=hold if hold and hold.until > now else None))
+        hold = past.hold if past else None
+        return Past(since=now, at=now, hold=hold if hold and hold.until > now else None)
     worked = past.worked + proposal.busy * (now - past.at)
-    past = msgspec.structs.replace(past, at=now, worked=worked)
-    if now - past.since < proposal.options.settle_seconds:
-        return _keep(past)
-    return _settled(proposal, past, result)
+    return msgspec.structs.replace(past, at=now, worked=worked)
 
 
-def _settled(proposal: Proposal, past: Past, result: Result) -> Aftermath:
+def _settled(proposal: Proposal, past: Past, result: Result) -> Past:
+    """With a new rung, if enough jobs ended to make one."""
     assert proposal.snapshot
     service, now = proposal.snapshot.service, proposal.now
-    if not past.worked:  # idle: nothing to compare with, or to hold
-        return Aftermath()
     if service is None or service.count < _LEAST_JOBS:
-        return _keep(Past(since=now, at=now, rungs=past.rungs, hold=past.hold))
+        return Past(since=now, at=now, rungs=past.rungs, hold=past.hold)
     rung = Rung(
         busy=past.worked / (now - past.since),
         mean_seconds=service.mean_seconds,
@@ -141,11 +151,11 @@ def _settled(proposal: Proposal, past: Past, result: Result) -> Aftermath:
         at=now,
     )
     rungs = _climbed(past.rungs, rung, now - _RUNGS_LAST * proposal.options.settle_seconds)
-    kept = Past(since=now, at=now, rungs=rungs, hold=past.hold)
+    settled = Past(since=now, at=now, rungs=rungs, hold=past.hold)
     if past.hold is not None:
-        return _tried(proposal, kept, past.hold, rung, result)
+        return _tried(proposal, settled, past.hold, rung, result)
     base = _fruitless(rungs) if proposal.urgent else None
-    return _keep(kept) if base is None else _held(proposal, kept, base, rung, None, result)
+    return settled if base is None else _held(proposal, settled, base, rung, result)
 
 
 def _climbed(rungs: tuple[Rung, ...], rung: Rung, oldest: float) -> tuple[Rung, ...]:
@@ -183,37 +193,44 @@ def _gain(base: Rung, top: Rung) -> float:
     return (done - 1) / (lever - 1)
 
 
-def _tried(proposal: Proposal, past: Past, hold: Hold, rung: Rung, result: Result) -> Aftermath:
+def _tried(proposal: Proposal, past: Past, hold: Hold, rung: Rung, result: Result) -> Past:
     """What a trial showed. It is over as well when the load went away."""
     if rung.busy < hold.rung.busy / _TRIAL:
-        return _keep(msgspec.structs.replace(past, hold=None))
+        return msgspec.structs.replace(past, hold=None)
     if proposal.now < hold.until or rung.busy < hold.rung.busy * _TRIED:
-        return _keep(past)
+        return past
     if _gain(hold.rung, rung) >= _LEAST_GAIN or not proposal.urgent:
-        return _keep(msgspec.structs.replace(past, hold=None, rungs=(rung,)))
-    return _held(proposal, past, hold.rung, rung, hold, result)
+        return msgspec.structs.replace(past, hold=None, rungs=(rung,))
+    return _held(proposal, past, hold.rung, rung, result)
 
 
-def _held(
-    proposal: Proposal, past: Past, base: Rung, top: Rung, last: Hold | None, result: Result
-) -> Aftermath:
+def _held(proposal: Proposal, past: Past, base: Rung, top: Rung, result: Result) -> Past:
     first = proposal.options.retry_seconds
-    seconds = min(last.seconds * 2, max(_LONGEST_HOLD_SECONDS, first)) if last else first
-    hold = Hold(result.planned, proposal.now + seconds, seconds, top)
+    longest = max(_LONGEST_HOLD_SECONDS, first)
+    seconds = min(past.hold.seconds * 2, longest) if past.hold else first
+    hold = Hold(result.planned, proposal.now + seconds, seconds, base, top)
+    return msgspec.structs.replace(past, hold=hold, rungs=())
+
+
+def _telling(proposal: Proposal, result: Result, past: Past) -> tuple[Past, tuple[Notice, ...]]:
+    """Once for each time that it holds somebody."""
+    hold = past.hold
+    if hold is None or hold.told or not result.spoke(NAME):
+        return past, ()
     notice = Notice(
         event=ScalingIneffective,
         fields={
             "pool": proposal.pool,
-            "workers_before": round(base.busy, 1),
-            "workers": round(top.busy, 1),
-            "job_seconds_before": base.mean_seconds,
-            "job_seconds": top.mean_seconds,
-            "held_at": result.planned,
-            "held_seconds": seconds,
+            "workers_before": round(hold.base.busy, 1),
+            "workers": round(hold.rung.busy, 1),
+            "job_seconds_before": hold.base.mean_seconds,
+            "job_seconds": hold.rung.mean_seconds,
+            "held_at": hold.workers,
+            "held_seconds": hold.seconds,
         },
     )
-    kept = msgspec.structs.replace(past, hold=hold, rungs=())
-    return Aftermath(memory=_dump(kept), notices=(notice,))
+    told = msgspec.structs.replace(hold, told=True)
+    return msgspec.structs.replace(past, hold=told), (notice,)
 
 
 def _trial(workers: int) -> int:
@@ -223,15 +240,6 @@ def _trial(workers: int) -> int:
 def _recall(proposal: Proposal) -> Past | None:
     memory: Mapping[str, Any] = proposal.memory
     return msgspec.convert(memory, Past) if memory else None
-
-
-def _keep(past: Past) -> Aftermath:
-    return Aftermath(memory=_dump(past))
-
-
-def _dump(past: Past) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(past)
-    return found
 
 
 EFFECTIVENESS = Policy(
