@@ -6,10 +6,13 @@ from penstock.jobs.errors import (
     AlreadyDispatched,
     BadArguments,
     Cancelled,
+    Defer,
     JobRefused,
     NotFound,
+    Skip,
     UnknownJob,
 )
+from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import Call, JobType, job
 from penstock.jobs.retry import Backoff
 from penstock.jobs.sync import SyncClient
@@ -22,10 +25,16 @@ __all__ = [
     "Cancelled",
     "Client",
     "Context",
+    "Defer",
     "JobRefused",
     "JobType",
     "NotFound",
+    "RateLimited",
+    "Skip",
     "SyncClient",
+    "Timeout",
+    "Unique",
     "UnknownJob",
+    "WithoutOverlapping",
     "job",
 ]

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.jobs.batches import Batches
     from penstock.jobs.graphs import Graphs
 
+_NOTHING = registry.encode_result(None)
+"""The result of a job whose error was forgiven, too, whatever type its function gives."""
 _CHUNK = 500
 _LANES = 2
 _TRANSITION_TRIES = 20
@@ -60,10 +62,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def result(self) -> Any:
         """The decoded result; None before completion."""
-        if self.record.state is not State.COMPLETED or not self.record.result:
+        raw = self.record.result
+        if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
             return None
         kind = registry.REGISTRY.get(self.record.function)
-        raw = self.record.result
         return kind.decode_result(raw) if kind else msgspec.msgpack.decode(raw)
 
 
