@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -25,8 +26,6 @@ from penstock.decider.core.trail import Trail
 from penstock.events.envelope import encode
 from penstock.events.subjects import check_name
 
-T = TypeVar("T")
-
 MOST_BYTES = 8192
 """A policy may remember so much; it is written with each decision."""
 
@@ -38,13 +37,17 @@ class BadAnswer(ValueError):
 def ask(proposal: Proposal, memories: Memories, policies: Policies, trail: Trail) -> None:
     """Asks each of the pool's policies; what it changes goes on the trail."""
     for policy in _chosen(proposal.profile, policies, trail):
-        hook = policy.before
-        if hook is not None:
-            at = msgspec.structs.replace(proposal, workers=trail.workers)
-            verdict = _guarded(policy, trail, lambda: _verdict(hook(_own(at, policy, memories))))  # noqa: B023
-            if verdict is not None:
-                values = verdict.values
-                trail.change(policy.step, policy.name, verdict.workers, verdict.text, **values)
+        if policy.before is None:
+            continue
+        try:
+            own = _own(proposal, policy, memories, trail.workers)
+            verdict = _verdict(policy.before(own))
+        except Exception as error:
+            _report(policy, error, trail)
+            continue
+        if verdict is not None:
+            values = verdict.values
+            trail.change(policy.step, policy.name, verdict.workers, verdict.text, **values)
 
 
 def tell(
@@ -57,16 +60,16 @@ def tell(
     """
     kept, notices = dict[str, Any](), list[Notice]()
     for policy in _chosen(proposal.profile, policies, Trail()):
-        memory, hook = memories.get(policy.name), policy.after
-        if hook is not None:
-            aftermath = _guarded(
-                policy,
-                trail,
-                lambda: _aftermath(hook(_own(proposal, policy, memories), result)),  # noqa: B023
-            )
-            if aftermath is not None:
-                memory = aftermath.memory
-                notices += aftermath.notices
+        memory = memories.get(policy.name)
+        if policy.after is not None:
+            try:
+                own = _own(proposal, policy, memories, proposal.workers)
+                aftermath = _aftermath(policy.after(own, result))
+            except Exception as error:
+                _report(policy, error, trail)
+            else:
+                memory = memory if aftermath is None else aftermath.memory
+                notices += () if aftermath is None else aftermath.notices
         if memory:
             kept[policy.name] = memory
     return kept, notices
@@ -86,22 +89,25 @@ def _chosen(profile: Profile, policies: Policies, trail: Trail) -> Iterator[Poli
     yield from caps
 
 
-def _own(proposal: Proposal, policy: Policy, memories: Memories) -> Proposal:
+def _own(proposal: Proposal, policy: Policy, memories: Memories, workers: int) -> Proposal:
     """With what only this policy sees."""
+    table = proposal.profile.policy_options.get(policy.name)
     return msgspec.structs.replace(
         proposal,
-        options=options.read(policy, proposal.profile.policy_options.get(policy.name, {})),
+        workers=workers,
+        options=options.read(policy, table) if table else _defaults(policy.options),
         memory=memories.get(policy.name, {}),
     )
 
 
-def _guarded(policy: Policy, trail: Trail, answer: Callable[[], T]) -> T | None:
-    try:
-        return answer()
-    except Exception as error:
-        text = f"{policy.name} raised {error!r} and was skipped"
-        trail.say(policy.step, policy.name, trail.workers, text)
-        return None
+@cache
+def _defaults(kind: type[msgspec.Struct] | None) -> Any:
+    return None if kind is None else kind()
+
+
+def _report(policy: Policy, error: Exception, trail: Trail) -> None:
+    text = f"{policy.name} raised {error!r} and was skipped"
+    trail.say(policy.step, policy.name, trail.workers, text)
 
 
 def _verdict(verdict: Verdict | None) -> Verdict | None:

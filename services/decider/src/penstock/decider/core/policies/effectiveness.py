@@ -95,7 +95,7 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def before(proposal: Proposal) -> Verdict | None:
-    past, now = _recall(proposal), proposal.now
+    past, now = _recall(proposal) if "hold" in proposal.memory else None, proposal.now
     if past is None or past.hold is None:
         return None
     hold = past.hold
