@@ -160,18 +160,18 @@ class HostCountAdvised(Event, frozen=True, kw_only=True, tag=True):
     on each of these events does what is right.
 
     Attributes:
-        cluster: the installation, by its prefix.
+        scope: always ``all``.
         hosts: those that take workers now; needed: as many as are needed.
         short_workers: by pool, workers that are wanted and fit nowhere.
     """
 
-    noun: ClassVar[str] = "cluster"
-    key_field: ClassVar[str] = "cluster"
+    noun: ClassVar[str] = "hosts"
+    key_field: ClassVar[str] = "scope"
 
-    cluster: str
     hosts: int
     needed: int
     text: str
+    scope: str = "all"
     short_workers: dict[str, int] = {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.config import Pool
-from penstock.decider.core import hosts, placement, rooms
+from penstock.decider.core import hostcount, hosts, placement, rooms
 from penstock.decider.core.capacity import need
 from penstock.decider.core.conclude import Decision, Round, conclude
 from penstock.decider.core.fairshare import Claim
@@ -29,7 +29,7 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
 
     1. roll call: which hosts are there; 2. what each pool wishes: demand, bounds, policies;
     3. what the hosts can carry, shared fairly, and where; 4. decisions with their reasons, and what
-    they mean for the promise; 5. the plan of each host.
+    they mean for the promise; 5. the plan of each host, and how many hosts are needed.
 
     Pools in advisor mode are advised with the room that the others leave; their plan stays.
     Policies come before capacity, so that nothing they hold back can ask a host for too much.
@@ -49,7 +49,8 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         decision, told = conclude(this, claim, wishes[claim.pool], shares[claim.pool])
         decisions.append(decision)
         notices += told
-    state = _with(state, decisions)
+    state, told = _advised(_with(state, decisions), this, claims, shares)
+    notices += told
     return Outcome(
         state=state,
         decisions=tuple(decisions),
@@ -108,6 +109,21 @@ def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
         left = rooms.open_rooms(this.present, _placed(this.state, shares), this.inputs, names)
         shares |= placement.allocate(advised, left, style, all_pools=all_pools)
     return shares
+
+
+def _advised(
+    state: State, this: Round, claims: list[Claim], shares: dict[str, dict[str, int]]
+) -> tuple[State, list[Notice]]:
+    """The state with what is to be said about the number of hosts. Only a round over all knows."""
+    known = this.inputs.due is None and not (this.present.forsaken or this.present.deaf)
+    if not known or not hostcount.is_due(state.advice, this.now):
+        return state, []
+    acting = [claim for claim in claims if not claim.profile.advisor]
+    found = hostcount.count(acting, shares, this.rooms, this.inputs.rules.placement)
+    if found is None:
+        return state, []
+    advice, told = hostcount.advise(state.advice, found, this.now)
+    return msgspec.structs.replace(state, advice=advice), told
 
 
 def _placed(state: State, shares: dict[str, dict[str, int]]) -> State:

@@ -39,18 +39,37 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(self.placement.values())
 
 
+class HostAdvice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was said about the number of hosts. A new leader starts without: it says it again.
+
+    Attributes:
+        looked_at: when it was last looked at, POSIX seconds.
+        told: the number told last; 0 for none.
+        direction: whether more (1) or fewer (-1) were needed ever ``since``; needed: the number
+            that was enough, or too many, all that time.
+    """
+
+    looked_at: float = 0.0
+    told: int = 0
+    direction: int = 0
+    since: float = 0.0
+    needed: int = 0
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """All pools and hosts.
 
     Attributes:
         known: hosts that were announced as joined. lost: those of them announced as lost.
         watching_since: silence before this moment proves nothing (start, or we were deaf).
+        advice: about the number of hosts.
     """
 
     pools: dict[str, PoolState] = {}
     known: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     watching_since: float = 0.0
+    advice: HostAdvice = HostAdvice()
 
 
 def restore(
