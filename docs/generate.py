@@ -1,6 +1,6 @@
-"""Writes the generated pages of this folder from the declarations in the code.
+"""Writes the generated pages of this folder, and parts of pages, from the code.
 
-python docs/generate.py            writes events.md, settings.md, cli.md
+python docs/generate.py            writes events.md, settings.md, cli.md, a part of strategies.md
 python docs/generate.py --check    compares; exit code 1 and a summary when one is out of date
 """
 
@@ -15,6 +15,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ from penstock.cli.catalogue import ALL, entry
 from penstock.cli.command import GLOBAL_OPTIONS, Command, LazyGroup
 from penstock.cli.main import cli
 from penstock.config import settings as declared
+from penstock.decider.core import options
+from penstock.decider.core.registry import BUILTIN
 from penstock.events.envelope import Event
 from penstock.events.subjects import Subjects
 
 HERE = Path(__file__).parent
 NOTE = "<!-- Made by docs/generate.py from the code; `make docs` writes it anew. -->"
+NOTE_END = "<!-- Written by hand from here on. -->"
 COMPUTED = "computed"
 NO_LIMIT = 1e9
 """Limits from here on only keep infinity out; they are not worth a word."""
@@ -39,6 +43,8 @@ NO_LIMIT = 1e9
 def main(arguments: list[str]) -> int:
     pages = {"events.md": events_page, "settings.md": settings_page, "cli.md": cli_page}
     texts = {HERE / name: f"{NOTE}\n{make().strip()}\n" for name, make in pages.items()}
+    parts = {"strategies.md": strategies_part}
+    texts |= {HERE / name: with_part(HERE / name, make()) for name, make in parts.items()}
     if arguments == ["--check"]:
         return check(texts)
     if arguments:
@@ -47,6 +53,15 @@ def main(arguments: list[str]) -> int:
     for path, text in texts.items():
         path.write_text(text, "utf-8")
     return 0
+
+
+def with_part(page: Path, made: str) -> str:
+    """A page that people write, with what is made from the code between its two marks."""
+    before, _, rest = page.read_text("utf-8").partition(f"{NOTE}\n")
+    _, end, after = rest.partition(f"{NOTE_END}\n")
+    if not end:
+        raise SystemExit(f"{page}: found no {NOTE!r} with {NOTE_END!r} below it")
+    return f"{before}{NOTE}\n\n{made.strip()}\n\n{NOTE_END}\n{after}"
 
 
 def check(texts: dict[Path, str]) -> int:
@@ -89,7 +104,7 @@ def events_page() -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def nested_tables(kind: type[msgspec.Struct], shown: set[type]) -> list[str]:
+def nested_tables(kind: type[msgspec.Struct], shown: set[type], level: str = "###") -> list[str]:
     """Tables of the structs that a struct's fields hold, where they are not shown already."""
     held = [
         part
@@ -100,7 +115,11 @@ def nested_tables(kind: type[msgspec.Struct], shown: set[type]) -> list[str]:
     found = []
     for part in dict.fromkeys(held):
         shown.add(part)
-        found += [f"### {part.__name__} (first in {kind.__name__})", prose(part), field_table(part)]
+        found += [
+            f"{level} {part.__name__} (first in {kind.__name__})",
+            prose(part),
+            field_table(part),
+        ]
     return found
 
 
@@ -152,6 +171,35 @@ def profile_table() -> str:
         for name, profile in declared.PROFILES.items()
     ]
     return table(["profile", *(f"`{column}`" for column in columns)], rows)
+
+
+# --- strategies -----------------------------------------------------------------------------------
+def strategies_part() -> str:
+    """What each says of itself in its module, and the settings it declares."""
+    told = {name: strategy_words(strategy) for name, strategy in BUILTIN.items()}
+    rows = [
+        [f"[`{name}`](#{name})", purpose, choice_in(rest)] for name, (purpose, rest) in told.items()
+    ]
+    parts = [table(["strategy", "asks for", "choose it"], rows)]
+    for name, (purpose, rest) in told.items():
+        parts += [f"### `{name}`", f"{capital(purpose)}.", rest]
+        if kind := options.declared(BUILTIN[name]):
+            parts += [f"`[pools.NAME.options.{name}]`:", field_table(kind)]
+            parts += nested_tables(kind, set(), level="####")
+    return "\n\n".join(part for part in parts if part)
+
+
+def strategy_words(strategy: Any) -> tuple[str, str]:
+    """A module's docstring: the first line without ``Strategy `name`:``, and the rest."""
+    module = inspect.getmodule(type(strategy))
+    first, _, rest = inspect.cleandoc((module and module.__doc__) or "").partition("\n")
+    return first.partition(": ")[2].rstrip("."), rest.strip("\n").replace("``", "`")
+
+
+def choice_in(text: str) -> str:
+    """The sentence that says when to choose it."""
+    found = re.search(r"^Choose it (.+?)\.(\s|$)", text, re.M | re.S)
+    return " ".join(found[1].split()) if found else ""
 
 
 # --- structs --------------------------------------------------------------------------------------
@@ -243,7 +291,7 @@ def type_words(kind: Any) -> str:
     if origin is dict:
         return f"table of {type_words(arguments[1])}"
     simple = {str: "text", int: "whole number", float: "number", bool: "true or false"}
-    simple |= {bytes: "base64 text", Any: "anything"}
+    simple |= {bytes: "base64 text", Any: "anything", date: "date"}
     return simple.get(kind, getattr(kind, "__name__", str(kind)))
 
 

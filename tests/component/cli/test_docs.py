@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.decider.asking import wanted
 
 from penstock.config import settings as declared
+from penstock.decider.core import options
+from penstock.decider.core.registry import BUILTIN, with_installed
 
 GENERATE = Path(__file__).parents[3] / "docs" / "generate.py"
 
@@ -41,6 +47,41 @@ SECTIONS = (
 def test_every_setting_has_a_meaning(generate, section) -> None:
     meanings = generate.meanings_of(section)
     assert [f.name for f in msgspec.structs.fields(section) if not meanings.get(f.name)] == []
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_every_strategy_says_what_it_is_for_and_where_it_fails(generate, name) -> None:
+    purpose, rest = generate.strategy_words(BUILTIN[name])
+    assert purpose
+    assert generate.choice_in(rest)
+    assert "\nWeakness" in rest
+    if kind := options.declared(BUILTIN[name]):
+        meanings = generate.meanings_of(kind)
+        assert [f.name for f in msgspec.structs.fields(kind) if not meanings.get(f.name)] == []
+
+
+def test_the_strategy_of_the_page_works(monkeypatch) -> None:
+    text = GENERATE.with_name("strategies.md").read_text("utf-8")
+    block = re.search(r"```python\n(.*?)```", text, re.S)
+    assert block
+    module: Any = ModuleType("lines")
+    monkeypatch.setitem(sys.modules, "lines", module)
+    exec(block[1], vars(module))
+    strategies = with_installed({"lines": module.Lines()})
+    assert wanted("lines", {"per_worker": 2}, strategies=strategies, waiting=5, running=2) == 4
+
+
+def test_what_people_wrote_around_a_made_part_stays(generate, tmp_path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{generate.NOTE}\nold\n{generate.NOTE_END}\nafter\n")
+    page.write_text(generate.with_part(page, "new"))
+    assert page.read_text().split("\n") == [
+        *("before", generate.NOTE, "", "new", "", generate.NOTE_END, "after", "")
+    ]
+    assert generate.with_part(page, "new") == page.read_text()
+    page.write_text("no marks\n")
+    with pytest.raises(SystemExit, match="found no"):
+        generate.with_part(page, "new")
 
 
 def test_an_outdated_page_is_reported(generate, tmp_path, capsys) -> None:

@@ -27,7 +27,8 @@ class Options(Section, frozen=True, kw_only=True):
     """Settings.
 
     Attributes:
-        weights: by strategy; only their proportion counts.
+        weights: by strategy; only their proportion counts. Where none are given, `queue_size`,
+            `throughput` and `wait_time` count alike.
     """
 
     weights: dict[str, Positive] = msgspec.field(

@@ -23,7 +23,6 @@ class Options(Steps, frozen=True, kw_only=True):
     Attributes:
         high_watermark: waiting jobs above which it steps up.
         low_watermark: waiting jobs below which it steps down.
-        up_step: workers added at a time.
     """
 
     high_watermark: Count = 1000

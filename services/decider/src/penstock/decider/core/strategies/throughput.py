@@ -3,8 +3,8 @@
     workers = jobs_per_minute / 60 x job seconds; none while nothing waits, runs or comes
 
 Choose it where the pace is what was agreed: a nightly run that has to be through by morning, or a
-service behind the jobs that bears no more than so many calls (take `keep-busy` out of `policies`
-then: while a backlog lasts, every worker is busy).
+service behind the jobs that bears no more than so many calls. Take `keep-busy` out of `policies`
+for that: while a backlog lasts every worker is busy, and none would go.
 
 Weakness: it asks neither how many come nor how long they wait. The target is paid for when less
 comes, and never exceeded when more does.

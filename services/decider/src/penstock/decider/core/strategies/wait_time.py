@@ -1,6 +1,6 @@
 """Strategy `wait_time`: steps up while jobs wait for long, and down while they hardly do.
 
-    wait = the longer of: mean pickup time of late, mean age of the jobs that wait now
+    wait = the longer of: mean of the recent pickup times, mean age of the jobs that wait now
     wait > high_seconds (the promise) and a job waits: up_step (1) more
     wait < low_seconds (a sixth of it): down_step (1) fewer
 
