@@ -21,6 +21,7 @@ from tests.integration.gated_jobs import (
     or_not,
     put_off_once,
     strictly,
+    stuck_in_c,
     told_async,
     told_plain,
 )
@@ -248,6 +249,19 @@ async def test_whoever_dies_and_whenever_no_key_overlaps(crew: Crew, seed: int) 
         worker.signal(signal.SIGCONT)
     await all_done(crew, ids, 60)
     assert overlaps(moments(path(crew))) == []
+
+
+# --- timeouts -------------------------------------------------------------------------------------
+@gated
+async def test_a_job_that_holds_the_interpreter_ends_with_its_process(crew: Crew) -> None:
+    """No thread of Python's can end it: the kernel does, and the job counts as one that kills."""
+    stuck = crew.hire(QUEUE)
+    job_id = await crew.client.dispatch(stuck_in_c(path=path(crew), name="a", attempts=1))
+    await eventually(lambda: moments(path(crew)), 10, "begun")
+    assert await stuck.ended(5) == -signal.SIGALRM
+    heir = crew.hire(QUEUE)
+    [view] = await all_done(crew, [job_id])
+    assert (view.record.worker, view.attempts) == (heir.name, 1)
 
 
 # --- verdicts and retries -------------------------------------------------------------------------

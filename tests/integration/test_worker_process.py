@@ -143,7 +143,7 @@ async def test_a_call_that_does_not_fit_here_is_dead_and_not_run(
         queue=QUEUE,
         tries=3,
         timeout_seconds=0,
-        backoff=Backoff(),
+        retries=Retries(),
         tags=(),
     )
     job_id = await crew.client.dispatch(Call(theirs, msgspec.msgpack.encode(arguments)))

@@ -40,6 +40,7 @@ log = logging.getLogger("penstock.worker")
 _TICK_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
+_QUIT_SECONDS = 5.0
 _MAX_UNRECORDED = 2048
 ORPHANED = "orphaned"
 UNRESPONSIVE = 75
@@ -378,6 +379,7 @@ class Worker:
         if job.used_spark:
             self._spawn(asyncio.to_thread(self._spark.interrupt, job.id))
         grace = max(self._settings.jobs.cancel_grace_seconds, 0.5)
+        self._runner.last_chance(job, grace + 2 * _QUIT_SECONDS)
         self._loop.call_later(grace, self._give_up, job, why)
 
     def _give_up(self, job: Held, why: str) -> None:
@@ -387,7 +389,7 @@ class Worker:
 
     async def _quit(self, job: Held, why: str) -> None:
         with suppress(BusError, TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(_QUIT_SECONDS):
                 await self._release(self._runner.take_back(), why)
                 if not job.lost:
                     job.ended_at = time.monotonic()

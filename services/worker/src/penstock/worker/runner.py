@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import signal
 import threading
 import time
 import traceback
@@ -24,14 +25,17 @@ from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict
 from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
 from penstock.telemetry import names
-from penstock.worker import around
+from penstock.worker import around, watchdog
 from penstock.worker.core.outcome import error_of, timed_out
 from penstock.worker.gates import Gates
 from penstock.worker.held import Held
+from penstock.worker.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
 
 _TELL_EACH_SECONDS = 0.005
+_LOOP_SECONDS = 1.0
+"""Beyond its timeout a job is the loop's to end; a loop that cannot run has its process ended."""
 
 MakeContext = Callable[[Held], Any]
 
@@ -58,6 +62,7 @@ class Runner:
         self._guard = threading.Lock()
         self._told = False
         self.current: Held | None = None
+        self._dog: Watchdog | None = None
         self._inner: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
         self._thread.start()
@@ -103,6 +108,21 @@ class Runner:
                     with suppress(RuntimeError):  # it has just been closed
                         inner.call_soon_threadsafe(_nothing)
 
+    def last_chance(self, job: Held, seconds: float) -> None:
+        """The loop sees to the end of this job; it is given so long."""
+        with self._guard:
+            if self.current is job and job.timeout_seconds:
+                self._end_at(seconds)
+
+    def _end_at(self, seconds: float | None) -> None:
+        """So far from now the kernel ends this process; None: it does not."""
+        if self._dog is None:
+            self._dog = Watchdog(signal.SIGALRM)
+        if seconds is None:
+            self._dog.disarm("timeout")
+        else:
+            self._dog.arm("timeout", watchdog.now() + seconds)
+
     def surrender(self, job: Held, why: str) -> None:
         """The platform takes the job from here: unless it is done, it goes back to its queue."""
         if self.current is job:
@@ -140,6 +160,8 @@ class Runner:
     def _one(self, job: Held) -> None:
         with self._guard:
             job.begun_at = time.monotonic()
+            if job.timeout_seconds:
+                self._end_at(job.timeout_seconds + _LOOP_SECONDS)
             self.current = job
         cpu = time.thread_time()
         try:
@@ -158,6 +180,8 @@ class Runner:
                 job.error = error_of(late, "")
         if job.interrupted is not None:
             self._swallow()
+        if job.timeout_seconds:
+            self._end_at(None)
         job.cpu_seconds = time.thread_time() - cpu
         job.ended_at = time.monotonic()
 

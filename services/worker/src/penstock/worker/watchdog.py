@@ -50,15 +50,18 @@ def now() -> float:
 class Watchdog:
     """Deadlines of this process, by name; the first that passes is its end.
 
+    Args:
+        number: the signal. Only SIGKILL strikes a stopped process before it goes on.
+
     Raises:
         ConfigError: the system has no such timers (Linux has).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: signal.Signals = signal.SIGKILL) -> None:
         self._deadlines: dict[str, float] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
-        event, timer = _Event(signal=signal.SIGKILL), ctypes.byref(self._timer)
+        event, timer = _Event(signal=number), ctypes.byref(self._timer)
         create = getattr(self._libc, "timer_create", None)
         if create is None or create(_CLOCK_BOOTTIME, ctypes.byref(event), timer):
             why = os.strerror(ctypes.get_errno()) if create else "there is no timer_create"

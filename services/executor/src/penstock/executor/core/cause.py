@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+from signal import SIGALRM, SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Final
 
 from penstock.executor.core.worker import Worker
@@ -27,8 +27,10 @@ UNHEALTHY: Final = frozenset({"crashed", "killed", "lost"})
 def stop_cause(worker: Worker, exit_code: int | None) -> str:
     """One of the causes of :class:`penstock.events.worker.WorkerStopped`."""
     if worker.ending_because:
-        late = worker.killed and worker.ending_because != "lost"
+        late = worker.killed and worker.ending_because not in {"lost", "stuck"}
         return "drain-deadline" if late else worker.ending_because
+    if exit_code == -SIGALRM:  # its own timer: a job held the interpreter beyond its timeout
+        return "limit"
     if exit_code in STRANGERS:
         return "killed"
     said = (cause for words, cause in _SAID.items() if worker.said.startswith(words))
