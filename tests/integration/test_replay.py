@@ -15,13 +15,14 @@ from tests.integration.deciding import EMAILS, QUICK, World, world
 from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
 from tests.waiting import eventually
 
-from penstock.cli import recording
+from penstock.cli import explaining, recording
 from penstock.cli.recording import Span
 from penstock.decider import recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
+from penstock.events.telling import chain
 from penstock.events.worker import HostLost
 
 POOLS = {**EMAILS, "reports": {"min_workers": 1, "max_workers": 9, "strategy": "hybrid"}}
@@ -163,3 +164,33 @@ async def test_decisions_are_proved_too_where_they_are_not_told(settings, tmp_pa
     verdict = stretches.verify(path)
     assert verdict.is_equal
     assert verdict.told < verdict.decisions == verdict.equal_decisions
+
+
+async def test_a_decision_is_explained_from_the_log(here: World, caplog):
+    caplog.set_level("INFO", "penstock.decider")
+    await eventful(here)
+    scaled = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
+    told = await eventually(lambda: here.events(ScalingDecisionMade, pool="emails", current=10))
+    for made in (scaled, told[-1]):
+        found = await explaining.explain(here.bus, here.subjects, made)
+        assert found is not None
+        assert found.recomputed == "equal", found
+    assert any(chain(scaled) in each.getMessage() for each in caplog.records)
+    found = await explaining.explain(here.bus, here.subjects, scaled)
+    assert found is not None
+    rate = next(each for each in found.changes if each.input == "arrival_per_second")
+    assert (rate.found, rate.target) in {(5.0, 9), (5.0, 11)}
+    text = "\n".join(explaining.sentences(scaled, found))
+    assert "the same, bit for bit" in text
+    assert "it would have been" in text
+
+
+async def test_a_decision_whose_round_is_gone_is_told_as_it_was(here: World):
+    await eventful(here)
+    made = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
+    checkpoints = here.subjects.round(CheckpointTaken.__name__)
+    await here.bus.remove(here.subjects.snapshots_stream, checkpoints)
+    found = await explaining.explain(here.bus, here.subjects, made)
+    assert found is not None
+    assert found.recomputed == "not in the log"
+    assert made.reasons[0].text in "\n".join(explaining.sentences(made, found))

@@ -11,7 +11,8 @@ from tests.waiting import eventually
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
-from penstock.cli.decision import find_decision, newest_decisions, sentences
+from penstock.cli.decision import find_decision, newest_decisions
+from penstock.cli.explaining import sentences
 from penstock.cli.job_list import Wanted, newest_jobs
 from penstock.cli.job_view import description, detail
 from penstock.cli.pool import pool_rows

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from penstock.bus.protocol import Bus
-from penstock.cli import eventlog, wording
+from penstock.cli import eventlog, explaining, wording
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
 from penstock.cli.output import Column, say, say_json, say_rows
@@ -26,6 +28,11 @@ COLUMNS = (
     Column("predicted", lambda row: wording.seconds(row.predicted_pickup_seconds), number=True),
     Column("last reason", because),
 )
+
+if TYPE_CHECKING:
+    from penstock.decider.replay.explain import Explanation
+
+    Found = tuple[ScalingDecisionMade, Explanation | None]
 
 
 @click.group(cls=Group, example="penstock decision explain reports")
@@ -51,18 +58,23 @@ def list_decisions(session: Session, pool: str | None, every: bool, limit: int) 
 @click.argument("which", metavar="ID|POOL", type=Name("decision or pool"))
 @click.pass_obj
 def explain(session: Session, which: str) -> None:
-    """Explain one decision, or a pool's last one, as sentences from measurement to number."""
+    """Explain one decision, or a pool's last one, as sentences from measurement to number.
 
-    async def ask(bus: Bus, settings: Settings) -> ScalingDecisionMade | None:
-        return await find_decision(bus, Subjects(settings.prefix), which)
+    It is computed again from the log, to say what would have changed it.
+    """
+
+    async def ask(bus: Bus, settings: Settings) -> Found | None:
+        subjects = Subjects(settings.prefix)
+        made = await find_decision(bus, subjects, which)
+        return (made, await explaining.explain(bus, subjects, made)) if made else None
 
     found = session.ask(ask)
     if found is None:
         raise Failed(f"no decision and no decided pool is called {which!r}; see 'decision ls'")
     if session.as_json:
-        say_json(found)
+        say_json(explaining.as_json(*found))
     else:
-        say("\n".join(sentences(found)))
+        say("\n".join(explaining.sentences(*found)))
 
 
 async def newest_decisions(
@@ -94,30 +106,6 @@ async def find_decision(bus: Bus, subjects: Subjects, which: str) -> ScalingDeci
             if isinstance(event, ScalingDecisionMade) and event.id == which:
                 return event
     return None
-
-
-def sentences(made: ScalingDecisionMade) -> list[str]:
-    """A decision as its reasons tell it, one line a step."""
-    moment = wording.clock(made.at)
-    lines = [f"Pool {made.pool} at {moment}: {made.current} → {made.target} workers"]
-    for number, reason in enumerate(made.reasons, 1):
-        lines.append(
-            f"  {number}. {reason.text}  ({reason.step}: {reason.rule} → {reason.workers})"
-        )
-        if reason.values:
-            figures = ", ".join(f"{name} = {value}" for name, value in reason.values.items())
-            lines.append(f"     {figures}")
-    promised = wording.seconds(made.sla_seconds)
-    if made.predicted_pickup_seconds is not None:
-        predicted = wording.seconds(made.predicted_pickup_seconds)
-        lines.append(f"A job arriving then would start within {predicted}; promised: {promised}.")
-    if made.placement:
-        placed = ", ".join(f"{count} on {host}" for host, count in made.placement.items())
-        lines.append(f"Placed: {placed}.")
-    lines.append(f"Decision {made.id}, leader epoch {made.epoch}, by {made.source or 'unknown'}.")
-    if made.snapshot_ids:
-        lines.append(f"Made from snapshots {', '.join(made.snapshot_ids)}.")
-    return lines
 
 
 def _subject(subjects: Subjects, pool: str | None) -> str:

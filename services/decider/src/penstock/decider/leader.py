@@ -26,6 +26,7 @@ from penstock.decider.rhythm import Rhythm
 from penstock.decider.spans import Story
 from penstock.events.scaling import LeaderChanged
 from penstock.events.subjects import Subjects
+from penstock.events.telling import chain, headline
 from penstock.runtime.clock import BrokerClock
 from penstock.runtime.waiting import within
 
@@ -166,6 +167,9 @@ class Leader:
         self._decision_ids.update({event.pool: event.id for event in decisions})
         notices = self._journal.notices(outcome.notices, self._decision_ids, made.now)
         hosts = [seen.snapshot.id for seen in intake.hosts.values()]
+        for decision in decisions:
+            if decision.current != decision.target:
+                log.info("%s: %s", headline(decision), chain(decision))
         with self._story.decisions(decisions, intake.headers, hosts, began_at) as headers:
             answers = await self._journal.publish([*decisions, *notices], headers, records)
         self._recorder.stored(answers)

@@ -9,7 +9,8 @@ import msgspec
 
 from penstock.config import Pool
 from penstock.decider.core.inputs import Rules
-from penstock.events.record import SettingsAdopted
+from penstock.decider.replay.entry import Entry
+from penstock.events.record import RECORDS, SettingsAdopted
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -17,10 +18,6 @@ class Adopted(msgspec.Struct, frozen=True):
 
     pools: Mapping[str, Pool]
     rules: Rules
-
-
-class Unusable(ValueError):
-    """Settings of a version that knew others."""
 
 
 def gather(told: Iterable[SettingsAdopted]) -> dict[str, Adopted]:
@@ -42,6 +39,18 @@ def gather(told: Iterable[SettingsAdopted]) -> dict[str, Adopted]:
             except msgspec.ValidationError:  # those rounds are told as a gap
                 continue
     return found
+
+
+def of_entries(entries: Iterable[Entry]) -> dict[str, Adopted]:
+    """Those at the head of a log."""
+    told = []
+    for entry in entries:
+        if ".snapshots.settings." not in entry.subject:
+            break
+        event = RECORDS.decode(entry.body)
+        if isinstance(event, SettingsAdopted):
+            told.append(event)
+    return gather(told)
 
 
 def _adopted(pools: Mapping[str, Any], rules: Mapping[str, Any]) -> Adopted:

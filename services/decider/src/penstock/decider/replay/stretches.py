@@ -17,15 +17,13 @@ from penstock.decider import plugins
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
 from penstock.decider.replay.recompute import Recomputer
-from penstock.decider.replay.settings import Adopted, gather
+from penstock.decider.replay.settings import Adopted, of_entries
 from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier
-from penstock.events.record import RECORDS, SettingsAdopted
 
 _LEAST_BYTES = 2_000_000
 _OVERLAP_BYTES = 16_000_000
 """Before a stretch: a checkpoint's first parts, and snapshots that it had not seen yet."""
-_SETTINGS = ".snapshots.settings."
 
 
 def verify(
@@ -66,15 +64,7 @@ def installed() -> Installed:
 
 def settings(path: Path) -> dict[str, Adopted]:
     """The settings at the head of a log."""
-    told: list[SettingsAdopted] = []
-    with path.open("rb") as file:
-        for _, entry in read(file):
-            if _SETTINGS not in entry.subject:
-                break
-            event = RECORDS.decode(entry.body)
-            if isinstance(event, SettingsAdopted):
-                told.append(event)
-    return gather(told)
+    return of_entries(entries(path))
 
 
 def entries(path: Path) -> Iterator[Entry]:

@@ -102,15 +102,15 @@ class Verifier:
 
     def _compare(self, step: Step, recorded: Recorded) -> bool:
         told = recorded.decision
-        again = _again(step, recorded)
+        other = again(step, recorded)
         self.verdict.told += 1
-        if again == recorded.raw:
+        if other == recorded.raw:
             self.verdict.equal_told += 1
             return True
         what = (
             ("no such decision is made",)
-            if again is None
-            else tuple(differing(recorded.raw, again))
+            if other is None
+            else tuple(differing(recorded.raw, other))
         )
         self._show(step.round, told.pool, told.id, what)
         return False
@@ -145,7 +145,7 @@ class Verifier:
             )
 
 
-def _again(step: Step, recorded: Recorded) -> bytes | None:
+def again(step: Step, recorded: Recorded) -> bytes | None:
     """The same decision's event with the same name and speaker; None if there is no such."""
     told = recorded.decision
     decision = _of(step, told.pool)
