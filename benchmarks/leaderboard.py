@@ -58,7 +58,8 @@ def thinning(trace: Trace, jobs: int) -> float:
 def question(options: argparse.Namespace, path: Path) -> Study:
     trace, service = read(path, options.hours)
     strategies = plugins.strategies()
-    everybody = [*(name for name in strategies if name != "fixed"), *contenders.BASELINES]
+    seeing = (name for name in strategies if name not in contenders.BLIND)
+    everybody = [*seeing, *contenders.BASELINES]
     names = options.strategy.split(",") if options.strategy else everybody
     for name in names:
         contenders.check(name, strategies)

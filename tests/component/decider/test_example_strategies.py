@@ -60,6 +60,8 @@ def test_settings_that_do_not_fit_are_refused(installed: Run, tmp_path: Path) ->
     wrong = check('[pools.mails.options.time_of_day]\nfloors = { "7:30" = 2 }')
     assert wrong.returncode == 2
     assert "options.time_of_day: found floor '7:30', expected a time like 07:30" in wrong.stderr
+    wrong = check("[pools.mails.options.budget_aware]\ntime_zone = 'Mars/Olympus'")
+    assert "options.budget_aware: found time_zone 'Mars/Olympus'" in wrong.stderr
     wrong = check("[pools.mails.options.budget_aware]\nworker_hours = 3")
     assert "did you mean 'worker_hours_per_day'?" in wrong.stderr
 

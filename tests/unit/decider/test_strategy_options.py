@@ -155,6 +155,22 @@ def test_what_does_not_fit_is_refused_at_the_start(found, said):
     assert "\n" not in str(refused.value)
 
 
+def test_a_rule_that_raises_what_it_should_not_is_a_refusal_too():
+    class Moody:
+        class options(msgspec.Struct):
+            place: str = "here"
+
+            def __post_init__(self):
+                {"here": 1}[self.place]
+
+        def demand(self, inputs):
+            return Demand(workers=1)
+
+    found = pools_of(mail={"options": {"moody": {"place": "there"}}})
+    with pytest.raises(ConfigError, match=r"pools.mail.options.moody: refused with KeyError"):
+        registry.check(found, registry.with_installed({"moody": Moody()}))
+
+
 def test_dates_may_stand_in_toml_as_they_are(tmp_path):
     from penstock.config import load
 

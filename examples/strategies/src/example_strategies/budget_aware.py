@@ -16,10 +16,10 @@ import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from penstock.config.settings import Positive, Section
 from penstock.decider.core.strategies.hybrid import Hybrid
+from penstock.decider.core.strategies.schedule import zone
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
 
@@ -37,7 +37,7 @@ class Options(Section, frozen=True, kw_only=True):
     time_zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        ZoneInfo(self.time_zone)
+        zone(self.time_zone)
 
 
 class BudgetAware:
@@ -59,7 +59,7 @@ class BudgetAware:
 
 def _account(inputs: StrategyInputs, time_zone: str) -> Mapping[str, Any]:
     """What was spent today: what is remembered, and the current workers since then."""
-    local = datetime.fromtimestamp(inputs.now, ZoneInfo(time_zone))
+    local = datetime.fromtimestamp(inputs.now, zone(time_zone))
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     before = inputs.memory
     today = before.get("day") == str(local.date())

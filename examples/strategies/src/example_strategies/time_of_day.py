@@ -6,9 +6,9 @@ Shows settings with a rule of their own, and how to build on a strategy that shi
 from __future__ import annotations
 
 from datetime import datetime, time
-from zoneinfo import ZoneInfo
 
 from penstock.config.settings import Count, Section
+from penstock.decider.core.strategies.schedule import zone
 from penstock.decider.core.strategies.simple_rate import SimpleRate
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
@@ -25,7 +25,7 @@ class Options(Section, frozen=True, kw_only=True):
     floors: dict[str, Count] = {}
 
     def __post_init__(self) -> None:
-        ZoneInfo(self.time_zone)
+        zone(self.time_zone)
         for begins in self.floors:
             try:
                 time.fromisoformat(begins)
@@ -47,7 +47,7 @@ class TimeOfDay:
 
 def _floor(options: Options, now: float) -> tuple[str, int]:
     """The floor that began last; before the first of a day it is still yesterday's last."""
-    clock = datetime.fromtimestamp(now, ZoneInfo(options.time_zone)).time()
+    clock = datetime.fromtimestamp(now, zone(options.time_zone)).time()
     floors = sorted(options.floors.items(), key=lambda each: time.fromisoformat(each[0]))
     begun = [each for each in floors if time.fromisoformat(each[0]) <= clock]
     return (begun or floors or [("00:00", 0)])[-1]

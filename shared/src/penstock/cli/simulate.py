@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.decider.simulator.study import Row, Study
 
 _POOL = "simulated"
-_BLIND = {"fixed", "schedule"}
-"""Strategies that look at no job: compared only where they are asked for."""
 
 COLUMNS = (
     Column("trace", lambda row: row.trace),
@@ -73,7 +71,7 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     default="",
     metavar="NAME[,NAME…]",
     help="Strategies and baselines (keda:N, hpa:SHARE, aws, flink, horizon, spark, peak, "
-    "clairvoyant); 'all' for all of them; else the profile's own, hybrid and clairvoyant.",
+    "clairvoyant); 'all' for all that look at jobs, else your own, hybrid, clairvoyant.",
 )
 @click.option("--sla", "slas", type=Numbers(), default="30", help="Seconds to start a job in.")
 @click.option(
@@ -196,12 +194,12 @@ def _question(
 
 
 def _names(text: str, usual: str, strategies: Any) -> list[str]:
-    from penstock.decider.simulator.contenders import BASELINES  # noqa: PLC0415
+    from penstock.decider.simulator.contenders import BASELINES, BLIND  # noqa: PLC0415
 
     if not text:
         return list(dict.fromkeys((usual, "hybrid", "clairvoyant")))
     if text == "all":
-        return [*(name for name in strategies if name not in _BLIND), *BASELINES]
+        return [*(name for name in strategies if name not in BLIND), *BASELINES]
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

@@ -76,3 +76,5 @@ def _check(
         msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(explain(str(error), table, {}, root=kind, above=here)) from error
+    except Exception as error:  # a rule of somebody's own that raised what it should not
+        raise ConfigError(f"{'.'.join(here)}: refused with {error!r}") from error

@@ -169,3 +169,6 @@ BASELINES = (
     "clairvoyant",
 )
 """Those of the leaderboard."""
+
+BLIND = frozenset({"fixed", "schedule"})
+"""Strategies that look at no job: compared only where they are asked for."""
