@@ -26,9 +26,10 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import Outgoing
 from penstock.events.envelope import utc_now
-from penstock.jobs import Backoff, Call, JobType, SyncClient
+from penstock.jobs import Call, JobType, SyncClient
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queue import DeadLetter
+from penstock.jobs.retry import Retries
 from penstock.worker.loop import UNRESPONSIVE
 
 
