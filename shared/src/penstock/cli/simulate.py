@@ -71,7 +71,7 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     default="",
     metavar="NAME[,NAME…]",
     help="Strategies and baselines (keda:N, hpa:SHARE, aws, flink, horizon, spark, peak, "
-    "clairvoyant); 'all' for all that look at jobs, else your own, hybrid, clairvoyant.",
+    "clairvoyant); 'all' that look at jobs; else the profile's own, hybrid and clairvoyant.",
 )
 @click.option("--sla", "slas", type=Numbers(), default="30", help="Seconds to start a job in.")
 @click.option(
