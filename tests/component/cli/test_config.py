@@ -79,3 +79,48 @@ def test_environment_lies_over_the_file_and_flags_over_both(penstock, monkeypatc
     assert 'nats.url = "nats://environment"' in penstock("config", "show").stdout
     flagged = penstock("--nats-url", "nats://flag", "config", "show").stdout
     assert 'nats.url = "nats://flag"' in flagged
+
+
+def test_check_refuses_a_promise_that_cannot_hold(penstock) -> None:
+    Path("penstock.toml").write_text("[pools.mails]\nsla_seconds = 0.05\nmin_workers = 0\n")
+    said = penstock("config", "check", "--offline")
+    assert said.exit_code == 2
+    assert "error: pools.mails: SLA 0.05 s, minimum 0, a worker needs 0.1 s" in said.stdout
+    assert said.stdout.splitlines()[-1].startswith("refused: 1 errors")
+    told = json.loads(penstock("config", "check", "--offline", "--json").stdout)
+    assert told["ok"] is False
+    assert [each["rule"] for each in told["findings"]] == [
+        "no-module",
+        "cold-start",
+        "slow-measuring",
+    ]
+    assert told["errors"] == [told["findings"][1]["text"]]
+
+
+def test_check_strictly_refuses_warnings_too(penstock) -> None:
+    Path("penstock.toml").write_text(
+        '[jobs]\nmodules = ["json"]\n[pools.mails]\nstrategy = "simple_rate"\n'
+    )
+    assert penstock("config", "check", "--offline").exit_code == 0
+    said = penstock("config", "check", "--offline", "--strict")
+    assert said.exit_code == 2
+    assert "does not look at the promise" in said.stdout
+
+
+def test_check_without_a_broker_says_that_nothing_was_measured(penstock) -> None:
+    Path("penstock.toml").write_text(POOLS)
+    said = penstock("config", "check", "--nats-url", "nats://127.0.0.1:9")
+    assert said.exit_code == 0
+    assert "no broker answers" in said.stderr
+    assert "hunter2" not in said.output
+
+
+def test_check_refuses_what_a_policy_does_not_take(penstock) -> None:
+    table = '[pools.mails]\npolicies = ["budget-cap"]\n'
+    Path("penstock.toml").write_text(table)
+    said = penstock("config", "check")
+    assert said.exit_code == 2
+    assert said.stderr == (
+        "penstock: pools.mails.policy_options.budget-cap: "
+        "expected worker_hours_per_day or money_per_day, found neither\n"
+    )

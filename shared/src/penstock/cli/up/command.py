@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock.bus.protocol import Bus
 from penstock.cli.board import Board
 from penstock.cli.command import Command
-from penstock.cli.config import warnings
+from penstock.cli.config import lint, remarks
 from penstock.cli.errors import Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
@@ -58,11 +58,12 @@ def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
     commands find it from the same folder. A second Ctrl-C does not wait for busy workers.
     """
     settings = session.settings()
-    if not pools(settings):
+    found = pools(settings)
+    if not found:
         raise Refused("there is no pool to run; add a table [pools.NAME] to penstock.toml")
     check_installed()
-    for text in warnings(settings):
-        note(f"warning: {text}")
+    for remark in (*remarks(settings), *lint(settings, found)):
+        note(f"warning: {remark.text}")
     shown_live = sys.stdout.isatty() if live is None else live
     options = Options(live=shown_live and not session.as_json, ephemeral=ephemeral, port=port)
     with _prepared(settings, options) as (complete, broker, folder):

@@ -1,0 +1,66 @@
+"""Rules about hosts: whether what the settings ask for fits on those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.decider.core.capacity import carries, need, start_budget
+from penstock.decider.core.inputs import Rules
+from penstock.decider.core.lint.facts import Facts, seconds
+
+
+def minimums_beyond_hosts(facts: Facts) -> Iterator[str]:
+    """All minimums together are more than the hosts carry."""
+    parts = _host_shares(facts)
+    least = sum(pool.profile.min_workers for pool in facts.pools.values())
+    if facts.seen_hosts and sum(parts.values()) > len(facts.seen_hosts):
+        largest = max(parts, key=lambda name: parts[name])
+        yield (
+            f"the minimums of all pools, {least} workers, need {sum(parts.values()):.1f} hosts as "
+            f"there are ({len(facts.seen_hosts)}): lower them, most of all that of "
+            f"pools.{largest}, or add hosts"
+        )
+
+
+def too_large_a_worker(facts: Facts) -> Iterator[str]:
+    """No host has the memory or the cores for one worker."""
+    for pool in facts.pools.values():
+        if facts.seen_hosts and not _most_a_host(facts, pool.name):
+            each = need(facts.seen_pools.get(pool.name), pool.profile)
+            yield (
+                f"pools.{pool.name}: a worker needs {each.memory_bytes / 2**20:.0f} MB and "
+                f"{each.cpu_cores:.2g} cores, no host has that to give: lower memory_bytes and "
+                "cpu_cores, or add a larger host"
+            )
+
+
+def short_drain(facts: Facts) -> Iterator[str]:
+    """Jobs run longer than a busy worker may take to finish when it goes."""
+    drain = facts.settings.host.drain_seconds
+    for pool in facts.pools.values():
+        seen = facts.seen_pools.get(pool.name)
+        if pool.scalable and seen and seen.service and seen.service.p95_seconds > drain:
+            yield (
+                f"pools.{pool.name}: one job in twenty runs longer than "
+                f"{seconds(seen.service.p95_seconds)}, a worker that goes may finish for "
+                f"{seconds(drain)}, then the job begins anew: raise host.drain_seconds"
+            )
+
+
+def _host_shares(facts: Facts) -> dict[str, float]:
+    """Hosts that each pool's minimum fills, by pool."""
+    return {
+        name: pool.profile.min_workers / most
+        for name, pool in facts.pools.items()
+        if (most := _most_a_host(facts, name))
+    }
+
+
+def _most_a_host(facts: Facts, pool: str) -> int:
+    """Workers of one pool that the largest host carries."""
+    rules, each = (
+        Rules.of(facts.settings),
+        need(facts.seen_pools.get(pool), facts.pools[pool].profile),
+    )
+    budgets = (start_budget(host, rules) for host in facts.seen_hosts.values())
+    return max((carries(budget, each)[0] for budget in budgets), default=0)
