@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from penstock.events.batch import BATCH_EVENTS
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import Codec, Event
+from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.job import JOB_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
@@ -16,7 +18,9 @@ from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
 
-LOGGED = Codec(*JOB_EVENTS, *DEAD_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS)
+LOGGED = Codec(
+    *JOB_EVENTS, *DEAD_EVENTS, *BATCH_EVENTS, *GRAPH_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS
+)
 """What the event log may hold."""
 ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS)
 

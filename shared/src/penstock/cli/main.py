@@ -21,6 +21,8 @@ COMMANDS = {
     "worker": Lazy("penstock.cli.worker:worker", "Run one job worker, or list workers.", RUN),
     "job": Lazy("penstock.cli.job:job", "Submit, list, show, cancel and retry jobs.", LOOK),
     "dead": Lazy("penstock.cli.dead:dead", "Dead letters: why, retry, delete.", LOOK),
+    "batch": Lazy("penstock.cli.batch:batch", "Batches of jobs: watch, cancel, retry.", LOOK),
+    "recover": Lazy("penstock.cli.recover:recover", "Stuck jobs: which, and set going.", LOOK),
     "queue": Lazy("penstock.cli.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
     "pool": Lazy("penstock.cli.pool:pool", "Pools: load, workers, promise.", LOOK),
     "decision": Lazy("penstock.cli.decision:decision", "Scaling decisions, and why.", LOOK),

@@ -6,8 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.cli.wording import clock, seconds
+from penstock.events.batch import (
+    BatchCancelled,
+    BatchCompleted,
+    BatchCreated,
+    BatchFailed,
+    BatchProgressed,
+    BatchReopened,
+    BatchStopping,
+    Counts,
+)
 from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.graph import GraphCancelled, GraphFailed, GraphStarted, GraphStopping
 from penstock.events.job import (
     JobCancelled,
     JobCompleted,
@@ -37,6 +48,7 @@ from penstock.events.worker import (
     WorkerReady,
     WorkerStarted,
     WorkerStopped,
+    WorkerStuck,
 )
 
 
@@ -74,6 +86,11 @@ def _stopped(event: WorkerStopped) -> str:
     return f"{event.cause}, exit code {event.exit_code}, lived {seconds(event.lived_seconds)}{job}"
 
 
+def _stuck(event: WorkerStuck) -> str:
+    done = "" if event.strategy == "off" else f", recovered: {event.strategy}"
+    return f"job {event.job_id}, score {event.score:.2f}{done}"
+
+
 def _predicted(event: SlaBreachPredicted) -> str:
     late = seconds(event.predicted_pickup_seconds)
     return f"a job would start after {late}, promised {seconds(event.sla_seconds)}"
@@ -101,6 +118,13 @@ def _revived(event: JobRevived) -> str:
     return ", ".join(part for part in (arguments, event.reason) if part)
 
 
+def _counts(found: Counts) -> str:
+    return (
+        f"{found.completed} completed, {found.failed} failed, {found.cancelled} cancelled, "
+        f"{found.pending} pending"
+    )
+
+
 _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobDispatched: _dispatched,
     JobStarted: _started,
@@ -114,6 +138,17 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
     JobRevived: _revived,
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
+    BatchCreated: lambda event: str(event.title),
+    BatchProgressed: lambda event: _counts(event.counts),
+    BatchStopping: lambda event: f"{event.cause}: {event.reason}",
+    BatchCompleted: lambda event: _counts(event.counts),
+    BatchFailed: lambda event: f"{event.reason} ({_counts(event.counts)})",
+    BatchCancelled: lambda event: f"{event.reason} ({_counts(event.counts)})",
+    BatchReopened: lambda event: f"round {event.round}",
+    GraphStarted: lambda event: " ".join([event.title, f"{len(event.steps)} steps"]).strip(),
+    GraphStopping: lambda event: str(event.reason),
+    GraphFailed: lambda event: str(event.reason),
+    GraphCancelled: lambda event: str(event.reason),
     ScalingDecisionMade: lambda event: f"{event.current} → {event.target} ({because(event)})",
     SlaBreachPredicted: _predicted,
     SlaBreached: _breached,
@@ -126,6 +161,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         f"{event.pool} on {event.host}, after {seconds(event.spawn_seconds)}"
     ),
     WorkerStopped: _stopped,
+    WorkerStuck: _stuck,
     WorkerCrashLooping: lambda event: (
         f"{event.pool}: {event.failures} failures, next start in {seconds(event.backoff_seconds)}"
     ),

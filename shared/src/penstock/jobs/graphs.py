@@ -64,9 +64,7 @@ class Graphs:
 
             await client.graphs.chain([extract(table="orders"), awaiting(load, "rows")])
         """
-        names = [
-            f"{at}-{call.job.name.rpartition('.')[2]}"[:64] for at, call in enumerate(calls, 1)
-        ]
+        names = [f"{at} {call.job.name.rpartition('.')[2]}" for at, call in enumerate(calls, 1)]
         steps = {
             name: Step(call, names[at - 1 : at] if at else ())
             for at, (name, call) in enumerate(zip(names, calls, strict=True))
