@@ -22,9 +22,9 @@ ENVELOPE = {"id": "s1", "source": "metrics/test"}
 class Pool:
     """A pool whose queues are looked at once a second."""
 
-    def __init__(self, *queues: str) -> None:
+    def __init__(self, *queues: str, **profile: Any) -> None:
         self.queues = {name: Queue(name) for name in queues or ("reports",)}
-        self.meter = PoolMeter("pool", list(self.queues.values()), Profile(sla_seconds=30.0))
+        self.meter = PoolMeter("pool", list(self.queues.values()), Profile(**profile))
         self.now = 0.0
 
     def look(self, **depths: int | dict[str, int]) -> Pool:
@@ -176,3 +176,45 @@ def test_a_new_process_goes_on_with_what_the_last_one_knew_of_durations() -> Non
     assert seen.service.age_seconds == seen.spawn.age_seconds == pytest.approx(111)
     assert (seen.worker_memory_bytes, seen.worker_use_age_seconds) == (7, pytest.approx(111))
     assert seen.pickup is None  # of the moment: not worth keeping
+
+
+def arriving(pool: Pool, each_second: int = 5, seconds: int = 30) -> Pool:
+    start = pool.queues["reports"].look
+    for second in range(1, seconds + 1):
+        count = (start.waiting if start else 0) + each_second * second
+        pool.look(reports=count)
+    return pool
+
+
+def test_arrivals_are_forecast_unless_the_pool_forbids_it() -> None:
+    found = arriving(Pool()).snapshot(later=3.0).forecast
+    assert found.mean_per_second == pytest.approx(5.0)
+    assert (found.model, found.horizon_seconds) == ("level", 10.0)  # nobody knows how long a start
+    assert found.age_seconds == pytest.approx(9.0 + 3.0)  # the last stretch ended at 21 s of 30
+    assert arriving(Pool(forecast="off")).snapshot().forecast is None
+
+
+def test_a_forecast_looks_as_far_as_a_worker_takes_to_start() -> None:
+    pool = Pool().look(reports=0)
+    for _ in range(10):
+        pool.meter.hear_spawn(25.0, 1, pool.now)
+    assert arriving(pool, seconds=60).snapshot().forecast.horizon_seconds == 40.0
+
+
+def test_jobs_started_late_are_counted_once_and_survive_a_restart() -> None:
+    pool = Pool(quantile=0.9).look(reports=0)
+    for number in (1, 2, 2, 1):  # doubled, and late
+        pool.hear(number=number, queues={"reports": QueueReport(started=20, late=1)})
+    pool.hear(number=3, queues={"another": QueueReport(started=20, late=20)})
+    found = pool.snapshot().budget
+    assert (found.jobs, found.late, found.remaining_share) == (40, 2, pytest.approx(0.5))
+    after = Pool(quantile=0.9).look(reports=0)
+    after.meter.remember(pool.snapshot(), after.now, silent_seconds=0.0)
+    assert after.snapshot().budget == found
+
+
+def test_a_report_that_counts_nonsense_cannot_spoil_the_budget() -> None:
+    pool = Pool().look(reports=0)
+    for number, (started, late) in enumerate([(-5, 3), (5, -3), (2, 99)], start=1):
+        pool.hear(number=number, queues={"reports": QueueReport(started=started, late=late)})
+    assert (pool.snapshot().budget.jobs, pool.snapshot().budget.late) == (7, 2)

@@ -10,6 +10,7 @@ from penstock.decider.simulator.rolling import Rolling
 from penstock.decider.simulator.samples import Samples
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.measuring.budget import Ledger, late_in_line
+from penstock.measuring.forecast import Forecaster
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
@@ -34,6 +35,7 @@ class Meter:
         self._service = Samples(WINDOW_SECONDS, keeps_last=True)
         self._pickup = Samples(WINDOW_SECONDS)
         self._spawn = Starts()
+        self._forecaster = None if profile.forecast == "off" else Forecaster()
         self._ledger = Ledger(profile.sla_seconds, profile.quantile, profile.budget_window_seconds)
         self._picked_up = self._late = 0
         self._looked_at: float | None = None
@@ -67,6 +69,7 @@ class Meter:
         self.came = self.arrived > arrived
         if self._looked_at is not None:
             self._arrivals.add(self._looked_at, now, self.arrived - arrived)
+            self._foresee(self._looked_at, now, self.arrived - arrived)
             self._arrivals_mean.add(self._looked_at, now, self.arrived - arrived)
             self._finishes.add(self._looked_at, now, self.finished - finished)
         self._ledger.add(self._picked_up, self._late, now)
@@ -89,8 +92,7 @@ class Meter:
 
     def snapshot(self, now: float, wakeup: str) -> PoolSnapshot:
         """As of the last look."""
-        fleet, spawn = self._fleet, self._spawn.quantiles(now)
-        rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
+        fleet, rate = self._fleet, self._arrivals.rate(self._horizon_seconds(now))
         late = late_in_line(self.waiting, self.ages_seconds, self._ledger.sla_seconds)
         self._number += 1
         return PoolSnapshot(
@@ -105,10 +107,11 @@ class Meter:
             arrival_per_second=rate.per_second if rate else None,
             arrival_trend=rate.trend if rate else "stable",
             forecast_per_second=rate.forecast_per_second if rate else None,
+            forecast=self._forecaster.forecast(now) if self._forecaster else None,
             throughput_per_second=self._finishes.per_second(),
             service=self.service(now),
             pickup=self._pickup.quantiles(now),
-            spawn=spawn,
+            spawn=self._spawn.quantiles(now),
             spawn_fit=self._spawn.fit(),
             budget=self._ledger.budget(late, now),
             workers_ready=fleet.ready,
@@ -116,3 +119,12 @@ class Meter:
             worker_age_seconds=0.0 if fleet.started else None,
             wakeup=wakeup,
         )
+
+    def _foresee(self, start: float, end: float, count: int) -> None:
+        if self._forecaster is not None:
+            self._forecaster.aim(self._horizon_seconds(end) + INTERVAL_SECONDS)
+            self._forecaster.add(start, end, count, self._arrivals)
+
+    def _horizon_seconds(self, now: float) -> float:
+        spawn = self._spawn.quantiles(now)
+        return spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS

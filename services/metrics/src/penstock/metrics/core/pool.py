@@ -9,6 +9,7 @@ from penstock.config import Profile
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.events.worker import QueueReport, WorkerReport
 from penstock.measuring.budget import Ledger, late_in_line
+from penstock.measuring.forecast import Forecaster
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
@@ -47,6 +48,8 @@ class PoolMeter:
         self._arrivals = RateWindow(window_seconds, interval_seconds)
         self._finishes = RateWindow(window_seconds, interval_seconds)
         self._finished = 0
+        self._forecaster = None if profile.forecast == "off" else Forecaster()
+        self._interval_seconds = interval_seconds
         self._at: float | None = None
         self._lapsed = Lapsed(patience_seconds)
         self._service = Distribution(window_seconds, keeps_last=True)
@@ -76,6 +79,9 @@ class PoolMeter:
         came = [queue.arrived for queue in self.queues]
         if None not in came:
             self._arrivals.add(start, end, sum(filter(None, came)))
+            if self._forecaster:
+                self._forecaster.aim(self._horizon_seconds(end) + self._interval_seconds)
+                self._forecaster.add(start, end, sum(filter(None, came)), self._arrivals)
         if self.workers.heard_at is not None:
             self._finishes.add(start, end, self._finished)
         self._finished = 0
@@ -133,6 +139,8 @@ class PoolMeter:
         self._spawn.remember(last.spawn, last.spawn_fit, _newest_at(last.spawn, at))
         self.workers.remember(last, at)
         self._ledger.remember(last.budget, at)
+        if self._forecaster:
+            self._forecaster.remember(last.forecast)
 
     # --- giving out ------------------------------------------------------------------------------
     @property
@@ -160,8 +168,7 @@ class PoolMeter:
         looks = self._looks()
         if looks is None:
             return None
-        workers, spawn = self.workers, self._spawn.quantiles(now)
-        rate = self._arrivals.rate(spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS)
+        workers, rate = self.workers, self._arrivals.rate(self._horizon_seconds(now))
         lapsed = self._lapsed.waiting(now)
         waiting = sum(look.waiting for look in looks) + lapsed
         oldest, ages = self._oldest_seconds(now, at.timestamp()), self._ages(now, at.timestamp())
@@ -180,10 +187,11 @@ class PoolMeter:
             arrival_per_second=rate.per_second if rate else None,
             arrival_trend=rate.trend if rate else "stable",
             forecast_per_second=rate.forecast_per_second if rate else None,
+            forecast=self._forecaster.forecast(now) if self._forecaster else None,
             throughput_per_second=self._finishes.mean_per_second(),
             service=with_running(self._service.quantiles(now), tuple(workers.running_seconds(now))),
             pickup=self._pickup.quantiles(now),
-            spawn=spawn,
+            spawn=self._spawn.quantiles(now),
             spawn_fit=self._spawn.fit(),
             budget=self._ledger.budget(late, now),
             workers_ready=workers.ready,
@@ -195,6 +203,11 @@ class PoolMeter:
             worker_use_age_seconds=_since(workers.used_at, now),
             wakeup=wakeup,
         )
+
+    def _horizon_seconds(self, now: float) -> float:
+        """How far ahead matters: until a worker that is asked for now is ready."""
+        spawn = self._spawn.quantiles(now)
+        return spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS
 
     def _looks(self) -> tuple[Look, ...] | None:
         looks = tuple(queue.look for queue in self.queues if queue.look is not None)
