@@ -75,7 +75,7 @@ class Forecaster:
         self.horizon_seconds = _LEAST_HORIZON_SECONDS
         self._seasonal = seasonal()
         self._offsets: list[float] = []
-        self._end = 0.0
+        self._end = self._made_at = 0.0
         self._count = 0
         self._chosen, self._best, self._awake = LEVEL, "", False
         self._begin_anew()
@@ -124,7 +124,7 @@ class Forecaster:
             p99_per_second=p99,
             relative_loss=self._candidates[self._best].relative_loss if self._best else None,
             off="" if name != LEVEL else self._why_off(),
-            age_seconds=max(now - self._end, 0.0),
+            age_seconds=max(now - self._made_at, 0.0),
         )
 
     def remember(self, last: Forecast | None) -> None:
@@ -144,6 +144,7 @@ class Forecaster:
         found = self._count / (end - start)
         self._score(found, end - start)
         self._choose()
+        self._made_at = end
         rate = rates.rate(self.horizon_seconds)
         level = rate.per_second if rate else found
         self._say(LEVEL, level)
