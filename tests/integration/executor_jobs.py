@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
-from penstock.jobs import job
+from penstock.jobs import Context, job
 
 
 @job(queue="mail")
@@ -16,4 +17,30 @@ def quick() -> int:
 @job(queue="mail")
 async def slow(seconds: float) -> int:
     await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+@job(queue="mail")
+def silent(path: str) -> int:
+    """Waits without a sign of life until the file is there; can be interrupted."""
+    while not os.path.exists(path):  # noqa: PTH110 - as little as possible
+        time.sleep(0.2)
+    return os.getpid()
+
+
+@job(queue="mail")
+def deaf(path: str) -> int:
+    """The same, and does not let itself be interrupted."""
+    while True:
+        try:
+            return silent.function(path)
+        except BaseException:
+            continue
+
+
+@job(queue="mail")
+def lively(context: Context, path: str) -> int:
+    while not os.path.exists(path):  # noqa: PTH110
+        context.heartbeat()
+        time.sleep(0.2)
     return os.getpid()

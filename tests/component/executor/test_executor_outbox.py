@@ -9,9 +9,11 @@ from tests.waiting import eventually
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusError, BusUnavailable, Outgoing
+from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, HostLost
 from penstock.executor.outbox import Outbox
+from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
 
 SUBJECTS = Subjects()
@@ -62,7 +64,8 @@ async def test_only_claims_are_given_back() -> None:
         async def give_back(self, ack_subjects: Sequence[str]) -> None:
             given.extend(ack_subjects)
 
-    Returns(Asked()).give_back(
+    bus = Asked()
+    Returns(bus, Recovery(bus, Settings(), "test")).give_back(
         ["$JS.ACK.JOBS.q_mail.1.2.3.4.5", "penstock.commands.h", "$JS.ACK. x"]
     )
     await eventually(lambda: given)

@@ -88,6 +88,29 @@ class Jobs(Section, frozen=True, kw_only=True):
     exclusive_lease_seconds: Annotated[float, Meta(ge=1, le=60)] = 10.0
 
 
+class Dispatch(Section, frozen=True, kw_only=True):
+    """How jobs are handed over.
+
+    Attributes:
+        when_away: what a dispatch does while the broker is away: ``fail`` at once, ``wait`` up to
+            wait_seconds, or go to the ``outbox``, a local file, to be sent later in order.
+        outbox_file: where that is; outbox_max_jobs: more are refused.
+        automatic_tags: what each job is tagged with by itself: ``env:...``, ``queue:...``,
+            ``host:...`` (where it was dispatched). environment: the first one's text.
+    """
+
+    when_away: Literal["fail", "wait", "outbox"] = "fail"
+    wait_seconds: NonNegative = 30.0
+    outbox_file: str = ""
+    outbox_max_jobs: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
+    automatic_tags: tuple[Literal["environment", "queue", "host"], ...] = ()
+    environment: Annotated[str, Meta(min_length=1, max_length=90)] = "production"
+
+    def __post_init__(self) -> None:
+        if self.when_away == "outbox" and not self.outbox_file:
+            raise ValueError("when_away = 'outbox' needs outbox_file, the path of a local file")
+
+
 def _host_name(found: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", found.split(".", maxsplit=1)[0])[:64] or "local"
 
@@ -118,6 +141,30 @@ class Host(Section, frozen=True, kw_only=True):
     orphan_grace_seconds: Positive = 10.0
     lease_seconds: Positive = 6.0
     max_parallel_starts: Count = 0
+
+
+class Stuck(Section, frozen=True, kw_only=True):
+    """Jobs that make no progress though their worker lives; see docs/jobs.md.
+
+    Attributes:
+        strategy: what becomes of one: ``graceful`` (asked to stop; goes on elsewhere from its last
+            checkpoint), ``checkpoint`` (its worker is killed; likewise), ``restart`` (killed; begins
+            anew) or ``off`` (nothing; it is only told).
+        silent_seconds: without a sign of life for so long, the part of the score for it is full.
+        expected_seconds: how long a job may run where too few like it were seen.
+        longer: the part for the run time is full at so many times what is expected.
+        memory_growth: the part for memory is full at so many times what it began with.
+        threshold: a score above this, looks times within within_seconds, is stuck.
+    """
+
+    strategy: Literal["graceful", "restart", "checkpoint", "off"] = "graceful"
+    silent_seconds: Positive = 300.0
+    expected_seconds: Positive = 300.0
+    longer: Annotated[float, Meta(gt=1, le=1000)] = 3.0
+    memory_growth: Annotated[float, Meta(gt=1.1, le=1000)] = 2.0
+    threshold: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    looks: Annotated[int, Meta(ge=1, le=100)] = 3
+    within_seconds: Positive = 10.0
 
 
 class Metrics(Section, frozen=True, kw_only=True):
@@ -324,11 +371,14 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
         kind: ``queue`` (one queue, own workers), ``group`` (several, in priority order) or
             ``exclusive`` (pinned workers, never scaled).
         queues: in priority order; empty means one queue of the pool's name.
+        priorities: each queue has three lanes, ``high``, ``normal`` and ``low``; a worker takes
+            from a lower one only what it finds when the higher ones are empty.
         profile: what the pool starts from; an exclusive pool's is ``exclusive``.
     """
 
     kind: Literal["queue", "group", "exclusive"] = "queue"
     queues: tuple[str, ...] = ()
+    priorities: bool = False
     profile: str = ""
 
 
@@ -358,10 +408,12 @@ class Settings(Section, frozen=True, kw_only=True):
     nats: Nats = Nats()
     streams: Streams = Streams()
     jobs: Jobs = Jobs()
+    dispatch: Dispatch = Dispatch()
     host: Host = msgspec.field(default_factory=Host)
     metrics: Metrics = Metrics()
     decider: Decider = Decider()
     spark: Spark = Spark()
+    stuck: Stuck = Stuck()
     telemetry: Telemetry = Telemetry()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}

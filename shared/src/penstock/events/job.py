@@ -36,6 +36,7 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         due_at: not before this time (delayed job); None means at once.
+        expires_at: a job that has not been started by then never is; None means it may at any time.
         retry_of: id of the dead job that this one runs again.
     """
 
@@ -45,6 +46,7 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     tags: tuple[str, ...] = ()
     tries: int = 1
     due_at: Instant | None = None
+    expires_at: Instant | None = None
     retry_of: str | None = None
 
 
@@ -117,9 +119,16 @@ class JobReleased(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The worker that ran it was lost (its claim lapsed); the attempt does not count."""
+    """The worker that ran it was lost (its claim lapsed) or stuck; the attempt does not count.
+
+    Attributes:
+        strategy: of a stuck one: ``graceful``, ``checkpoint`` or ``restart``; else empty.
+        from_checkpoint: it goes on from its last checkpoint, if it has one.
+    """
 
     reason: str
+    strategy: str = ""
+    from_checkpoint: bool = True
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -128,6 +128,13 @@ class Subjects:
     def worker_report(self, host: str, worker: str) -> str:
         return f"{self.prefix}.beats.worker.{host}.{worker}"
 
+    def recover_asked(self, host: str) -> str:
+        """Asks a host's executor about stuck jobs."""
+        return f"{self.prefix}.notices.recover.{host}"
+
+    def recover_answered(self, token: str) -> str:
+        return f"{self.prefix}.notices.recovered.{token}"
+
     def cancel_notice(self, job_id: str) -> str:
         """Tells a worker at once that its job was cancelled; the event itself is the truth."""
         return f"{self.prefix}.notices.cancel.{job_id}"

@@ -39,7 +39,8 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         cause: ``scaled-down``, ``shutdown``, ``crashed``, ``killed`` (by a stranger),
-            ``drain-deadline`` (by us, after waiting), ``limit``, ``orphaned``, ``lost``.
+            ``drain-deadline`` (by us, after waiting), ``stuck`` (by us, its job made no progress),
+            ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
         job_id: the job it was running, given back to its queue.
     """
@@ -77,8 +78,33 @@ class HostLost(HostEvent, frozen=True, kw_only=True, tag=True):
     silent_seconds: float
 
 
+class WorkerStuck(WorkerEvent, frozen=True, kw_only=True, tag=True):
+    """A worker lives, but its job makes no progress.
+
+    Attributes:
+        score: 0.4 heartbeat + 0.3 run_time + 0.15 memory + 0.15 process, each 0 to 1.
+        strategy: what is done about it; ``off`` for nothing.
+    """
+
+    pid: int
+    job_id: str
+    queue: str
+    score: float
+    heartbeat: float
+    run_time: float
+    memory: float
+    process: float
+    strategy: str
+
+
 WORKER_EVENTS = Codec(
-    WorkerStarted, WorkerReady, WorkerStopped, WorkerCrashLooping, HostJoined, HostLost
+    WorkerStarted,
+    WorkerReady,
+    WorkerStopped,
+    WorkerCrashLooping,
+    WorkerStuck,
+    HostJoined,
+    HostLost,
 )
 
 

@@ -18,7 +18,7 @@ from penstock.events.envelope import Codec, MalformedEvent, encode
 from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.subjects import Subjects, check_name
-from penstock.events.worker import WorkerReport
+from penstock.events.worker import WorkerReport, WorkerStuck
 from penstock.executor import lock
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.stimulus import BusSeen, Reported, Ticked
@@ -27,7 +27,10 @@ from penstock.executor.hostinfo import UseMeter, host_size
 from penstock.executor.keeper import KeptSpark
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
+from penstock.executor.recover_desk import RecoverDesk
+from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
+from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import service
 from penstock.runtime.paths import run_dir
 from penstock.runtime.waiting import within
@@ -72,14 +75,17 @@ class _Shell:
         self._subjects = Subjects(running.settings.prefix)
         self._size = host_size()
         self._outbox = Outbox(self._bus, self._subjects)
+        recovery = Recovery(self._bus, running.settings, running.source)
         self._executor = Executor(
             running.settings,
             folder,
             cpu_cores=self._size.cpu_cores,
             source=running.source,
             outbox=self._outbox,
-            returns=Returns(self._bus),
+            returns=Returns(self._bus, recovery),
         )
+        self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
+        self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
         self._spark = KeptSpark(folder, running.settings)
         self._meter = UseMeter()
         self._commands = Codec(WorkersScaled)
@@ -99,6 +105,8 @@ class _Shell:
         spawn(self._outbox.run(), "outbox")
         spawn(self._tell(), "snapshots")
         spawn(self._tick(), "tick")
+        spawn(self._watch(), "stuck jobs")
+        asks = await self._desk.open()
         try:
             await self._running.stopping.wait()
             if self._running.failure is None:  # else they live on, for the next executor to adopt
@@ -106,6 +114,7 @@ class _Shell:
         finally:
             with suppress(BusError):
                 await reports.unsubscribe()
+                await asks.unsubscribe()
             executor.close()
 
     async def _end(self) -> None:
@@ -148,6 +157,7 @@ class _Shell:
             return
         if subject == self._subjects.worker_report(self._host, report.worker):
             self._executor.learn(Reported(report=report))
+            self._stuck.hear(report)
 
     async def _tick(self) -> None:
         """For what is due without a fact to cause it: silence, calm, strays."""
@@ -156,6 +166,14 @@ class _Shell:
             self._executor.learn(Ticked())
             ours = {self._executor.warm_parent.pid, self._spark.pid}
             reap_strays(ours.union(self._executor.processes.pids))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self._stuck.look()
+
+    def _tell_stuck(self, event: WorkerStuck) -> None:
+        self._outbox.put(msgspec.structs.replace(event, source=self._running.source))
 
     # --- what goes out ---------------------------------------------------------------------------
     async def _tell(self) -> None:

@@ -130,7 +130,12 @@ class Executor:
                 log.warning("worker %s did not end in time: killed", instruction.worker)
                 self.processes.kill(instruction.worker)
             case i.GiveBack():
-                self._returns.give_back(instruction.ack_subjects)
+                self._returns.give_back(
+                    instruction.ack_subjects,
+                    instruction.worker,
+                    instruction.job_ids,
+                    instruction.released,
+                )
             case i.Forget():
                 record.remove(self._run_dir, instruction.worker)
             case i.Announce():

@@ -25,13 +25,14 @@ from penstock.executor.core.instruction import (
     Forget,
     GiveBack,
     Instruction,
+    Kill,
     Note,
     Terminate,
 )
 from penstock.executor.core.lifecycle import Phase
 from penstock.executor.core.worker import Worker, move
 
-AboutWorker = s.Reported | s.Forked | s.ForkFailed | s.Exited
+AboutWorker = s.Reported | s.Forked | s.ForkFailed | s.Exited | s.Condemned
 Step = tuple[Fleet, list[Instruction]]
 
 BLANK: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,6 +78,8 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
             return _fork_failed(fleet, worker, fact.error, now)
         case s.Exited():
             return _exited(fleet, worker, fact.code, now)
+        case s.Condemned():
+            return _condemned(fleet, worker, now)
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -179,7 +182,14 @@ def _exited(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
     instructions: list[Instruction] = []
     if worker.claims and code != 0:  # one that ended well gave back what it had itself
         subjects = tuple(claim.ack_subject for claim in worker.claims)
-        instructions.append(GiveBack(worker=worker.name, ack_subjects=subjects))
+        instructions.append(
+            GiveBack(
+                worker=worker.name,
+                ack_subjects=subjects,
+                job_ids=tuple(claim.job_id for claim in worker.claims),
+                released="its worker did not end in time" if _ended_late(worker) else "",
+            )
+        )
     instructions.append(_stopped(fleet, move(worker, Phase.STOPPED, now), code, now))
     instructions.append(Forget(worker=worker.name))
     fleet = fleet.without(worker.name)
@@ -189,6 +199,23 @@ def _exited(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
         fleet, crash_loop = _with_failure(fleet, worker, code, now)
         instructions += crash_loop
     return fleet, instructions
+
+
+def _condemned(fleet: Fleet, worker: Worker, now: float) -> Step:
+    """Killed at once: it would not hear anything else."""
+    if worker.pid is None or worker.killed:
+        return fleet, []
+    ended = move(worker, Phase.DRAINING, now) if worker.active else worker
+    ended = replace(ended, ending_because="stuck", killed=True)
+    fleet = fleet.having(ended)
+    if worker.active:
+        fleet = fleet.owing(worker.pool, +1)
+    return fleet, [Kill(worker=worker.name, pid=worker.pid)]
+
+
+def _ended_late(worker: Worker) -> bool:
+    """By us, after its drain deadline: its job is as good as any other."""
+    return worker.killed and worker.ending_because in {"scaled-down", "shutdown"}
 
 
 def _is_failure(worker: Worker, code: int | None, now: float) -> bool:

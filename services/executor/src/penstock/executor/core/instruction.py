@@ -36,10 +36,15 @@ class Kill(_Order, frozen=True, kw_only=True):
 
 
 class GiveBack(_Order, frozen=True, kw_only=True):
-    """Return what a dead worker held to its queues."""
+    """Return what a dead worker held to its queues.
+
+    ``released``: why, where we ended it ourselves, which counts against none of its jobs.
+    """
 
     worker: str
     ack_subjects: tuple[str, ...]
+    job_ids: tuple[str, ...] = ()
+    released: str = ""
 
 
 class Forget(_Order, frozen=True, kw_only=True):

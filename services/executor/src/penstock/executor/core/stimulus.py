@@ -50,6 +50,12 @@ class Adopted(_Fact, frozen=True, kw_only=True):
     age_seconds: float
 
 
+class Condemned(_Fact, frozen=True, kw_only=True):
+    """The job of this worker is stuck, and was taken from it."""
+
+    worker: str
+
+
 class BusSeen(_Fact, frozen=True, kw_only=True):
     """The broker answered (``up``) or did not: silence of workers means something, or nothing."""
 
@@ -65,5 +71,14 @@ class Ticked(_Fact, frozen=True, kw_only=True):
 
 
 Stimulus = (
-    Commanded | Forked | ForkFailed | Reported | Exited | Adopted | BusSeen | EndAsked | Ticked
+    Commanded
+    | Forked
+    | ForkFailed
+    | Reported
+    | Exited
+    | Condemned
+    | Adopted
+    | BusSeen
+    | EndAsked
+    | Ticked
 )

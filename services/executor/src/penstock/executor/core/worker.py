@@ -22,8 +22,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         pid: None until it is forked. ready_at: None until it asked for a job.
         heard_at: when it last reported. claims: what it held then. said: why it is ending, by its
             own word. paused: it takes no jobs for now.
-        ending_because: why we asked it to end: ``scaled-down``, ``shutdown`` or ``lost``; empty
-            when we did not.
+        ending_because: why we asked it to end: ``scaled-down``, ``shutdown``, ``lost`` or
+            ``stuck``; empty when we did not.
         drain_deadline: when it is killed if it still runs; None when we did not ask it to end.
         story: its last moves: when, to what, why.
     """

@@ -1,0 +1,56 @@
+"""How the processes of workers are: their state and what they use, asked of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+
+import msgspec
+import psutil
+
+from penstock.executor.core.stuck import IDLE
+
+IDLE_SHARE = 0.02
+"""Of one core. A worker whose job waits uses a third of this: it looks after its claims."""
+
+
+class Process(msgspec.Struct, frozen=True):
+    """State as psutil names it or :data:`IDLE`; resident bytes."""
+
+    state: str
+    memory_bytes: int
+
+
+class Vitals:
+    """Looks at processes; what they used since the last look tells whether they idle."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, tuple[float, float]] = {}
+
+    def look(self, pid: int, now: float) -> Process | None:
+        """A process now; None when it is gone. At first sight nobody idles."""
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                state, memory = process.status(), process.memory_info().rss
+            used = _cpu_seconds(process)
+        except psutil.Error:
+            return None
+        before_at, before = self._used.get(pid, (now, used))
+        self._used[pid] = (now, used)
+        span = now - before_at
+        idle = state == psutil.STATUS_SLEEPING and span > 0 and used - before < IDLE_SHARE * span
+        return Process(IDLE if idle else state, memory)
+
+    def forget_others(self, pids: Collection[int]) -> None:
+        self._used = {pid: seen for pid, seen in self._used.items() if pid in pids}
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Of the process and what it has started."""
+    total = 0.0
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = each.cpu_times()
+            total += times.user + times.system
+    return total
