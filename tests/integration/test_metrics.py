@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from tests.integration.measured import SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
@@ -123,6 +124,12 @@ async def test_how_long_a_worker_takes_to_start(stage: Stage) -> None:
     ready = WorkerReady(worker="w1", host="a", pool="reports", pid=7, spawn_seconds=0.25)
     await stage.world.append(Outgoing(stage.subjects.event(ready), encode(ready)))
     assert (await stage.seen(spawn=known)).spawn.p50_seconds == pytest.approx(0.25)
+    for number in range(8):  # eight at once, half a second each
+        ready = msgspec.structs.replace(ready, worker=f"x{number}", spawn_seconds=0.5, together=8)
+        await stage.world.append(Outgoing(stage.subjects.event(ready), encode(ready)))
+    fit = (await stage.seen(spawn=lambda spawn: spawn and spawn.count == 9)).spawn_fit
+    assert fit.most_together == 8
+    assert fit.mean_seconds + 7 * fit.contention_seconds == pytest.approx(0.5)
 
 
 async def test_a_group_is_one_pool(stage: Stage) -> None:
