@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -106,6 +107,21 @@ def test_after_a_long_silence_nothing_stands(steps) -> None:
     after = ledger()
     after.remember(before.budget(0, now), now - DAY - MINUTE)
     assert after.budget(0, now).jobs == 0
+
+
+def test_what_was_heard_while_remembering_is_not_lost() -> None:
+    before, now = filled([(1.0, 100, 0.5)])
+    after = ledger()
+    after.add(10, 1, now + 120)
+    after.remember(before.budget(0, now), now)
+    assert after.budget(0, now + 120).jobs == 110
+
+
+@given(some.lists(some.tuples(some.floats(), some.integers(), some.integers()), max_size=6))
+def test_no_budget_of_a_stranger_can_break_it(parts) -> None:
+    found = ledger()
+    found.remember(msgspec.structs.replace(found.budget(0, 0.0), parts=tuple(parts)), 0.0)
+    assert found.budget(0, 0.0).jobs >= 0
 
 
 def test_counts_for_another_promise_are_not_taken_over() -> None:

@@ -18,6 +18,8 @@ FAST_BURN, SLOW_BURN = 6.0, 2.0
 share of the budget times window over stretch (the workbook's 14.4 is 2 % of a month's in 1 h)."""
 _SLOTS = 1440
 """Minutes, where the window is a day."""
+_MOST = 2**48
+"""No count is larger, whatever a snapshot says."""
 _STRETCHES = (5, 30, 60, 360)
 """In slots: those of the burn rates, each with its twelfth."""
 
@@ -49,10 +51,12 @@ class _Ring:
         self._sum()
 
     def fill(self, slot: int, counts: Sequence[int]) -> None:
-        """All counts, the one of ``slot`` first and then ever older ones."""
-        self._counts, self._slot = array("Q", bytes(8 * _SLOTS)), slot
-        for back, count in enumerate(counts[:_SLOTS]):
-            self._counts[(slot - back) % _SLOTS] = max(count, 0)
+        """More counts, the one of ``slot`` first and then ever older ones."""
+        if self._counts is None:
+            self._counts, self._slot = array("Q", bytes(8 * _SLOTS)), slot
+        for back, count in enumerate(counts):
+            if self._slot - _SLOTS < slot - back <= self._slot:
+                self._counts[(slot - back) % _SLOTS] += count
         self._sum()
 
     def _sum(self) -> None:
@@ -107,7 +111,7 @@ class Ledger:
         )
 
     def remember(self, last: Budget | None, at: float) -> None:
-        """Goes on from what an earlier process counted until ``at``; to be called before all else.
+        """Goes on from what an earlier process counted until ``at``.
 
         What was counted for another promise says nothing of this one. Within each stretch nobody
         knows when it was: it is spread evenly.
@@ -115,16 +119,11 @@ class Ledger:
         promise = (self.sla_seconds, self._window_seconds)
         if last is None or (last.sla_seconds, last.window_seconds) != promise:
             return
-        jobs: list[int] = []
-        late: list[int] = []
-        whole = (last.window_seconds, last.jobs, last.late)
-        for newer, older in pairwise(((0.0, 0, 0), *last.parts, whole)):
-            slots = round((older[0] - newer[0]) / self._slot_seconds)
-            jobs += _spread(older[1] - newer[1], slots)
-            late += _spread(older[2] - newer[2], slots)
+        if len(last.parts) != len(_STRETCHES):  # of another version
+            return
         slot = int(at // self._slot_seconds)
-        self._jobs.fill(slot, jobs)
-        self._late.fill(slot, late)
+        self._jobs.fill(slot, _unfold([*(jobs for _, jobs, _ in last.parts), last.jobs]))
+        self._late.fill(slot, _unfold([*(late for _, _, late in last.parts), last.late]))
 
     def _spent(self, jobs: int, late: int, waiting_late: int) -> float:
         allowed = (1.0 - self._quantile) * (jobs + waiting_late)
@@ -161,6 +160,12 @@ def late_in_line(waiting: int, ages_seconds: Sequence[float], sla_seconds: float
     return min(int(place * (waiting - 1) / (known - 1)) + 1, waiting)
 
 
-def _spread(total: int, slots: int) -> list[int]:
-    """Evenly, in whole numbers that add up."""
-    return [total * (nth + 1) // slots - total * nth // slots for nth in range(slots)]
+def _unfold(sums: Sequence[int]) -> list[int]:
+    """Counts by slot, the newest first, that give these sums over the stretches and the window."""
+    counts: list[int] = []
+    for (newer, fewer), (older, more) in pairwise(
+        zip((0, *_STRETCHES, _SLOTS), (0, *sums), strict=True)
+    ):
+        slots, count = older - newer, min(max(more - fewer, 0), _MOST)
+        counts += (count * (nth + 1) // slots - count * nth // slots for nth in range(slots))
+    return counts

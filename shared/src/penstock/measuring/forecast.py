@@ -133,7 +133,7 @@ class Forecaster:
             return
         self.aim(last.horizon_seconds)
         upper = (last.p80_per_second, last.p95_per_second, last.p99_per_second)
-        self._offsets = offsets(last.mean_per_second, upper, last.horizon_seconds)
+        self._offsets = offsets(last.mean_per_second, upper, self.horizon_seconds)
         self._begin_anew()
 
     # --- a stretch is over -----------------------------------------------------------------------
