@@ -51,7 +51,7 @@ def sentences(made: ScalingDecisionMade, found: Explanation | None = None) -> It
         yield f"A job arriving then would start within {predicted}; promised: {promised}."
     if made.placement:
         placed = ", ".join(f"{count} on {host}" for host, count in made.placement.items())
-        yield f"Placed: {placed}."
+        yield f"{'Advised' if made.advice else 'Placed'}: {placed}."
     yield f"Decision {made.id}, leader epoch {made.epoch}, by {made.source or 'unknown'}."
     if made.snapshot_ids:
         yield f"Made from snapshots {', '.join(made.snapshot_ids)} and those of the hosts."

@@ -6,7 +6,8 @@ from penstock.events.scaling import ScalingDecisionMade
 
 
 def headline(made: ScalingDecisionMade) -> str:
-    return f"Pool {made.pool}: {made.current} → {made.target} workers"
+    advice = " advised, the plan stays" if made.advice else ""
+    return f"Pool {made.pool}: {made.current} → {made.target} workers{advice}"
 
 
 def chain(made: ScalingDecisionMade) -> str:
