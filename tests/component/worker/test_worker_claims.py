@@ -369,7 +369,7 @@ async def test_rubbish_that_is_too_large_for_its_dead_letter_is_cut(broker: Brok
 async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, header: str) -> None:
     event = JobDispatched(job_id="a", queue=QUEUE, function=nothing.name, payload=b"")
     client = Client(broker.line, prefix="p")
-    made = client._dispatched(nothing(), "", None, (), "a")
+    made = client.prepare(nothing(), "a")
     first = await broker.line.append(Outgoing(broker.subjects.event(event), encode(made)))
     delivery = Delivery(
         subject=broker.subjects.queue(QUEUE), body=made.payload,
@@ -386,7 +386,7 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
 async def test_a_sequence_that_cannot_be(broker: Broker, sequence: str) -> None:
     """Zero would make the start the first event of a job that nobody dispatched."""
     client = Client(broker.line, prefix="p")
-    made = client._dispatched(nothing(), "", None, (), "ghost")
+    made = client.prepare(nothing(), "ghost")
     headers = {queue.JOB: "ghost", queue.SEQUENCE: sequence}
     await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), made.payload, headers))
     assert await broker.a.win() == []

@@ -16,6 +16,7 @@ from penstock.cli.output import note, say, say_json, say_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
+from penstock.config.topology import PRIORITIES
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client, JobView
 from penstock.jobs.lifecycle import State
@@ -33,6 +34,10 @@ def job() -> None:
 @click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
 @click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
 @click.option("--delay", type=SECONDS, default=0.0, help="Not before so long, such as 30s, 10m.")
+@click.option("--expires", type=SECONDS, help="Not started after so long; it ends as expired.")
+@click.option("--unique-for", type=SECONDS, help="Refused if one like it is younger than this.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="Where the queue has priorities.")
+@click.option("--tag", "tags", multiple=True, help="Besides the function's own; repeatable.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit code 1 unless it completed.")
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
 @click.pass_obj
@@ -120,8 +125,7 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
 
 
 def _client(bus: Bus, settings: Settings) -> Client:
-    limit = settings.jobs.max_payload_bytes
-    return Client(bus, prefix=settings.prefix, max_payload_bytes=limit)
+    return Client.over(bus, settings, "cli")
 
 
 async def _wait(client: Client, job_id: str, timeout: float | None) -> JobView:

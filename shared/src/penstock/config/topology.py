@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from typing import Literal, get_args
+
+import msgspec
 
 from penstock.config.load import ConfigError
 from penstock.config.settings import PROFILES, Pool, PoolTable, Profile, Settings
 from penstock.events.subjects import BadName, check_name
+
+Priority = Literal["high", "normal", "low"]
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
 
 def pools(settings: Settings) -> dict[str, Pool]:
@@ -32,6 +38,21 @@ def pools(settings: Settings) -> dict[str, Pool]:
                     "remove it from 'excluded' or remove the pool"
                 )
     return found
+
+
+def in_lane(queue: str, priority: Priority) -> str:
+    """The queue that holds the jobs of a priority; only where its pool has priorities."""
+    return queue if priority == "normal" else f"{queue}--{priority}"
+
+
+def with_lanes(settings: Settings) -> frozenset[str]:
+    """The queues that have priorities."""
+    return frozenset(
+        queue
+        for name, table in settings.pools.items()
+        if table.priorities
+        for queue in table.queues or (name,)
+    )
 
 
 def is_excluded(settings: Settings, queue: str) -> bool:
@@ -64,7 +85,12 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
         profile=table.over(profile(settings, table.profile or default)),
     )
     _check(pool)
-    return pool
+    if not table.priorities:
+        return pool
+    lanes = [in_lane(queue, priority) for queue in queues for priority in PRIORITIES]
+    for lane in lanes:
+        check_name("queue", lane)
+    return msgspec.structs.replace(pool, queues=tuple(lanes))
 
 
 def _check(pool: Pool) -> None:

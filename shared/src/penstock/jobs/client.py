@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
-from datetime import UTC, datetime, timedelta
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,17 +13,22 @@ import msgspec
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, Outgoing, WrongSequence
 from penstock.config import Settings
-from penstock.events.envelope import Event, UnknownEvent, encode, new_id, utc_now
+from penstock.config.topology import Priority
+from penstock.events.envelope import Event, UnknownEvent, encode
 from penstock.events.job import JobCancelled, JobDispatched, JobEvent
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import lifecycle, payload, queue, registry, story
+from penstock.jobs import lifecycle, registry, story
+from penstock.jobs.away import SenderWhenAway
 from penstock.jobs.dead import DeadLetters
-from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
+from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.making import Maker, Terms, due_at, expiry, maker
+from penstock.jobs.middleware import Unique
 from penstock.jobs.registry import Call
 from penstock.jobs.revive import Ended, Reviver
+from penstock.jobs.sending import Sender
+from penstock.jobs.unique import UniqueSender, token, wanted
 from penstock.runtime.waiting import within
-from penstock.telemetry import names
 
 if TYPE_CHECKING:
     from penstock.jobs.batches import Batches
@@ -38,7 +42,6 @@ _TRANSITION_TRIES = 20
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
 """A waiting client looks for itself too: at first soon after it heard of an event, since that is
 heard before it is stored (an atomic batch some milliseconds), then seldom: a signal can be lost."""
-_MAX_DELAY_SECONDS = 10 * 366 * 86_400.0
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +79,7 @@ class Client:
         bus: a connected bus; :meth:`connect` makes one.
         max_payload_bytes: larger encoded calls are refused.
         source: what its events say about where they come from.
+        maker / when_away: what the settings say about dispatching; :meth:`connect` makes them.
     """
 
     def __init__(
@@ -85,11 +89,17 @@ class Client:
         prefix: str = "penstock",
         max_payload_bytes: int = 512_000,
         source: str = "client",
+        maker: Maker | None = None,
+        when_away: SenderWhenAway | None = None,
     ) -> None:
         self._bus = bus
         self._subjects = Subjects(prefix)
         self._max_payload_bytes = max_payload_bytes
         self._source = source
+        self._maker = maker or Maker(source, max_payload_bytes)
+        self._sender = Sender(bus, self._subjects)
+        self._unique = UniqueSender(bus, self._subjects, self._sender)
+        self._when_away = when_away
         self._reviver = Reviver(bus, self._subjects, self._source, max_payload_bytes)
         self.dead = DeadLetters(bus, self._subjects, self._source, max_payload_bytes)
 
@@ -103,15 +113,36 @@ class Client:
             async with Client.connect(load()) as client:
                 await client.dispatch(rebuild(table="orders"))
         """
+        from penstock.bus.late import late_bus  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415 - the bus is the caller's choice
 
-        bus = await connect(settings, "penstock-client")
+        said, name = settings.dispatch, "penstock-client"
+        late = said.when_away == "outbox"
+        bus = await late_bus(settings, name) if late else await connect(settings, name)
+        when_away = SenderWhenAway(Sender(bus, Subjects(settings.prefix)), said)
         try:
-            yield Client(
-                bus, prefix=settings.prefix, max_payload_bytes=settings.jobs.max_payload_bytes
-            )
+            await when_away.open()
+            yield Client.over(bus, settings, when_away=when_away)
         finally:
+            await when_away.close()
             await bus.close()
+
+    @staticmethod
+    def over(
+        bus: Bus,
+        settings: Settings,
+        source: str = "client",
+        when_away: SenderWhenAway | None = None,
+    ) -> Client:
+        """A client of a bus that somebody else closes, as the settings say."""
+        return Client(
+            bus,
+            prefix=settings.prefix,
+            max_payload_bytes=settings.jobs.max_payload_bytes,
+            source=source,
+            maker=maker(settings, source),
+            when_away=when_away,
+        )
 
     @property
     def source(self) -> str:
@@ -140,169 +171,100 @@ class Client:
         queue: str = "",
         delay: float | timedelta = 0.0,
         at: datetime | None = None,
+        expires: float | timedelta | datetime | None = None,
         tags: Iterable[str] = (),
         job_id: str = "",
+        unique_for: float | timedelta = 0.0,
+        priority: Priority = "normal",
     ) -> str:
-        """Hands a job over; returns its id once the broker keeps it.
+        """Hands a job over; returns its id once the broker (or the outbox) keeps it.
 
         Args:
             queue: instead of the function's own. delay: seconds from now. at: not before this time.
+            expires: seconds from now, or a time: a job not started by then ends as expired.
             tags: besides the function's. job_id: a caller's own id makes the dispatch idempotent.
+            unique_for: refused while a job of the same function and arguments (or of the same key,
+                if the function has a :class:`Unique`) was dispatched less than these seconds ago.
+            priority: for queues that have priorities.
 
         Raises:
-            PayloadTooLarge, BadName: refused before anything is sent.
-            AlreadyDispatched: a job of this id exists.
+            PayloadTooLarge, BadName, JobRefused: refused before anything is sent.
+            AlreadyDispatched: a job of this id, or one that counts for its key, exists; names it.
             BusUnavailable: the broker did not answer; the job may or may not have been taken.
         """
-        if job_id:
-            check_name("job", job_id)
-        due = _due(delay, at)
-        event = self._dispatched(call, queue, due, registry.check_tags(tags), job_id or new_id())
-        with self._span(event, 1):
-            trace = telemetry.inject()
-            try:
-                sequence = await self._bus.append(self._first(event, trace))
-            except WrongSequence:
-                raise AlreadyDispatched(
-                    f"a job of id {event.job_id!r} was dispatched before"
-                ) from None
-            await self._bus.append(self._queued(event, sequence, trace))
+        due = due_at(delay, at)
+        terms = Terms(
+            queue=queue,
+            due_at=due,
+            expires_at=expiry(expires, due),
+            tags=registry.check_tags(tags),
+            job_id=check_name("job", job_id) if job_id else "",
+            priority=priority,
+        )
+        event = self._maker.event(call, terms)
+        if unique := wanted(call, unique_for):
+            await self._send_unique(event, call, unique)
+        elif self._when_away is not None:
+            await self._when_away.send(event)
+        else:
+            await self._sender.send(event)
         return event.job_id
 
-    async def dispatch_many(self, calls: Sequence[Call], *, queue: str = "") -> list[str]:
+    async def _send_unique(self, event: JobDispatched, call: Call, unique: Unique) -> None:
+        key = token(call, unique)
+        if self._when_away is None:
+            return await self._unique.send(event, key, unique)
+        return await self._when_away.wait(lambda: self._unique.send(event, key, unique))
+
+    async def dispatch_many(
+        self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"
+    ) -> list[str]:
         """Hands many jobs over, pipelined; returns their ids in order.
+
+        Of jobs that are unique each is dispatched by itself; where another one counts, its id
+        stands in the place.
 
         Raises:
             BusError: at the first job that was not taken; those before it were.
         """
         ids: list[str] = [""] * len(calls)
-        chunks = iter(range(0, len(calls), _CHUNK))
+        terms = Terms(queue=queue, priority=priority)
+        alone = [at for at, call in enumerate(calls) if wanted(call, 0)]
+        for at in alone:
+            ids[at] = await self._dispatch_unique(calls[at], terms)
+        usual = [at for at, each in enumerate(ids) if not each] if alone else range(len(calls))
+        chunks = iter(range(0, len(usual), _CHUNK))
 
         async def lane() -> None:
             for start in chunks:
-                events = [
-                    self._dispatched(call, queue, None, (), new_id())
-                    for call in calls[start : start + _CHUNK]
-                ]
-                await self._dispatch_chunk(events)
-                ids[start : start + _CHUNK] = [event.job_id for event in events]
+                places = usual[start : start + _CHUNK]
+                events = [self._maker.event(calls[at], terms) for at in places]
+                for at, event, answer in zip(
+                    places, events, await self._sender.send_many(events), strict=True
+                ):
+                    if isinstance(answer, BusError):
+                        raise answer
+                    ids[at] = event.job_id
 
         await asyncio.gather(*(lane() for _ in range(_LANES)))
         return ids
 
-    async def _dispatch_chunk(self, events: list[JobDispatched]) -> None:
-        for answer in await self.hand_over(events):
-            if isinstance(answer, BusError):
-                raise answer
+    async def _dispatch_unique(self, call: Call, terms: Terms) -> str:
+        event, unique = self._maker.event(call, terms), wanted(call, 0)
+        assert unique is not None
+        try:
+            await self._send_unique(event, call, unique)
+        except AlreadyDispatched as refused:
+            return refused.job_id
+        return event.job_id
 
     async def hand_over(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
-        """Dispatches prepared jobs, pipelined; one answer each, in order.
-
-        Returns:
-            The sequence of each job's event, else why the job, or its queue message, was not taken;
-            :class:`WrongSequence` where a job of that id exists.
-        """
-        if not events:
-            return []
-        with self._span(events[0], len(events)):
-            trace = telemetry.inject()
-            answers = await self._bus.append_many([self._first(e, trace) for e in events])
-            taken = [
-                (at, event, answer)
-                for at, (event, answer) in enumerate(zip(events, answers, strict=True))
-                if not isinstance(answer, BusError)
-            ]
-            queued = await self._bus.append_many(
-                [self._queued(event, sequence, trace) for _, event, sequence in taken]
-            )
-        for (at, _, _), answer in zip(taken, queued, strict=True):
-            if isinstance(answer, BusError):
-                answers[at] = answer
-        return answers
+        """Dispatches prepared jobs; see :meth:`penstock.jobs.sending.Sender.send_many`."""
+        return await self._sender.send_many(events)
 
     def prepare(self, call: Call, job_id: str, queue: str = "") -> JobDispatched:
         """The event that :meth:`hand_over` dispatches. Raises as :meth:`dispatch` does."""
-        return self._dispatched(call, queue, None, (), check_name("job", job_id))
-
-    def _dispatched(
-        self,
-        call: Call,
-        queue_name: str,
-        due: datetime | None,
-        tags: tuple[str, ...],
-        job_id: str,
-    ) -> JobDispatched:
-        kind = call.job
-        name = check_name("queue", queue_name) if queue_name else kind.queue
-        all_tags = registry.check_tags((*kind.tags, *tags)) if tags else kind.tags
-        body = payload.encode(
-            payload.Payload(
-                id=job_id,
-                function=kind.name,
-                queue=name,
-                arguments=msgspec.Raw(call.arguments),
-                dispatched_at=time.time(),
-                tries=kind.tries,
-                timeout_seconds=kind.timeout_seconds,
-                backoff=kind.retries.backoff,
-                tags=all_tags,
-            )
-        )
-        if len(body) > self._max_payload_bytes:
-            raise PayloadTooLarge(
-                f"{kind.name}: the encoded call has {len(body)} bytes, "
-                f"jobs.max_payload_bytes allows {self._max_payload_bytes}; "
-                "write large data to a file and pass its name"
-            )
-        return JobDispatched(
-            job_id=job_id,
-            correlation_id=job_id,
-            source=self._source,
-            queue=name,
-            function=kind.name,
-            payload=body,
-            tags=all_tags,
-            tries=kind.tries,
-            due_at=due,
-        )
-
-    def _span(self, event: JobDispatched, count: int) -> AbstractContextManager[Any]:
-        if not telemetry.enabled():
-            return nullcontext()
-        about: dict[str, Any] = {
-            names.MESSAGING_SYSTEM: names.NATS,
-            names.MESSAGING_OPERATION_NAME: "dispatch",
-            names.MESSAGING_OPERATION_TYPE: names.SEND,
-            names.MESSAGING_DESTINATION: event.queue,
-            names.FUNCTION: event.function,
-        }
-        if count == 1:
-            about |= {
-                names.MESSAGING_MESSAGE_ID: event.job_id,
-                names.MESSAGING_BODY_SIZE: len(event.payload),
-            }
-        else:
-            about[names.MESSAGING_BATCH_COUNT] = count
-        return telemetry.span(
-            names.dispatch(event.queue), kind=telemetry.SpanKind.PRODUCER, attributes=about
-        )
-
-    def _first(self, event: JobDispatched, trace: Mapping[str, str]) -> Outgoing:
-        return Outgoing(
-            self._subjects.event(event),
-            encode(event),
-            trace,
-            Expect(0, self._subjects.job(event.job_id)),
-        )
-
-    def _queued(self, event: JobDispatched, sequence: int, trace: Mapping[str, str]) -> Outgoing:
-        if event.due_at is None:
-            return Outgoing(
-                self._subjects.queue(event.queue),
-                event.payload,
-                queue.headers(event.job_id, sequence, 1, trace),
-            )
-        return queue.scheduled(self._subjects, lifecycle.evolve(None, event, sequence), trace)
+        return self._maker.event(call, Terms(queue=queue, job_id=check_name("job", job_id)))
 
     # --- asking -----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:
@@ -398,18 +360,3 @@ class Client:
         except WrongSequence:
             return False
         return True
-
-
-def _due(delay: float | timedelta, at: datetime | None) -> datetime | None:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if at is not None:
-        if seconds:
-            raise ValueError("give delay or at, not both")
-        if at.tzinfo is None:
-            raise ValueError("at needs a time zone, e.g. datetime(..., tzinfo=UTC)")
-        return at.astimezone(UTC)
-    if not 0 <= seconds <= _MAX_DELAY_SECONDS:
-        raise ValueError(
-            f"a delay is 0 s to {_MAX_DELAY_SECONDS:g} s (10 years), found {seconds:g} s"
-        )
-    return utc_now() + timedelta(seconds=seconds) if seconds else None

@@ -7,7 +7,8 @@
     │   ├── UnknownJob        no function of that name in the configured modules
     │   ├── BadArguments      arguments that do not fit the function's signature
     │   ├── PayloadTooLarge   the encoded call exceeds jobs.max_payload_bytes
-    │   └── AlreadyDispatched a job of that id exists
+    │   ├── AlreadyDispatched a job of that id, or another that counts for its key, exists
+    │   └── OutboxFull        no broker, and the local outbox holds as many as it may
     ├── NotFound              no job of that id
     └── IllegalTransition     an event that may not follow; carries the job's recent story
     Verdict               raised inside a job or its middleware, instead of a result
@@ -42,6 +43,14 @@ class PayloadTooLarge(JobRefused):
 
 
 class AlreadyDispatched(JobRefused):
+    """``job_id``: the one that exists."""
+
+    def __init__(self, message: str, job_id: str = "") -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class OutboxFull(JobRefused):
     pass
 
 

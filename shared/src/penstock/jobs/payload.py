@@ -13,7 +13,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     Attributes:
         arguments: MessagePack map, checked against the function's signature at both ends.
         tries: attempts allowed; 0 leaves it to the pool. timeout_seconds: per attempt; 0 likewise.
-        dispatched_at: POSIX seconds.
+        dispatched_at: POSIX seconds. expires_at: not started after; 0 is never.
         handed: further arguments, which became known only when the job was due: an earlier job's
             result, the outcome of a batch.
     """
@@ -27,6 +27,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     timeout_seconds: float = 0.0
     backoff: Backoff = Backoff()
     tags: tuple[str, ...] = ()
+    expires_at: float = 0.0
     handed: dict[str, msgspec.Raw] | None = None
 
     def all_arguments(self) -> bytes | msgspec.Raw:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from penstock.config import Settings
+from penstock.config.topology import Priority
 from penstock.jobs.client import Client, JobView
 from penstock.jobs.registry import Call
 
@@ -48,17 +49,32 @@ class SyncClient:
         queue: str = "",
         delay: float | timedelta = 0.0,
         at: datetime | None = None,
+        expires: float | timedelta | datetime | None = None,
         tags: Iterable[str] = (),
         job_id: str = "",
+        unique_for: float | timedelta = 0.0,
+        priority: Priority = "normal",
     ) -> str:
         """See :meth:`Client.dispatch`."""
         return self._call(
-            self._client.dispatch(call, queue=queue, delay=delay, at=at, tags=tags, job_id=job_id)
+            self._client.dispatch(
+                call,
+                queue=queue,
+                delay=delay,
+                at=at,
+                expires=expires,
+                tags=tags,
+                job_id=job_id,
+                unique_for=unique_for,
+                priority=priority,
+            )
         )
 
-    def dispatch_many(self, calls: Sequence[Call], *, queue: str = "") -> list[str]:
+    def dispatch_many(
+        self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"
+    ) -> list[str]:
         """See :meth:`Client.dispatch_many`."""
-        return self._call(self._client.dispatch_many(calls, queue=queue))
+        return self._call(self._client.dispatch_many(calls, queue=queue, priority=priority))
 
     def job(self, job_id: str) -> JobView:
         """See :meth:`Client.job`."""

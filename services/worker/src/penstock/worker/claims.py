@@ -21,6 +21,7 @@ from penstock.bus.protocol import (
 from penstock.config import Profile, Settings
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import (
+    JobCancelled,
     JobDead,
     JobError,
     JobEvent,
@@ -82,9 +83,13 @@ class Claims:
         asked: list[tuple[Held, JobStarted]] = []
         for delivery in deliveries:
             try:
-                asked.append(self._prepare(delivery))
+                job, event = self._prepare(delivery)
             except Rejected as reason:
                 await self._reject(delivery, reason)
+                continue
+            if job.payload.expires_at and await self._expired(job):
+                continue
+            asked.append((job, event))
         answers = await self._bus.append_many([self._start(job, event) for job, event in asked])
         won: list[Held] = []
         others: list[tuple[Held, JobStarted, BusError]] = []
@@ -177,6 +182,30 @@ class Claims:
         trace = _trace(headers) if headers else {}
         expect = None if expected is None else Expect(expected, self.subjects.job(event.job_id))
         return Outgoing(self.subjects.event(event), encode(event), trace, expect)
+
+    async def _expired(self, job: Held) -> bool:
+        """Ends a job that was not started in time; True when there is nothing to start."""
+        if time.time() < job.payload.expires_at:
+            return False
+        try:
+            record = (await self.look_up(job.id))[0]
+            if record is None or record.started_at or record.life > 1 or record.state.ended:
+                return False  # the usual way knows what to do
+            late = time.time() - job.payload.expires_at
+            event = JobCancelled(
+                job_id=job.id,
+                correlation_id=job.id,
+                source=self.source,
+                reason=f"it expired {late:.1f} s before it could be started",
+                cause="expired",
+            )
+            await self._bus.append(self.outgoing(event, record.sequence, job.delivery.headers))
+        except (BusError, Unreadable) as error:
+            log.warning("job %s is left for later: %s", job.id, error)
+            await self._give_back_later([job.delivery])
+            return True
+        await self._bus.ack([job.delivery])
+        return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
     async def _settle(self, job: Held, event: JobStarted) -> bool:

@@ -74,9 +74,7 @@ class Worker:
             pool=assignment.pool,
             sla_seconds=profile.sla_seconds,
         )
-        self._client = Client(
-            bus, prefix=settings.prefix, max_payload_bytes=settings.jobs.max_payload_bytes
-        )
+        self._client = Client.over(bus, settings)
         self._spark = SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
         self._runner.gates = Gates(bus, assignment, middleware, self._runner.surrender)

@@ -1,0 +1,59 @@
+"""A bus whose broker need not be there yet: each call fails as unavailable until it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any, cast
+
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Bus, BusUnavailable
+from penstock.config import Settings
+
+log = logging.getLogger("penstock.bus")
+
+_AGAIN_SECONDS = 0.2
+_MOMENT_SECONDS = 1.0
+
+
+async def late_bus(settings: Settings, name: str) -> Bus:
+    """A bus that goes on connecting beside its user, where that takes longer than a moment."""
+    bus = LateBus(settings, name)
+    await asyncio.wait([bus.connecting], timeout=_MOMENT_SECONDS)
+    return cast("Bus", bus)
+
+
+class LateBus:
+    """Has every method of :class:`penstock.bus.protocol.Bus`."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings, self._name = settings, name
+        self._bus: Any = None
+        self.connecting = asyncio.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        while True:
+            try:
+                self._bus = await connect(self._settings, self._name)
+                return
+            except BusUnavailable as error:
+                log.info("%s; trying again", error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._bus is not None:
+            return getattr(self._bus, name)
+        return self._not_yet
+
+    async def _not_yet(self, *_: Any, **__: Any) -> Any:
+        if self.connecting.done():
+            self.connecting.result()  # refused: it will never be
+        raise BusUnavailable("no broker has answered yet")
+
+    async def close(self) -> None:
+        self.connecting.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await self.connecting
+        if self._bus is not None:
+            await self._bus.close()

@@ -1,0 +1,118 @@
+"""What a dispatch does while the broker is away: fail, wait, or go to a local outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from penstock.bus.protocol import BusError, BusUnavailable
+from penstock.config.settings import Dispatch
+from penstock.events.job import JobDispatched
+from penstock.jobs.errors import AlreadyDispatched
+from penstock.jobs.outbox import Outbox
+from penstock.jobs.sending import Sender
+
+log = logging.getLogger("penstock.jobs")
+
+_AGAIN_SECONDS = 0.2
+
+
+class SenderWhenAway:
+    """Sends one job, now or when the broker is back, as the settings say.
+
+    Attributes:
+        waiting: jobs in the outbox.
+    """
+
+    def __init__(self, sender: Sender, said: Dispatch) -> None:
+        self._sender, self._said = sender, said
+        self._outbox: Outbox | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self.waiting = 0
+
+    async def open(self) -> None:
+        """Goes on with what an earlier process left. Raises OSError."""
+        if self._said.when_away == "outbox":
+            path, most = self._said.outbox_file, self._said.outbox_max_jobs
+            self._outbox = await asyncio.to_thread(Outbox, path, most)
+            self.waiting = await asyncio.to_thread(len, self._outbox)
+            self._go_on()
+
+    async def send(self, event: JobDispatched) -> None:
+        """Raises AlreadyDispatched, OutboxFull; BusUnavailable, after a wait if so said."""
+        if self.waiting:
+            return await self._put(event)  # behind those that wait: the order is kept
+        try:
+            return await self._sender.send(event)
+        except BusUnavailable:
+            if self._said.when_away == "fail":
+                raise
+        if self._outbox is not None:
+            return await self._put(event)
+        return await self.wait(lambda: self._sender.send_again(event))
+
+    async def wait(self, send: Callable[[], Awaitable[None]]) -> None:
+        """Sends until it succeeds or its time is up; ``send`` may be called again and again."""
+        deadline = asyncio.get_running_loop().time() + self._said.wait_seconds
+        while True:
+            try:
+                return await send()
+            except BusUnavailable:
+                if self._said.when_away != "wait":
+                    raise
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _put(self, event: JobDispatched) -> None:
+        assert self._outbox is not None
+        self.waiting += 1
+        try:
+            await asyncio.to_thread(self._outbox.put, event)
+        except BaseException:
+            self.waiting -= 1
+            raise
+        self._go_on()
+
+    # --- later ------------------------------------------------------------------------------------
+    def _go_on(self) -> None:
+        if self.waiting and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.create_task(self._send_waiting())
+
+    async def _send_waiting(self) -> None:
+        assert self._outbox is not None
+        while jobs := await asyncio.to_thread(self._outbox.first):
+            for number, event in jobs:
+                await self._send_one(self._outbox, number, event)
+            self.waiting = await asyncio.to_thread(len, self._outbox)
+        self.waiting = 0
+
+    async def _send_one(self, outbox: Outbox, number: int, event: JobDispatched) -> None:
+        while True:
+            try:
+                await self._sender.send_again(event)
+                break
+            except BusUnavailable:
+                await asyncio.sleep(_AGAIN_SECONDS)
+            except (AlreadyDispatched, BusError) as error:
+                log.error("job %s stays in %s: %s", event.job_id, outbox.path, error)
+                return await asyncio.to_thread(outbox.refuse, number, str(error))
+        await asyncio.to_thread(outbox.remove, number)
+        return None
+
+    async def sent(self) -> None:
+        """Returns when nothing waits any more."""
+        while self._sending is not None and not self._sending.done():
+            await asyncio.wait([self._sending])
+            self._sending.result()
+
+    async def close(self) -> None:
+        """What waits stays in the file, for the next process."""
+        if self._sending is not None:
+            self._sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sending
+        if self._outbox is not None:
+            self._outbox.close()

@@ -1,0 +1,156 @@
+"""From a call and the terms of its dispatch to the event that tells of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from penstock.config import Settings
+from penstock.config.topology import Priority, in_lane, with_lanes
+from penstock.events.envelope import new_id, utc_now
+from penstock.events.job import JobDispatched
+from penstock.events.subjects import check_name
+from penstock.jobs import payload, registry
+from penstock.jobs.errors import JobRefused, PayloadTooLarge
+from penstock.jobs.registry import Call
+
+_MAX_SECONDS = 10 * 366 * 86_400.0
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dispatch says beside the call itself.
+
+    Attributes:
+        queue: empty: the function's own. due_at: not before this. expires_at: not started after.
+    """
+
+    queue: str = ""
+    due_at: datetime | None = None
+    expires_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    job_id: str = ""
+    priority: Priority = "normal"
+
+
+class Maker:
+    """Makes the first events of jobs.
+
+    Args:
+        source: what they say about where they come from.
+        max_payload_bytes: larger encoded calls are refused.
+        automatic: tags of every job, beside its own; ``queue`` stands for one of its queue.
+        lanes: the queues that have priorities.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        max_payload_bytes: int,
+        automatic: Sequence[str] = (),
+        lanes: Iterable[str] = (),
+    ) -> None:
+        self.source = source
+        self._max_payload_bytes = max_payload_bytes
+        self._automatic = tuple(automatic)
+        self._lanes = frozenset(lanes)
+
+    def event(self, call: Call, terms: Terms) -> JobDispatched:
+        """Raises PayloadTooLarge, BadName, JobRefused, ValueError."""
+        kind, job_id = call.job, terms.job_id or new_id()
+        queue = self._queue(call, terms)
+        tags = registry.check_tags((*kind.tags, *terms.tags)) if terms.tags else kind.tags
+        if self._automatic:
+            own = f"queue:{queue}"
+            tags += tuple(own if tag == "queue" else tag for tag in self._automatic)
+        body = payload.encode(
+            payload.Payload(
+                id=job_id,
+                function=kind.name,
+                queue=queue,
+                arguments=msgspec.Raw(call.arguments),
+                dispatched_at=time.time(),
+                tries=kind.tries,
+                timeout_seconds=kind.timeout_seconds,
+                backoff=kind.retries.backoff,
+                tags=tags,
+                expires_at=terms.expires_at.timestamp() if terms.expires_at else 0.0,
+            )
+        )
+        if len(body) > self._max_payload_bytes:
+            raise PayloadTooLarge(
+                f"{kind.name}: the encoded call has {len(body)} bytes, "
+                f"jobs.max_payload_bytes allows {self._max_payload_bytes}; "
+                "write large data to a file and pass its name"
+            )
+        return JobDispatched(
+            job_id=job_id,
+            correlation_id=job_id,
+            source=self.source,
+            queue=queue,
+            function=kind.name,
+            payload=body,
+            tags=tags,
+            tries=kind.tries,
+            due_at=terms.due_at,
+            expires_at=terms.expires_at,
+        )
+
+    def _queue(self, call: Call, terms: Terms) -> str:
+        queue = check_name("queue", terms.queue) if terms.queue else call.job.queue
+        if terms.priority == "normal":
+            return queue
+        if queue not in self._lanes:
+            raise JobRefused(
+                f"queue {queue!r} has no priorities; set priorities = true in its pool, "
+                "and dispatch with a client that was given the settings"
+            )
+        return in_lane(queue, terms.priority)
+
+
+def maker(settings: Settings, source: str) -> Maker:
+    """As the settings say."""
+    said = settings.dispatch
+    known = {"environment": f"env:{said.environment}", "host": f"host:{settings.host.name}"}
+    automatic = [known.get(tag, tag) for tag in said.automatic_tags]
+    return Maker(source, settings.jobs.max_payload_bytes, automatic, with_lanes(settings))
+
+
+def due_at(delay: float | timedelta, at: datetime | None) -> datetime | None:
+    """When a job is due; None for at once. Raises ValueError."""
+    seconds = _seconds(delay)
+    if at is not None:
+        if seconds:
+            raise ValueError("give delay or at, not both")
+        return _aware("at", at)
+    if not 0 <= seconds <= _MAX_SECONDS:
+        raise ValueError(f"a delay is 0 s to {_MAX_SECONDS:g} s (10 years), found {seconds:g} s")
+    return utc_now() + timedelta(seconds=seconds) if seconds else None
+
+
+def expiry(expires: float | timedelta | datetime | None, due: datetime | None) -> datetime | None:
+    """Until when a job may start; None for ever. Raises ValueError."""
+    if expires is None:
+        return None
+    if isinstance(expires, datetime):
+        until = _aware("expires", expires)
+    else:
+        seconds = _seconds(expires)
+        if not 0 < seconds <= _MAX_SECONDS:
+            raise ValueError(f"a job expires after 0 s to 10 years, found {seconds:g} s")
+        until = utc_now() + timedelta(seconds=seconds)
+    if due is not None and until <= due:
+        raise ValueError(f"the job would expire at {until}, before it is due at {due}")
+    return until
+
+
+def _seconds(length: float | timedelta) -> float:
+    return length.total_seconds() if isinstance(length, timedelta) else float(length)
+
+
+def _aware(name: str, at: datetime) -> datetime:
+    if at.tzinfo is None:
+        raise ValueError(f"{name} needs a time zone, e.g. datetime(..., tzinfo=UTC)")
+    return at.astimezone(UTC)

@@ -1,0 +1,117 @@
+"""Handing prepared jobs to the broker: the event first, then the message in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from penstock import telemetry
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.events.envelope import encode
+from penstock.events.job import JOB_EVENTS, JobDispatched
+from penstock.events.subjects import Subjects
+from penstock.jobs import lifecycle, queue
+from penstock.jobs.errors import AlreadyDispatched
+from penstock.telemetry import names
+
+
+class Sender:
+    """Sends what a :class:`penstock.jobs.making.Maker` made."""
+
+    def __init__(self, bus: Bus, subjects: Subjects) -> None:
+        self._bus, self._subjects = bus, subjects
+
+    async def send(self, event: JobDispatched) -> None:
+        """One job. Raises AlreadyDispatched, BusError."""
+        with _span(event, 1):
+            trace = telemetry.inject()
+            try:
+                sequence = await self._bus.append(self._first(event, trace))
+            except WrongSequence:
+                raise AlreadyDispatched(
+                    f"a job of id {event.job_id!r} was dispatched before", event.job_id
+                ) from None
+            await self._bus.append(self._queued(event, sequence, trace))
+
+    async def send_again(self, event: JobDispatched) -> None:
+        """One job that may have been sent before, whole or in part: it is there once after this.
+
+        Raises:
+            AlreadyDispatched: another job has its id.
+            BusError: it is not known to be there.
+        """
+        try:
+            await self.send(event)
+        except AlreadyDispatched:
+            stored = await self._bus.next(
+                self._subjects.events_stream, self._subjects.event(event), 1
+            )
+            ours = JOB_EVENTS.decode(stored.body) if stored else None
+            if not (stored and isinstance(ours, JobDispatched) and ours.id == event.id):
+                raise
+            await self._bus.append(self._queued(event, stored.sequence, telemetry.inject()))
+
+    async def send_many(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
+        """Many, pipelined; one answer each, in order.
+
+        Returns:
+            The sequence of each job's event, else why the job, or its queue message, was not taken;
+            :class:`WrongSequence` where a job of that id exists.
+        """
+        if not events:
+            return []
+        with _span(events[0], len(events)):
+            trace = telemetry.inject()
+            answers = await self._bus.append_many([self._first(e, trace) for e in events])
+            taken = [
+                (at, event, answer)
+                for at, (event, answer) in enumerate(zip(events, answers, strict=True))
+                if not isinstance(answer, BusError)
+            ]
+            queued = await self._bus.append_many(
+                [self._queued(event, sequence, trace) for _, event, sequence in taken]
+            )
+        for (at, _, _), answer in zip(taken, queued, strict=True):
+            if isinstance(answer, BusError):
+                answers[at] = answer
+        return answers
+
+    def _first(self, event: JobDispatched, trace: Mapping[str, str]) -> Outgoing:
+        return Outgoing(
+            self._subjects.event(event),
+            encode(event),
+            trace,
+            Expect(0, self._subjects.job(event.job_id)),
+        )
+
+    def _queued(self, event: JobDispatched, sequence: int, trace: Mapping[str, str]) -> Outgoing:
+        if event.due_at is None:
+            return Outgoing(
+                self._subjects.queue(event.queue),
+                event.payload,
+                queue.headers(event.job_id, sequence, 1, trace),
+            )
+        return queue.scheduled(self._subjects, lifecycle.evolve(None, event, sequence), trace)
+
+
+def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:
+    if not telemetry.enabled():
+        return nullcontext()
+    about: dict[str, Any] = {
+        names.MESSAGING_SYSTEM: names.NATS,
+        names.MESSAGING_OPERATION_NAME: "dispatch",
+        names.MESSAGING_OPERATION_TYPE: names.SEND,
+        names.MESSAGING_DESTINATION: event.queue,
+        names.FUNCTION: event.function,
+    }
+    if count == 1:
+        about |= {
+            names.MESSAGING_MESSAGE_ID: event.job_id,
+            names.MESSAGING_BODY_SIZE: len(event.payload),
+        }
+    else:
+        about[names.MESSAGING_BATCH_COUNT] = count
+    return telemetry.span(
+        names.dispatch(event.queue), kind=telemetry.SpanKind.PRODUCER, attributes=about
+    )
