@@ -1,6 +1,7 @@
 """Writes the generated pages of this folder, and parts of pages, from the code.
 
-python docs/generate.py            writes events.md, settings.md, cli.md, a part of strategies.md
+python docs/generate.py            writes events.md, settings.md, cli.md, parts of strategies.md
+                                   and policies.md
 python docs/generate.py --check    compares; exit code 1 and a summary when one is out of date
 """
 
@@ -28,6 +29,8 @@ from penstock.cli.command import GLOBAL_OPTIONS, Command, LazyGroup
 from penstock.cli.main import cli
 from penstock.config import settings as declared
 from penstock.decider.core import options
+from penstock.decider.core.lint.check import RULES
+from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
 from penstock.events.envelope import Event
 from penstock.events.subjects import Subjects
@@ -43,7 +46,7 @@ NO_LIMIT = 1e9
 def main(arguments: list[str]) -> int:
     pages = {"events.md": events_page, "settings.md": settings_page, "cli.md": cli_page}
     texts = {HERE / name: f"{NOTE}\n{make().strip()}\n" for name, make in pages.items()}
-    parts = {"strategies.md": strategies_part}
+    parts = {"strategies.md": strategies_part, "policies.md": policies_part}
     texts |= {HERE / name: with_part(HERE / name, make()) for name, make in parts.items()}
     if arguments == ["--check"]:
         return check(texts)
@@ -200,6 +203,24 @@ def choice_in(text: str) -> str:
     """The sentence that says when to choose it."""
     found = re.search(r"^Choose it (.+?)\.(\s|$)", text, re.M | re.S)
     return " ".join(found[1].split()) if found else ""
+
+
+# --- policies -------------------------------------------------------------------------------------
+def policies_part() -> str:
+    """What each policy says of itself, the settings it declares, and the linter's rules."""
+    usual = declared.Profile().policies
+    rows = [
+        [f"`{policy.name}`", "yes" * (policy.name in usual), policy.about]
+        for policy in SHIPPED.values()
+    ]
+    parts = ["## Those that ship", table(["policy", "on by default", "what it does"], rows)]
+    for policy in SHIPPED.values():
+        if policy.options:
+            head = f"`[pools.NAME.policy_options.{policy.name}]`:"
+            parts += [f"### `{policy.name}`", head, field_table(policy.options)]
+    found = [[f"`{rule.name}`", rule.level, rule.about] for rule in RULES]
+    checks = "## What `penstock config check` looks at"
+    return "\n\n".join([*parts, checks, table(["rule", "level", "what is wrong"], found)])
 
 
 # --- structs --------------------------------------------------------------------------------------
