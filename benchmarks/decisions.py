@@ -1,7 +1,8 @@
 """Pools decided per second on one core, encoding and publishing included. Prints JSON.
 
 Each round decides every pool from a fresh snapshot with the production core, makes the event of
-each decision, encodes and appends them to the event log, and commands the hosts whose plan changed.
+each decision, encodes and appends them to the event log with the round's record, and commands the
+hosts whose plan changed.
 The deciding process is pinned to one core; the broker is a process of its own. `cpu` counts this
 process's time, `wall` the waiting for the broker's answers too. Two ways of telling: `each`
 decision as an event, the most there can be, and `news`, as the service does. `urgent_ms`: one pool
@@ -30,8 +31,9 @@ from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
-from penstock.decider.journal import Journal
+from penstock.decider.journal import Journal, Made
 from penstock.decider.news import News
+from penstock.decider.recorder import Recorder
 from penstock.decider.spans import Story
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
@@ -117,6 +119,8 @@ class Decider:
         self._commander = Commander(bus, subjects, "decider/bench", 1)
         self._news = News(REPEAT_SECONDS) if news else None
         self._story = Story()
+        pools = installation.pools
+        self._recorder = Recorder(subjects, "decider/bench", 1, pools, Rules())
         self._state = State(watching_since=START)
         self._ids: dict[str, str] = {}
 
@@ -126,14 +130,17 @@ class Decider:
     async def round(self, now: float, due: str | None = None) -> dict[str, float]:
         inputs = self._installation.inputs(self._state, now, due)  # measured elsewhere: not counted
         wall, cpu = time.perf_counter(), time.process_time()
-        outcome = decide(self._state, inputs, now)
+        before, outcome = self._state, decide(self._state, inputs, now)
         decided = time.process_time()
         self._state = outcome.state
-        events = self._journal.decisions(outcome.decisions, 1, now)
+        records = self._recorder.round(before, inputs, 0, outcome, now)
+        told = outcome.decisions
         if self._news is not None:
-            events = self._news.pick(events, set(), now)
+            told = self._news.pick(told, set(), now)
+        made = Made(epoch=1, round=self._recorder.number, through=0, now=now)
+        events = self._journal.decisions(told, made)
         self._ids.update({event.pool: event.id for event in events})
-        await self._journal.publish(events)
+        self._recorder.stored(await self._journal.publish(events, records=records))
         await self._commander.send(outcome.plans, self._ids, self._story)
         return {
             "wall": time.perf_counter() - wall,

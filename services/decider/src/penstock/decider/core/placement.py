@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from penstock.decider.core import fairshare
 from penstock.decider.core.capacity import Room
 from penstock.decider.core.fairshare import Claim
+from penstock.decider.core.ranking import Ranking
 
 Placement = dict[str, int]
 Placements = dict[str, Placement]
@@ -36,24 +37,24 @@ def _as_if_enough(
     claims: list[Claim], rooms: dict[str, Room], style: str
 ) -> tuple[Placements, bool]:
     """What stays and what still fits, and whether that is all that was asked for."""
+    ranking = Ranking(rooms, style)
     placed = {claim.pool: _kept(claim, rooms, style) for claim in claims}
     for claim in claims:
         for host, count in placed[claim.pool].items():
-            if host in rooms:  # an anchor's host may be beyond all rooms
-                rooms[host].add(claim.need, count)
+            ranking.add(host, claim.need, count)
     complete = not any(room.overfull for room in rooms.values())
     for claim in claims:
-        complete &= _grow(claim, placed[claim.pool], rooms, style)
+        complete &= _grow(claim, placed[claim.pool], ranking)
     return placed, complete
 
 
-def _grow(claim: Claim, share: Placement, rooms: dict[str, Room], style: str) -> bool:
+def _grow(claim: Claim, share: Placement, ranking: Ranking) -> bool:
     """Adds what is missing where it fits; False if not all of it does."""
     for _ in range(claim.workers - sum(share.values())):
-        host = _choose(claim, share, rooms, style, whatever_cores=_within_floor(claim, share))
+        host = _choose(claim, share, ranking, whatever_cores=_within_floor(claim, share))
         if host is None:
             return False
-        rooms[host].add(claim.need)
+        ranking.add(host, claim.need)
         share[host] = share.get(host, 0) + 1
     return True
 
@@ -90,29 +91,24 @@ def _within_floor(claim: Claim, share: Placement) -> bool:
 
 
 def _choose(
-    claim: Claim, share: Placement, rooms: Rooms, style: str, *, whatever_cores: bool
+    claim: Claim, share: Placement, ranking: Ranking, *, whatever_cores: bool
 ) -> str | None:
     """A host for one more worker, None if it fits nowhere."""
-    if claim.one_host and share:
-        room = rooms.get(next(iter(share)))
+    if not claim.one_host:
+        return ranking.choose(claim.need, share, whatever_cores=whatever_cores)
+    if share:
+        room = ranking.rooms.get(next(iter(share)))
         fits = room and room.keeps and room.fits(claim.need, whatever_cores=whatever_cores)
         return room.host if room and fits else None
-    open_rooms = [
-        room
-        for room in rooms.values()
-        if room.accepts and room.fits(claim.need, whatever_cores=whatever_cores)
-    ]
-    if claim.one_host:  # rather where all of them fit
-        whole = [room for room in open_rooms if room.fits(claim.need, count=claim.workers)]
-        open_rooms = whole or open_rooms
-    if not open_rooms:
-        return None
-    sign = 1 if style == "spread" else -1
-    best = min(
-        open_rooms,
-        key=lambda room: (sign * share.get(room.host, 0), sign * room.full_share, room.host),
-    )
-    return best.host
+    whole = {  # rather where all of them fit
+        host: room
+        for host, room in ranking.rooms.items()
+        if room.fits(claim.need, count=claim.workers)
+    }
+    style = "spread" if ranking.spread else "pack"
+    return Ranking(whole, style).choose(
+        claim.need, share, whatever_cores=whatever_cores
+    ) or ranking.choose(claim.need, share, whatever_cores=whatever_cores)
 
 
 def _copy(rooms: Rooms) -> dict[str, Room]:
@@ -124,6 +120,7 @@ class _Fair:
 
     def __init__(self, claims: list[Claim], rooms: dict[str, Room], style: str) -> None:
         self._claims, self._rooms, self._style = claims, rooms, style
+        self._ranking = Ranking(rooms, style)
         self._placed: Placements = {claim.pool: {} for claim in claims}
 
     def shares(self) -> Placements:
@@ -137,12 +134,11 @@ class _Fair:
         else:
             free = tier == 0
             host = self._home(claim, share, free) or _choose(
-                claim, share, self._rooms, self._style, whatever_cores=free
+                claim, share, self._ranking, whatever_cores=free
             )
         if host is None:
             return False
-        if host in self._rooms:
-            self._rooms[host].add(claim.need)
+        self._ranking.add(host, claim.need)
         share[host] = share.get(host, 0) + 1
         return True
 
