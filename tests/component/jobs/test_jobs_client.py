@@ -275,11 +275,11 @@ class Away(MemoryBus):
 
     away = 0
 
-    async def last(self, stream: str, subject: str) -> Stored | None:
+    async def count(self, stream: str, subject: str) -> dict[str, int]:
         if self.away:
             self.away -= 1
             raise BusUnavailable("no answer")
-        return await super().last(stream, subject)
+        return await super().count(stream, subject)
 
 
 async def test_waiting_outlasts_a_broker_that_is_away() -> None:
