@@ -119,6 +119,21 @@ class Room:
             and (whatever_cores or cpu_cores <= self.limit.cpu_cores * (1 + _SLACK))
         )
 
+    def free(self, each: Need) -> int:
+        """How many more of them fit."""
+        limit, more = self.limit, 1 + _SLACK
+        return max(
+            math.floor(
+                min(
+                    (limit.cpu_cores * more - self.cpu_cores) / each.cpu_cores,
+                    (limit.memory_bytes * more - self.memory_bytes) / each.memory_bytes,
+                    limit.workers - self.workers,
+                )
+                + _SLACK
+            ),
+            0,
+        )
+
     @property
     def overfull(self) -> bool:
         """By memory or count; cores never end workers."""

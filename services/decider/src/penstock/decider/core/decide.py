@@ -119,7 +119,7 @@ def _advised(
     if not known or not hostcount.is_due(state.advice, this.now):
         return state, []
     acting = [claim for claim in claims if not claim.profile.advisor]
-    found = hostcount.count(acting, shares, this.rooms, this.inputs.rules.placement)
+    found = hostcount.count(acting, shares, this.rooms)
     if found is None:
         return state, []
     advice, told = hostcount.advise(state.advice, found, this.now)

@@ -7,13 +7,13 @@ host less must leave room to spare. So the advice does not flap, and a provision
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 
 import msgspec
 
-from penstock.decider.core import placement
-from penstock.decider.core.capacity import Budget, Room, carries
+from penstock.decider.core.capacity import Budget, Need, Room, carries
 from penstock.decider.core.fairshare import Claim
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import HostAdvice
@@ -49,7 +49,6 @@ def count(
     claims: Sequence[Claim],
     shares: Mapping[str, Mapping[str, int]],
     rooms: Mapping[str, Room],
-    style: str,
 ) -> Count | None:
     """How many hosts this round's claims need; None where there is none to go by.
 
@@ -66,7 +65,7 @@ def count(
     }
     hosts = len(open_rooms)
     if not short:
-        spare = _spare(claims, shares, rooms, style)
+        spare = _spare(claims, shares, rooms)
         return Count(hosts=hosts, needed=hosts - spare, short_workers={})
     usual = _usual(open_rooms)
     each = {claim.pool: carries(usual, claim.need)[0] for claim in claims if claim.pool in short}
@@ -108,32 +107,57 @@ def _text(found: Count, needed: int) -> str:
 
 
 def _spare(
-    claims: Sequence[Claim],
-    shares: Mapping[str, Mapping[str, int]],
-    rooms: Mapping[str, Room],
-    style: str,
+    claims: Sequence[Claim], shares: Mapping[str, Mapping[str, int]], rooms: Mapping[str, Room]
 ) -> int:
     """How many hosts could go, those with fewest workers first; the last one stays."""
-    running = {
-        name: sum(share.get(name, 0) for share in shares.values())
-        for name, room in rooms.items()
-        if room.accepts and not room.workers  # workers of a pool that cannot move are there
-    }
-    staying, gone = dict(rooms), 0
-    leaving = sum(room.accepts for room in rooms.values()) - 1
-    for name in sorted(running, key=lambda host: (running[host], host))[: max(leaving, 0)]:
-        del staying[name]
-        if not _fits(claims, staying, style):
-            break
-        gone += 1
-    return gone
+    running: Counter[str] = Counter()
+    for share in shares.values():
+        running.update(share)
+    going = sorted(
+        (
+            name
+            for name, room in rooms.items()
+            if room.accepts and not room.workers  # workers of a pool that cannot move are there
+        ),
+        key=lambda host: (running[host], host),
+    )
+    least, most = 0, min(len(going), sum(room.accepts for room in rooms.values()) - 1)
+    while least < most:
+        middle = (least + most + 1) // 2
+        gone = frozenset(going[:middle])
+        staying = [room for name, room in rooms.items() if room.accepts and name not in gone]
+        if _fits(claims, [_tight(room) for room in staying]):
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
-def _fits(claims: Sequence[Claim], rooms: Mapping[str, Room], style: str) -> bool:
-    tight = {name: _tight(room) for name, room in rooms.items()}
-    asked = [msgspec.structs.replace(claim, placement={}, anchor=None) for claim in claims]
-    placed = placement.allocate(asked, tight, style, all_pools=False)
-    return all(sum(placed[claim.pool].values()) >= claim.workers for claim in claims)
+def _fits(claims: Sequence[Claim], rooms: list[Room]) -> bool:
+    """Whether everything finds room, each pool filling one host after the other."""
+    first, smallest = 0, _smallest(claims)
+    for claim in sorted(claims, key=lambda claim: not claim.one_host):
+        left = claim.workers
+        for room in rooms[first:]:
+            count = min(room.free(claim.need), left)
+            if count == left or not claim.one_host:
+                room.add(claim.need, count)
+                left -= count
+            if not left:
+                break
+        if left:
+            return False
+        while first < len(rooms) and not rooms[first].free(smallest):
+            first += 1
+    return True
+
+
+def _smallest(claims: Sequence[Claim]) -> Need:
+    needs = [claim.need for claim in claims]
+    return Need(
+        min((each.cpu_cores for each in needs), default=1.0),
+        min((each.memory_bytes for each in needs), default=1.0),
+    )
 
 
 def _tight(room: Room) -> Room:
