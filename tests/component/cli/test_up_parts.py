@@ -28,8 +28,8 @@ def test_the_address_is_known_while_up_runs_and_not_after(tmp_path) -> None:
     with state.held(folder):
         with pytest.raises(ConfigError, match="still starting"):
             state.find_url(folder)
-        state.write_url("nats://127.0.0.1:4999", folder)
-        assert state.find_url(folder) == "nats://127.0.0.1:4999"
+        state.write_url("nats://127.0.0.1:4999", "http://127.0.0.1:1", folder)
+        assert state.find_url(folder) == ("nats://127.0.0.1:4999", "http://127.0.0.1:1")
         assert (folder / "nats-url").stat().st_mode & 0o077 == 0
     with pytest.raises(ConfigError, match="no 'penstock up' runs in this folder"):
         state.find_url(folder)
@@ -39,7 +39,7 @@ def test_an_address_left_behind_by_a_killed_up_is_not_believed(tmp_path) -> None
     folder = tmp_path / ".penstock"
     with state.held(folder):
         pass
-    state.write_url("nats://127.0.0.1:4999", folder)
+    state.write_url("nats://127.0.0.1:4999", "http://127.0.0.1:1", folder)
     with pytest.raises(ConfigError, match="start 'penstock up'"):
         state.find_url(folder)
 

@@ -152,6 +152,25 @@ class NatsBus:
         with suppress(Exception):
             await self._client.close()
 
+    # --- how the broker is -----------------------------------------------------------------------
+    @property
+    def server_version(self) -> str:
+        return str(self._client._server_info.get("version", ""))
+
+    async def stream_states(self) -> list[dict[str, Any]]:
+        """Configuration and state of all streams that may be seen, as the JetStream API has it."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = await self._api("STREAM.LIST", {"offset": len(found)})
+            streams = page.get("streams") or []
+            found += streams
+            if not streams or len(found) >= page.get("total", 0):
+                return found
+
+    async def account(self) -> dict[str, Any]:
+        """What the account uses and may use, as the JetStream API has it."""
+        return await self._api("INFO")
+
     # --- storing and reading ----------------------------------------------------------------------
     async def append(self, message: Outgoing) -> int:
         return await self._publisher.append(message)

@@ -11,6 +11,7 @@ from penstock.events.batch import BATCH_EVENTS
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import Codec, Event
 from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.health import HEALTH_EVENTS
 from penstock.events.job import JOB_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
@@ -19,7 +20,13 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
 
 LOGGED = Codec(
-    *JOB_EVENTS, *DEAD_EVENTS, *BATCH_EVENTS, *GRAPH_EVENTS, *SCALING_EVENTS, *WORKER_EVENTS
+    *JOB_EVENTS,
+    *DEAD_EVENTS,
+    *HEALTH_EVENTS,
+    *BATCH_EVENTS,
+    *GRAPH_EVENTS,
+    *SCALING_EVENTS,
+    *WORKER_EVENTS,
 )
 """What the event log may hold."""
 ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS)

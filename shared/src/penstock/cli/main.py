@@ -24,9 +24,11 @@ COMMANDS = {
     "batch": Lazy("penstock.cli.batch:batch", "Batches of jobs: watch, cancel, retry.", LOOK),
     "recover": Lazy("penstock.cli.recover:recover", "Stuck jobs: which, and set going.", LOOK),
     "queue": Lazy("penstock.cli.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
+    "schedule": Lazy("penstock.cli.schedule:schedule", "Jobs by the clock: cron.", LOOK),
     "pool": Lazy("penstock.cli.pool:pool", "Pools: load, workers, promise.", LOOK),
     "decision": Lazy("penstock.cli.decision:decision", "Scaling decisions, and why.", LOOK),
     "events": Lazy("penstock.cli.events:events", "The event log and its schema.", LOOK),
+    "health": Lazy("penstock.cli.health:health", "How everything is; what jobs survive.", CHECK),
     "simulate": Lazy(
         "penstock.cli.simulate:simulate", "Strategies against recorded arrivals.", CHECK
     ),

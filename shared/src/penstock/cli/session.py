@@ -55,7 +55,7 @@ class Session:
         from penstock.cli.up.state import find_url, with_url  # noqa: PLC0415
 
         settings = self.settings()
-        return settings if settings.nats.url else with_url(settings, find_url())
+        return settings if settings.nats.url else with_url(settings, *find_url())
 
     @asynccontextmanager
     async def bus(

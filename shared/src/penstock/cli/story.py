@@ -19,6 +19,7 @@ from penstock.events.batch import (
 from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.graph import GraphCancelled, GraphFailed, GraphStarted, GraphStopping
+from penstock.events.health import HealthChanged
 from penstock.events.job import (
     JobCancelled,
     JobCompleted,
@@ -165,6 +166,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     WorkerCrashLooping: lambda event: (
         f"{event.pool}: {event.failures} failures, next start in {seconds(event.backoff_seconds)}"
     ),
+    HealthChanged: lambda event: ", ".join((f"{event.before} → {event.state}", *event.reasons)),
     HostJoined: lambda event: f"{event.cpu_cores:g} cores, {event.memory_bytes >> 20} MiB",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
 }

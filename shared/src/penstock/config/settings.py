@@ -32,6 +32,8 @@ class Nats(Section, frozen=True, kw_only=True):
         url: server or comma-separated servers; empty lets `penstock up` start its own.
         credentials_file: a NATS `.creds` file. user / password: where no credentials file is used.
         ca_file: certificate authority, turns TLS on.
+        monitor_url: the server's monitoring address (``http://host:8222``): `penstock health` reads
+            there how it stores; nothing else uses it.
         connect_timeout_seconds: how long a start waits for the broker before it gives up.
         request_timeout_seconds: how long one request may take.
     """
@@ -41,6 +43,7 @@ class Nats(Section, frozen=True, kw_only=True):
     user: str = ""
     password: str = ""
     ca_file: str = ""
+    monitor_url: str = ""
     connect_timeout_seconds: Positive = 30.0
     request_timeout_seconds: Positive = 5.0
 
@@ -148,8 +151,8 @@ class Stuck(Section, frozen=True, kw_only=True):
 
     Attributes:
         strategy: what becomes of one: ``graceful`` (asked to stop; goes on elsewhere from its last
-            checkpoint), ``checkpoint`` (its worker is killed; likewise), ``restart`` (killed; begins
-            anew) or ``off`` (nothing; it is only told).
+            checkpoint), ``checkpoint`` (its worker is killed; likewise), ``restart`` (its worker is
+            killed; it begins anew) or ``off`` (nothing; it is only told).
         silent_seconds: without a sign of life for so long, the part of the score for it is full.
         expected_seconds: how long a job may run where too few like it were seen.
         longer: the part for the run time is full at so many times what is expected.

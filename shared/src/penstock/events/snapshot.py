@@ -182,6 +182,7 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
         max_workers: the operator's own ceiling, None for none.
         epoch / version: of the last command this host obeyed.
         pools: workers by pool.
+        spark: ``unused``, ``running``, ``remote`` or ``down``.
     """
 
     noun: ClassVar[str] = "host"
@@ -200,6 +201,7 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
     pools: dict[str, PoolWorkers] = {}
     draining: bool = False
     """The executor is ending: it takes no new workers."""
+    spark: str = ""
 
 
 SNAPSHOTS = Codec(PoolSnapshot, HostSnapshot)

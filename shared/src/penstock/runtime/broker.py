@@ -68,6 +68,10 @@ class Broker:
     def url(self) -> str:
         return f"nats://{LOOPBACK}:{self._port}"
 
+    @property
+    def monitor_url(self) -> str:
+        return f"http://{LOOPBACK}:{self._monitor}"
+
     def __enter__(self) -> Self:
         self._folder = self._open.enter_context(temporary_dir())
         try:

@@ -212,5 +212,6 @@ class _Shell:
             version=version,
             pools=by_pool(fleet, time.monotonic()),
             draining=fleet.ending,
+            spark=self._spark.state,
             **msgspec.structs.asdict(use),
         )

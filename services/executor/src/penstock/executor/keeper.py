@@ -39,6 +39,8 @@ class KeptSpark:
         self._file = run_dir / "keeper.json"
         self._child: children.Child | None = None
         self._stopping = False
+        self._lives = True
+        """One of an earlier executor, or soon one of our own."""
 
     @property
     def pid(self) -> int | None:
@@ -54,6 +56,15 @@ class KeptSpark:
             return [keeper.pid, *(each.pid for each in keeper.children(recursive=True))]
         return []
 
+    @property
+    def state(self) -> str:
+        """``remote``, ``running``, ``unused``, or ``down`` where no keeper lives."""
+        if self._settings.spark.remote:
+            return "remote"
+        if self._child is None:
+            return "unused" if self._lives else "down"
+        return "running" if len(self.pids()) > 1 else "unused"
+
     async def run(self) -> None:
         """Until cancelled; at once where a remote Spark makes a keeper needless."""
         if self._settings.spark.remote:
@@ -61,6 +72,7 @@ class KeptSpark:
         if (pidfd := self._living()) >= 0:
             log.info("Spark's keeper of an earlier executor is adopted")
             await _ended(pidfd)
+        self._lives = False
         pause = _FIRST_PAUSE_SECONDS
         while not self._stopping:
             await self._keep_one()

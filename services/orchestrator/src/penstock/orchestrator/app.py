@@ -8,14 +8,17 @@ import logging
 import time
 from contextlib import suppress
 
+from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
+from penstock.orchestrator.health import HealthWatch
 from penstock.orchestrator.log import steps
 from penstock.orchestrator.reconcile import Reconciler
+from penstock.orchestrator.schedules import Ticker
 from penstock.orchestrator.wholes import Wholes
 from penstock.runtime import service
 from penstock.runtime.service import Service
@@ -68,6 +71,7 @@ class Orchestrator:
             self._subjects,
             Client(self._bus, prefix=running.settings.prefix, source=running.source),
         )
+        self.ticker = Ticker(self._bus, self._subjects, running.source)
         self.table = Unresolved(after_seconds, most)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
 
@@ -82,8 +86,12 @@ class Orchestrator:
         self._follow_from(position.sequence)
         self._service.spawn(self.wholes.follow(), "batches and graphs")
         self._service.spawn(self.wholes.act(), "their steps")
+        self._service.spawn(self.ticker.follow(), "schedules")
+        self._service.spawn(self.ticker.run(), "ticks")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
+        if isinstance(self._bus, NatsBus):
+            self._service.spawn(HealthWatch(self._service, self._bus).run(), "health")
         await self._service.stopping.wait()
         with suppress(BusError):
             await self._cursor.keep(self.position)

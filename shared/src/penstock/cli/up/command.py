@@ -81,12 +81,12 @@ def _prepared(
         broker = None
         if not settings.nats.url:
             broker = stack.enter_context(Broker(folder / "nats", options.port))
-            settings = state.with_url(settings, broker.url)
+            settings = state.with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
             run_dir = state.run_folder(here)
             settings = replace(settings, host=replace(settings.host, run_dir=str(run_dir)))
             stack.callback(_remove, run_dir)
-        state.write_url(settings.nats.url)
+        state.write_url(settings.nats.url, settings.nats.monitor_url)
         yield settings, broker, folder
 
 

@@ -95,6 +95,7 @@ class Processes:
             log=self._log(name),
             env={
                 "PENSTOCK_NATS__URL": self._settings.nats.url,
+                "PENSTOCK_NATS__MONITOR_URL": self._settings.nats.monitor_url,
                 "PENSTOCK_HOST__RUN_DIR": self._settings.host.run_dir,
             },
         )

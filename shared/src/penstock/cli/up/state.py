@@ -22,15 +22,16 @@ class AlreadyUp(ConfigError):
     """Another `penstock up` runs in this folder."""
 
 
-def find_url(folder: Path = FOLDER) -> str:
-    """Where the broker of the `penstock up` of this working directory listens.
+def find_url(folder: Path = FOLDER) -> tuple[str, str]:
+    """Where the broker of the `penstock up` of this working directory listens, and is monitored.
 
     Raises:
         ConfigError: none runs here.
     """
     if is_up(folder):
         try:
-            return (folder / _URL).read_text("utf-8").strip()
+            url, _, monitor_url = (folder / _URL).read_text("utf-8").strip().partition("\n")
+            return url, monitor_url
         except OSError:
             raise ConfigError("'penstock up' is still starting here; try again") from None
     raise ConfigError(
@@ -39,15 +40,15 @@ def find_url(folder: Path = FOLDER) -> str:
     )
 
 
-def with_url(settings: Settings, url: str) -> Settings:
-    return replace(settings, nats=replace(settings.nats, url=url))
+def with_url(settings: Settings, url: str, monitor_url: str) -> Settings:
+    return replace(settings, nats=replace(settings.nats, url=url, monitor_url=monitor_url))
 
 
-def write_url(url: str, folder: Path = FOLDER) -> None:
+def write_url(url: str, monitor_url: str, folder: Path = FOLDER) -> None:
     """Tells the other commands of this folder. Whole or not at all."""
     half = folder / f"{_URL}.new"
     half.touch(mode=0o600)  # an address may hold a password
-    half.write_text(f"{url}\n", "utf-8")
+    half.write_text(f"{url}\n{monitor_url}\n", "utf-8")
     half.replace(folder / _URL)
 
 

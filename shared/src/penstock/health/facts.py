@@ -1,0 +1,102 @@
+"""What is known about an installation at an instant. None is what could not be found out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.snapshot import PoolWorkers
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class BrokerFacts(_Facts, frozen=True, kw_only=True):
+    """The broker as this client sees it.
+
+    Attributes:
+        error: why it could not be asked; empty when it answered. answer_seconds: one request.
+        stored_bytes / storage_bytes: of JetStream's files, what is used and what may be.
+        sync_seconds: how long a stored message may wait until it is forced onto the disk; 0 means
+            at once. servers: how many form the cluster, None for unknown.
+    """
+
+    error: str = ""
+    version: str = ""
+    answer_seconds: float | None = None
+    stored_bytes: int | None = None
+    storage_bytes: int | None = None
+    store_dir: str = ""
+    sync_seconds: float | None = None
+    servers: int | None = None
+
+
+class StreamFacts(_Facts, frozen=True, kw_only=True):
+    """A stream; ``max_bytes`` None is no bound of its own.
+
+    Attributes:
+        full_refuses: what comes when it is full is refused, not paid for by what is oldest.
+        lagging: replicas that are offline or behind.
+    """
+
+    name: str
+    bytes: int
+    messages: int
+    max_bytes: int | None = None
+    full_refuses: bool = False
+    storage: str = "file"
+    replicas: int = 1
+    lagging: int = 0
+
+
+class DiskFacts(_Facts, frozen=True, kw_only=True):
+    """A file system of the machine that asks, and what lies on it."""
+
+    path: str
+    use: str
+    used_bytes: int
+    total_bytes: int
+
+
+class HostFacts(_Facts, frozen=True, kw_only=True):
+    """A host by its last snapshot.
+
+    Attributes:
+        silent_seconds: since that was stored. skew_seconds: its clock before (+) the broker's.
+        spark: ``unused``, ``running``, ``remote``, ``down``; empty where it is not told.
+    """
+
+    name: str
+    silent_seconds: float
+    skew_seconds: float = 0.0
+    draining: bool = False
+    memory_share: float | None = None
+    spark: str = ""
+    pools: dict[str, PoolWorkers] = {}
+
+
+class ServiceFacts(_Facts, frozen=True, kw_only=True):
+    """A service by the last thing it wrote. ``silent_seconds`` None: it never wrote anything."""
+
+    name: str
+    silent_seconds: float | None
+    allowed_seconds: float
+
+
+class Facts(_Facts, frozen=True, kw_only=True):
+    """All of it. ``skew_seconds``: this machine's clock before (+) the broker's.
+
+    ``remote_spark`` is the error of reaching the configured Spark; empty when it was reached, None
+    when none is configured.
+    """
+
+    broker: BrokerFacts
+    streams: tuple[StreamFacts, ...] = ()
+    missing_streams: tuple[str, ...] = ()
+    disks: tuple[DiskFacts, ...] = ()
+    hosts: tuple[HostFacts, ...] = ()
+    services: tuple[ServiceFacts, ...] = ()
+    skew_seconds: float | None = None
+    remote_spark: str | None = None
+    pools: tuple[str, ...] = ()
+    lease_seconds: float = 6.0

@@ -1,0 +1,159 @@
+"""From facts to a report: one function a component. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from penstock.health.durability import posture
+from penstock.health.facts import Facts, HostFacts, StreamFacts
+from penstock.health.report import Finding, Report, State, worst
+
+NEAR, ALMOST_FULL = 0.8, 0.95
+"""Shares of a stream's, the store's or a disk's room: a warning; no room soon."""
+SLOW_SECONDS, VERY_SLOW_SECONDS = 0.25, 1.0
+SKEW_SECONDS, BAD_SKEW_SECONDS = 1.0, 5.0
+"""Leases are counted by each side's own clock; times in events and delays are not."""
+
+Reasons = Iterator[tuple[State, str]]
+
+
+def judge(facts: Facts, at: datetime) -> Report:
+    """How the installation is. A broker that cannot be asked leaves only what is known without."""
+    rules = {"broker": _broker, "disk": _disk}
+    if not facts.broker.error:
+        rules |= {
+            "streams": _streams,
+            "services": _services,
+            "workers": _workers,
+            "spark": _spark,
+            "clock": _clock,
+        }
+    findings = tuple(_finding(name, list(rule(facts))) for name, rule in rules.items())
+    return Report(
+        state=worst(finding.state for finding in findings),
+        at=at,
+        findings=findings,
+        durability=posture(facts),
+    )
+
+
+def _finding(component: str, reasons: list[tuple[State, str]]) -> Finding:
+    ranked = sorted(reasons, key=lambda reason: -reason[0].rank)
+    return Finding(
+        component=component,
+        state=worst(state for state, _ in ranked),
+        reasons=tuple(text for _, text in ranked),
+    )
+
+
+def _broker(facts: Facts) -> Reasons:
+    broker = facts.broker
+    if broker.error:
+        yield State.UNHEALTHY, broker.error
+        return
+    seconds = broker.answer_seconds or 0.0
+    if seconds > SLOW_SECONDS:
+        state = State.DEGRADED if seconds > VERY_SLOW_SECONDS else State.WARNING
+        yield state, f"it took {seconds:.2f} s to answer"
+    if broker.stored_bytes is not None and broker.storage_bytes:
+        share = broker.stored_bytes / broker.storage_bytes
+        yield from _room(share, "its storage", State.UNHEALTHY, "jobs will be refused")
+
+
+def _streams(facts: Facts) -> Reasons:
+    for name in facts.missing_streams:
+        yield State.UNHEALTHY, f"stream {name} is missing; services make it when they start"
+    for stream in facts.streams:
+        if stream.max_bytes:
+            yield from _stream_room(stream, stream.bytes / stream.max_bytes)
+        if stream.lagging:
+            yield (
+                State.DEGRADED,
+                f"stream {stream.name}: {stream.lagging} of {stream.replicas} replicas are "
+                "offline or behind",
+            )
+
+
+def _stream_room(stream: StreamFacts, share: float) -> Reasons:
+    name = f"stream {stream.name}"
+    if stream.full_refuses:
+        yield from _room(share, name, State.UNHEALTHY, "what comes then is refused")
+    elif share >= ALMOST_FULL:
+        yield State.WARNING, f"{name} is full: its oldest messages go before their time"
+
+
+def _disk(facts: Facts) -> Reasons:
+    for disk in facts.disks:
+        share = disk.used_bytes / max(disk.total_bytes, 1)
+        name = f"the disk with {disk.use} ({disk.path})"
+        yield from _room(share, name, State.UNHEALTHY, "make room on it")
+
+
+def _room(share: float, name: str, full: State, then: str) -> Reasons:
+    if share >= NEAR:
+        state = full if share >= ALMOST_FULL else State.WARNING
+        yield state, f"{name} is {share:.0%} full; {then}"
+
+
+def _services(facts: Facts) -> Reasons:
+    for service in facts.services:
+        if service.silent_seconds is None:
+            yield State.DEGRADED, f"no {service.name} has ever run here"
+        elif service.silent_seconds > service.allowed_seconds:
+            yield (
+                State.DEGRADED,
+                f"the {service.name} has been silent for {service.silent_seconds:.0f} s",
+            )
+
+
+def _workers(facts: Facts) -> Reasons:
+    living = [host for host in facts.hosts if not _lost(host, facts)]
+    if facts.pools and not living:
+        yield State.UNHEALTHY, "no host has a living executor: nothing runs"
+    for host in facts.hosts:
+        if _lost(host, facts):
+            yield (
+                State.DEGRADED,
+                f"host {host.name} has been silent for {host.silent_seconds:.0f} s",
+            )
+            continue
+        yield from _host_workers(host)
+
+
+def _lost(host: HostFacts, facts: Facts) -> bool:
+    return host.silent_seconds > facts.lease_seconds
+
+
+def _host_workers(host: HostFacts) -> Reasons:
+    for pool, workers in host.pools.items():
+        where = f"pool {pool} on host {host.name}"
+        if workers.crash_loop:
+            yield State.DEGRADED, f"{where}: its workers end as soon as they start; see its log"
+        elif workers.planned and not workers.ready:
+            yield State.DEGRADED, f"{where}: {workers.planned} workers planned, none is ready"
+        elif workers.ready < workers.planned:
+            yield (
+                State.WARNING,
+                f"{where}: {workers.ready} of {workers.planned} planned workers are ready",
+            )
+    if host.memory_share is not None:
+        yield from _room(host.memory_share, f"memory of host {host.name}", State.DEGRADED, "")
+
+
+def _spark(facts: Facts) -> Reasons:
+    if facts.remote_spark:
+        yield State.DEGRADED, facts.remote_spark
+    for host in facts.hosts:
+        if host.spark == "down":
+            yield State.DEGRADED, f"host {host.name}: Spark's keeper does not run; see its log"
+
+
+def _clock(facts: Facts) -> Reasons:
+    clocks = [("this machine", facts.skew_seconds)]
+    clocks += [(f"host {host.name}", host.skew_seconds) for host in facts.hosts]
+    for name, skew in clocks:
+        if skew is not None and abs(skew) > SKEW_SECONDS:
+            state = State.DEGRADED if abs(skew) > BAD_SKEW_SECONDS else State.WARNING
+            way = "before" if skew > 0 else "behind"
+            yield state, f"the clock of {name} is {abs(skew):.1f} s {way} the broker's"

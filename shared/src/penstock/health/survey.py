@@ -1,0 +1,230 @@
+"""Asks the broker, the disk and the last words of hosts and services how they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import msgspec
+import psutil
+
+from penstock.bus import streams as declared
+from penstock.bus.nats import NatsBus
+from penstock.bus.protocol import BusError, Stored
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.events.envelope import MalformedEvent
+from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
+from penstock.events.subjects import Subjects
+from penstock.health.facts import (
+    BrokerFacts,
+    DiskFacts,
+    Facts,
+    HostFacts,
+    ServiceFacts,
+    StreamFacts,
+)
+
+FORGOTTEN_SECONDS = 3600.0
+"""A host that has been silent for longer was taken away."""
+REPORT_SECONDS = 15.0
+"""How often the orchestrator looks, and keeps what it found."""
+_PATIENCE_SECONDS = 2.0
+_MOST_BYTES = 4_000_000
+_SILENT_TIMES = 3.0
+
+
+async def survey(bus: NatsBus, settings: Settings) -> Facts:
+    """The facts now. A broker that does not answer is a fact, not an error."""
+    known = pools(settings)
+    about: dict[str, Any] = {
+        "pools": tuple(sorted(known)),
+        "lease_seconds": settings.host.lease_seconds,
+    }
+    monitored = await asyncio.to_thread(_monitor, settings.nats.monitor_url)
+    try:
+        began = time.time()
+        found = await bus.stream_states()
+        took = time.time() - began
+        account = await bus.account()
+        hosts = await _hosts(bus, settings)
+        services = await _services(bus, settings)
+    except BusError as error:
+        broker = _broker(monitored, {}, None, "")
+        broker = msgspec.structs.replace(broker, error=str(error))
+        return Facts(broker=broker, disks=_disks(settings, broker), **about)
+    broker = _broker(monitored, account, took, bus.server_version)
+    names = [each["name"] for each in declared.streams(settings, bus.subjects)]
+    ours = [each for each in found if each["config"]["name"] in names]
+    there = {each["config"]["name"] for each in ours}
+    return Facts(
+        broker=broker,
+        streams=tuple(_stream(each) for each in ours),
+        missing_streams=tuple(name for name in names if name not in there),
+        disks=_disks(settings, broker),
+        hosts=hosts,
+        services=services,
+        skew_seconds=_skew(ours, began + took / 2),
+        remote_spark=await _remote_spark(settings.spark.remote),
+        **about,
+    )
+
+
+def unreachable(settings: Settings, error: str) -> Facts:
+    """What is known without a broker."""
+    broker = BrokerFacts(error=error)
+    return Facts(broker=broker, disks=_disks(settings, broker))
+
+
+# --- the broker -----------------------------------------------------------------------------------
+def _monitor(url: str) -> Mapping[str, Any]:
+    """The server's own word on JetStream; empty without an address or an answer."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        return {}
+    with suppress(OSError, ValueError):
+        address = f"{url.rstrip('/')}/jsz?config=true"
+        with urlopen(address, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - checked above
+            found = json.loads(answer.read(_MOST_BYTES))
+            return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _broker(
+    monitored: Mapping[str, Any],
+    account: Mapping[str, Any],
+    answer_seconds: float | None,
+    version: str,
+) -> BrokerFacts:
+    config = monitored.get("config") or {}
+    limit = (account.get("limits") or {}).get("max_storage", -1)
+    cluster = monitored.get("meta_cluster") or {}
+    return BrokerFacts(
+        version=version,
+        answer_seconds=answer_seconds,
+        stored_bytes=monitored.get("storage", account.get("storage")),
+        storage_bytes=limit if limit > 0 else config.get("max_storage"),
+        store_dir=config.get("store_dir", ""),
+        sync_seconds=_sync_seconds(config),
+        servers=cluster.get("cluster_size"),
+    )
+
+
+def _sync_seconds(config: Mapping[str, Any]) -> float | None:
+    if config.get("sync_always"):
+        return 0.0
+    interval = config.get("sync_interval")
+    return None if interval is None else interval / 1e9
+
+
+def _stream(info: Mapping[str, Any]) -> StreamFacts:
+    config, state = info["config"], info["state"]
+    others = (info.get("cluster") or {}).get("replicas") or []
+    return StreamFacts(
+        name=config["name"],
+        bytes=state["bytes"],
+        messages=state["messages"],
+        max_bytes=config["max_bytes"] if config.get("max_bytes", -1) > 0 else None,
+        full_refuses=config.get("discard") == "new",
+        storage=config.get("storage", "file"),
+        replicas=config.get("num_replicas", 1),
+        lagging=sum(bool(each.get("offline")) or not each.get("current") for each in others),
+    )
+
+
+def _skew(found: Sequence[Mapping[str, Any]], asked_at: float) -> float | None:
+    """Seconds by which this clock is before the broker's, give or take half an answer."""
+    moments = [each["ts"] for each in found if each.get("ts")]
+    return asked_at - datetime.fromisoformat(moments[0]).timestamp() if moments else None
+
+
+# --- this machine ---------------------------------------------------------------------------------
+def _disks(settings: Settings, broker: BrokerFacts) -> tuple[DiskFacts, ...]:
+    places = {"the broker's files": broker.store_dir, "run files": settings.host.run_dir}
+    found = []
+    for use, path in places.items():
+        if path and Path(path).exists():
+            usage = psutil.disk_usage(path)
+            total = usage.used + usage.free  # what is reserved for root is neither
+            found.append(DiskFacts(path=path, use=use, used_bytes=usage.used, total_bytes=total))
+    return tuple(found)
+
+
+# --- hosts and services ---------------------------------------------------------------------------
+async def _hosts(bus: NatsBus, settings: Settings) -> tuple[HostFacts, ...]:
+    subjects = Subjects(settings.prefix)
+    stream = subjects.snapshots_stream
+    names = await bus.count(stream, subjects.host_snapshot("*"))
+    found = [await bus.last(stream, subject) for subject in names]
+    hosts = (_host(stored) for stored in found if stored is not None)
+    return tuple(host for host in hosts if host is not None)
+
+
+def _host(stored: Stored) -> HostFacts | None:
+    """None for a host that left in an orderly way, or long ago."""
+    silent = max(time.time() - stored.at.timestamp(), 0.0)
+    try:
+        snapshot = SNAPSHOTS.decode(stored.body)
+    except MalformedEvent:
+        return None
+    if not isinstance(snapshot, HostSnapshot) or silent > FORGOTTEN_SECONDS:
+        return None
+    if snapshot.draining and not any(each.started for each in snapshot.pools.values()):
+        return None
+    return HostFacts(
+        name=snapshot.host,
+        silent_seconds=silent,
+        skew_seconds=(snapshot.at - stored.at).total_seconds(),
+        draining=snapshot.draining,
+        memory_share=snapshot.memory_used_bytes / max(snapshot.memory_bytes, 1),
+        spark=snapshot.spark,
+        pools=snapshot.pools,
+    )
+
+
+async def _services(bus: NatsBus, settings: Settings) -> tuple[ServiceFacts, ...]:
+    """Each writes something again and again: metrics and decider often, the orchestrator seldom."""
+    subjects = Subjects(settings.prefix)
+    metrics = max(settings.metrics.interval_seconds * _SILENT_TIMES, settings.decider.stale_seconds)
+    traces = (
+        ("metrics", subjects.snapshots_stream, subjects.pool_snapshot("*"), metrics),
+        (
+            "decider",
+            subjects.state_stream,
+            subjects.state("lease", "decider"),
+            settings.decider.lease_seconds * _SILENT_TIMES,
+        ),
+        (
+            "orchestrator",
+            subjects.state_stream,
+            subjects.state("health", "report"),
+            REPORT_SECONDS * _SILENT_TIMES,
+        ),
+    )
+    found = []
+    for name, stream, subject, allowed in traces:
+        last = await bus.last(stream, subject)
+        silent = max(time.time() - last.at.timestamp(), 0.0) if last else None
+        found.append(ServiceFacts(name=name, silent_seconds=silent, allowed_seconds=allowed))
+    return tuple(found)
+
+
+async def _remote_spark(remote: str) -> str | None:
+    """Why the configured Spark cannot be reached; empty when it can, None when there is none."""
+    if not remote:
+        return None
+    place = urlsplit(remote)
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            _, writer = await asyncio.open_connection(place.hostname, place.port or 15002)
+            writer.close()
+    except (OSError, ValueError, TimeoutError) as error:
+        return f"Spark at {place.hostname}:{place.port or 15002} cannot be reached: {error!r}"
+    return ""

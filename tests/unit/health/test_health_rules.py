@@ -1,0 +1,169 @@
+"""From facts to states with reasons, and to what acknowledged jobs survive."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.events.snapshot import PoolWorkers
+from penstock.health.facts import (
+    BrokerFacts,
+    DiskFacts,
+    Facts,
+    HostFacts,
+    ServiceFacts,
+    StreamFacts,
+)
+from penstock.health.report import Report, State, worst
+from penstock.health.rules import judge
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+STREAM = StreamFacts(name="JOBS", bytes=10, messages=1)
+GOOD = Facts(
+    broker=BrokerFacts(answer_seconds=0.001, stored_bytes=1, storage_bytes=100, sync_seconds=120.0),
+    streams=(STREAM, replace(STREAM, name="EVENTS", max_bytes=100)),
+    disks=(DiskFacts(path="/data", use="files", used_bytes=1, total_bytes=100),),
+    hosts=(
+        HostFacts(
+            name="a", silent_seconds=1.0, memory_share=0.5, spark="running",
+            pools={"mail": PoolWorkers(planned=2, started=2, ready=2)},
+        ),
+    ),
+    services=(ServiceFacts(name="decider", silent_seconds=1.0, allowed_seconds=9.0),),
+    skew_seconds=0.01,
+    pools=("mail",),
+)  # fmt: skip
+
+
+def found(**fields: Any) -> Report:
+    return judge(replace(GOOD, **fields), NOW)
+
+
+def broker(**fields: Any) -> dict[str, Any]:
+    return {"broker": replace(GOOD.broker, **fields)}
+
+
+def stream(**fields: Any) -> dict[str, Any]:
+    return {"streams": (replace(STREAM, **fields),)}
+
+
+def host(**fields: Any) -> dict[str, Any]:
+    return {"hosts": (replace(GOOD.hosts[0], **fields),)}
+
+
+def workers(planned: int, ready: int, crash_loop: bool = False) -> dict[str, Any]:
+    pool = PoolWorkers(planned=planned, started=planned, ready=ready, crash_loop=crash_loop)
+    return host(pools={"mail": pool})
+
+
+def service(silent_seconds: float | None) -> dict[str, Any]:
+    return {"services": (replace(GOOD.services[0], silent_seconds=silent_seconds),)}
+
+
+def disk(used: int) -> dict[str, Any]:
+    return {"disks": (replace(GOOD.disks[0], used_bytes=used),)}
+
+
+H, W, D, U = State.HEALTHY, State.WARNING, State.DEGRADED, State.UNHEALTHY
+
+
+def test_what_is_well_is_healthy_without_reasons() -> None:
+    report = found()
+    assert report.state is H
+    assert {finding.component for finding in report.findings} == {
+        "broker", "streams", "disk", "services", "workers", "spark", "clock"
+    }  # fmt: skip
+    assert all(not finding.reasons for finding in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "component", "state", "words"),
+    [
+        (broker(answer_seconds=0.3), "broker", W, "0.30 s to answer"),
+        (broker(answer_seconds=2.0), "broker", D, "2.00 s to answer"),
+        (broker(stored_bytes=80), "broker", W, "80% full"),
+        (broker(stored_bytes=96), "broker", U, "jobs will be refused"),
+        (broker(stored_bytes=96, storage_bytes=None), "broker", H, ""),
+        ({"missing_streams": ("DEAD",)}, "streams", U, "DEAD is missing"),
+        (stream(bytes=96, max_bytes=100), "streams", W, "oldest messages go"),
+        (stream(bytes=90, max_bytes=100), "streams", H, ""),
+        (stream(bytes=90, max_bytes=100, full_refuses=True), "streams", W, "90% full"),
+        (stream(bytes=96, max_bytes=100, full_refuses=True), "streams", U, "refused"),
+        (stream(replicas=3, lagging=1), "streams", D, "1 of 3 replicas"),
+        (disk(80), "disk", W, "/data"),
+        (disk(99), "disk", U, "99% full"),
+        (service(10.0), "services", D, "decider has been silent for 10 s"),
+        (service(None), "services", D, "no decider has ever run"),
+        ({"hosts": ()}, "workers", U, "nothing runs"),
+        ({"hosts": (), "pools": ()}, "workers", H, ""),
+        (host(silent_seconds=7.0), "workers", U, "nothing runs"),
+        (workers(2, 1), "workers", W, "1 of 2 planned"),
+        (workers(2, 0), "workers", D, "none is ready"),
+        (workers(0, 0), "workers", H, ""),
+        (workers(2, 2, crash_loop=True), "workers", D, "end as soon as they start"),
+        (host(memory_share=0.99), "workers", D, "memory of host a"),
+        (host(spark="down"), "spark", D, "keeper"),
+        (host(spark=""), "spark", H, ""),
+        ({"remote_spark": "Spark at x cannot be reached"}, "spark", D, "cannot be reached"),
+        ({"remote_spark": ""}, "spark", H, ""),
+        ({"skew_seconds": -1.5}, "clock", W, "1.5 s behind"),
+        ({"skew_seconds": 60.0}, "clock", D, "60.0 s before"),
+        ({"skew_seconds": None}, "clock", H, ""),
+        (host(skew_seconds=2.0), "clock", W, "host a"),
+    ],
+)
+def test_what_is_not_well_is_told_with_its_reason(
+    fields: dict[str, Any], component: str, state: State, words: str
+) -> None:
+    report = found(**fields)
+    [finding] = [each for each in report.findings if each.component == component]
+    assert finding.state is state
+    assert report.state is state  # nothing else is wrong
+    assert any(words in reason for reason in finding.reasons) or (state is H and not words)
+
+
+def test_one_lost_host_of_two_is_no_end_of_the_world() -> None:
+    lost = replace(GOOD.hosts[0], name="b", silent_seconds=60.0)
+    assert found(hosts=(GOOD.hosts[0], lost)).state is D
+
+
+def test_the_worst_reason_comes_first_and_gives_the_state() -> None:
+    [finding] = [f for f in found(**workers(4, 2)).findings if f.component == "workers"]
+    assert finding.state is W
+    bad = found(hosts=(workers(4, 2)["hosts"][0], replace(GOOD.hosts[0], silent_seconds=60)))
+    [finding] = [f for f in bad.findings if f.component == "workers"]
+    assert "silent" in finding.reasons[0]
+    assert worst([]) is H
+
+
+def test_without_a_broker_only_what_can_be_known_is_told() -> None:
+    report = judge(Facts(broker=BrokerFacts(error="no answer")), NOW)
+    assert (report.state, report.durability) == (U, None)
+    assert [each.component for each in report.findings] == ["broker", "disk"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "process", "power", "node"),
+    [
+        ({}, "yes", "no", "no"),
+        (broker(sync_seconds=0.0), "yes", "yes", "no"),
+        (broker(sync_seconds=None), "yes", "unknown", "no"),
+        (stream(storage="memory"), "no", "no", "no"),
+        (stream(replicas=3), "yes", "partly", "yes"),
+        (stream(replicas=3, lagging=1), "yes", "partly", "partly"),
+        ({**stream(replicas=3), **broker(sync_seconds=0.0)}, "yes", "yes", "yes"),
+        ({"streams": (STREAM, replace(STREAM, replicas=3))}, "yes", "no", "no"),
+    ],
+)
+def test_what_acknowledged_jobs_survive(
+    fields: dict[str, Any], process: str, power: str, node: str
+) -> None:
+    durability = found(**fields).durability
+    assert durability is not None
+    answers = (durability.process, durability.power, durability.node)
+    assert tuple(each.answer for each in answers) == (process, power, node)
+    assert all(each.because for each in answers)
+    assert found().durability.power.because.count("120 s") == 1  # type: ignore[union-attr]
