@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,9 +13,9 @@ from tests.waiting import eventually
 
 from penstock.events.batch import BatchProgressed, Counts
 from penstock.events.subjects import BadName
-from penstock.jobs import Backoff, Context, JobType, job, registry
+from penstock.jobs import Backoff, Context, JobType, SyncClient, job, registry
 from penstock.jobs.awaiting import awaiting
-from penstock.jobs.batch_record import BatchState
+from penstock.jobs.batch_record import BatchRecord, BatchState
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
 from penstock.jobs.log import say
@@ -338,3 +339,28 @@ async def test_an_event_that_may_not_follow_is_passed_over(stage: Stage) -> None
         assert await say(stage.bus, stage.subjects, late, record.sequence)
         async with stage.worker():
             assert (await stage.ended(batch.id)).counts == Counts(completed=1)
+
+
+async def test_the_same_verbs_without_asyncio(settings: MakeSettings) -> None:
+    async with Stage("nats", settings) as stage:
+        await stage.at_work()
+
+        def whole() -> tuple[BatchRecord, list[Any]]:
+            with SyncClient(stage.settings) as client:
+                with client.batches.open(allowed_failures=1) as batch:
+                    batch.add([fail_if(number=1, bad=[1])])
+                    client.batches.add(batch.id, [double(number=1)])
+                record = client.batches.wait(batch.id, WITHIN)
+                ends = client.batches.ended(batch.id)
+                failed = [at.job_id for at, how in ends.items() if how == "failed"]
+                MENDED.add(1)
+                assert client.batches.retry_failed(batch.id) == failed
+                assert client.batches.wait(batch.id, WITHIN).counts == Counts(completed=2)
+                chain = client.graphs.chain([double(number=2), awaiting(double, "number")])
+                client.graphs.wait(chain, WITHIN)
+                steps = ("1 double", "2 double")
+                return record, [client.graphs.step(chain, name).result for name in steps]
+
+        record, results = await asyncio.to_thread(whole)
+        assert record.counts == Counts(completed=1, failed=1)
+        assert results == [4, 8]

@@ -224,4 +224,4 @@ def _tell(session: Session, found: BatchRow) -> None:
 
 
 def _batches(bus: Bus, settings: Settings) -> Batches:
-    return Client(bus, prefix=settings.prefix, source="cli").batches
+    return Client.over(bus, settings, "cli").batches

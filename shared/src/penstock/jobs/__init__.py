@@ -1,5 +1,7 @@
 """The author's side: mark a function as a job, dispatch it, ask how it went."""
 
+from penstock.jobs.awaiting import Awaiting, awaiting
+from penstock.jobs.callbacks import Outcome
 from penstock.jobs.client import Client
 from penstock.jobs.context import Context
 from penstock.jobs.errors import (
@@ -12,6 +14,7 @@ from penstock.jobs.errors import (
     Skip,
     UnknownJob,
 )
+from penstock.jobs.graphs import Step
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import Call, JobType, job
 from penstock.jobs.retry import Backoff
@@ -19,6 +22,7 @@ from penstock.jobs.sync import SyncClient
 
 __all__ = [
     "AlreadyDispatched",
+    "Awaiting",
     "Backoff",
     "BadArguments",
     "Call",
@@ -29,12 +33,15 @@ __all__ = [
     "JobRefused",
     "JobType",
     "NotFound",
+    "Outcome",
     "RateLimited",
     "Skip",
+    "Step",
     "SyncClient",
     "Timeout",
     "Unique",
     "UnknownJob",
     "WithoutOverlapping",
+    "awaiting",
     "job",
 ]

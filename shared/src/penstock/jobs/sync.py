@@ -7,12 +7,15 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.config import Settings
 from penstock.config.topology import Priority
 from penstock.jobs.client import Client, JobView
 from penstock.jobs.registry import Call
+
+if TYPE_CHECKING:
+    from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
 
 T = TypeVar("T")
 
@@ -41,6 +44,20 @@ class SyncClient:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @property
+    def batches(self) -> SyncBatches:
+        """Jobs that are counted together."""
+        from penstock.jobs.sync_wholes import SyncBatches  # noqa: PLC0415 - few need it
+
+        return SyncBatches(self._client.batches, self._call)
+
+    @property
+    def graphs(self) -> SyncGraphs:
+        """Chains, and jobs that wait for each other."""
+        from penstock.jobs.sync_wholes import SyncGraphs  # noqa: PLC0415 - few need it
+
+        return SyncGraphs(self._client.graphs, self._call)
 
     def dispatch(
         self,

@@ -69,7 +69,7 @@ class Orchestrator:
         self.wholes = Wholes(
             self._bus,
             self._subjects,
-            Client(self._bus, prefix=running.settings.prefix, source=running.source),
+            Client.over(self._bus, running.settings, running.source),
         )
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self.table = Unresolved(after_seconds, most)
