@@ -6,6 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Headers, Stored
 from penstock.config import Pool, Settings
@@ -135,8 +140,16 @@ def wrong(snapshot: Event, subject: str) -> str | None:
     """What the types cannot say: it is of another pool or host, or counts below zero."""
     if subject.rsplit(".", 1)[-1] != snapshot.key:
         return f"found a snapshot of {snapshot.key!r}, expected the subject's"
-    for name in snapshot.__struct_fields__:
-        value = getattr(snapshot, name)
-        if isinstance(value, int | float) and value < 0:
+    names, values = _numbers(type(snapshot))
+    for name, value in zip(names, values(snapshot), strict=True):
+        if value is not None and value < 0:
             return f"found {name} = {value}, expected 0 or more"
     return None
+
+
+@cache
+def _numbers(kind: type[Event]) -> tuple[list[str], Callable[[Event], tuple[Any, ...]]]:
+    """The fields that count something, and how to get at all of them."""
+    numbers = (int, float, int | None, float | None)
+    names = [field.name for field in msgspec.structs.fields(kind) if field.type in numbers]
+    return names, attrgetter(*names)

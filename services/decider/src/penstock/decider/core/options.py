@@ -33,7 +33,9 @@ def read(taker: object, table: Mapping[str, Any]) -> Any:
 def demand(name: str, strategies: Mapping[str, Strategy], inputs: StrategyInputs) -> Demand:
     """Asks a strategy, with the pool's settings for it."""
     settings = read(strategies[name], inputs.pool.profile.options.get(name, {}))
-    return strategies[name].demand(msgspec.structs.replace(inputs, options=settings))
+    if settings is not None:
+        inputs = msgspec.structs.replace(inputs, options=settings)
+    return strategies[name].demand(inputs)
 
 
 def check(pool: Pool, strategies: Mapping[str, Strategy]) -> None:
