@@ -190,6 +190,17 @@ async def test_the_failed_run_again_in_their_places(stage: Stage) -> None:
         await stage.client.batches.retry_failed(batch_id)
 
 
+async def test_a_batch_that_failed_completes_when_its_failed_jobs_do(stage: Stage) -> None:
+    await stage.at_work()
+    calls = [fail_if(number=number, bad=[0, 1, 2]) for number in range(3)]
+    batch_id = await stage.client.batches.create(calls, allowed_failures=1)
+    assert (await stage.ended(batch_id)).state is BatchState.FAILED
+    MENDED.update({0, 1, 2})
+    assert await stage.client.batches.retry_failed(batch_id, cancelled=True)
+    record = await stage.ended(batch_id)
+    assert (record.state, record.counts) == (BatchState.COMPLETED, Counts(completed=3))
+
+
 # --- cancelling -----------------------------------------------------------------------------------
 async def test_cancelling_a_batch_cancels_what_has_not_ended(stage: Stage) -> None:
     async with stage.orchestrator():

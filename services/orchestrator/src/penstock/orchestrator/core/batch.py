@@ -119,8 +119,11 @@ class Batch:
         return step or self._progress(counts, now)
 
     def _failed_too_often(self, counts: Counts) -> bool:
-        if self.record.allowed_percent is not None and self.record.state is BatchState.OPEN:
-            return False  # of how many is not known yet
+        if self.record.state is BatchState.OPEN and (
+            self.record.allowed_percent is not None  # of how many is not known yet
+            or self.record.round  # those that failed are about to go again
+        ):
+            return False
         return counts.failed > self.record.allowed(counts.total)
 
     def _too_many(self, counts: Counts, now: datetime) -> Instruction:

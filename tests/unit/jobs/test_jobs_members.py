@@ -1,0 +1,49 @@
+"""Names of jobs that belong together, and the order of a graph."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.events.envelope import new_id
+from penstock.events.subjects import check_name
+from penstock.jobs import members
+from penstock.jobs.graph_order import BadGraph, by_level, levels
+from penstock.jobs.members import Member
+
+TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,36}", fullmatch=True).filter(
+    lambda token: members.member(token) is None
+)
+
+
+@given(TOKENS, st.text(), st.integers(0, 999_999))
+def test_the_name_of_a_job_tells_its_place(batch: str, key: str, number: int) -> None:
+    place = Member(batch, members.lane(key), number)
+    assert members.member(check_name("job", place.job_id)) == place
+
+
+@pytest.mark.parametrize("name", [new_id(), "a_1", "nightly_then", "a_0123abcd_1234567"])
+def test_other_jobs_have_no_place(name: str) -> None:
+    assert members.member(name) is None
+
+
+def test_callbacks_and_steps_are_named_after_the_whole() -> None:
+    assert members.callback_id("b", "then") == "b_then"
+    assert members.callback_id("b", "then", 2) == "b_then_2"
+    assert members.first_callback("b_then_2") == "b_then"
+    assert members.first_callback("b_other_2") == "b_other_2"
+    assert members.step(members.step_id("g", 7)) == ("g", 7)
+
+
+def test_levels_are_as_early_as_can_be() -> None:
+    needs = {"d": ["b", "c"], "a": [], "b": ["a"], "c": [], "e": ["c"]}
+    assert levels(needs) == [["a", "c"], ["b", "e"], ["d"]]
+    assert by_level(needs) == {
+        "a": [], "c": [], "b": ["a", "c"], "e": ["a", "c"], "d": ["b", "e"],
+    }  # fmt: skip
+
+
+def test_a_step_that_needs_itself_is_named() -> None:
+    with pytest.raises(BadGraph, match="steps need each other: a → a"):
+        levels({"a": ["a"]})
