@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.events.job import (
     JobCancelled,
+    JobCommitted,
     JobCompleted,
     JobDead,
     JobDispatched,
@@ -33,6 +34,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDispatched: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobStarted: {"queue": "reports", "attempt": 1, "host": "h", "worker": "w", "message": 10},
     JobProgressed: {"done": 1, "total": 2},
+    JobCommitted: {"output": "orders", "location": "/lake/_orders.j1.2"},
     JobCompleted: {"queue": "reports", "attempt": 1, "run_seconds": 0.5, "result": b"\x01"},
     JobFailed: {"queue": "reports", "attempt": 1, "error": BROKEN, "run_seconds": 0.5},
     JobRetrying: {"attempt": 2, "due_at": NOW + timedelta(seconds=30)},

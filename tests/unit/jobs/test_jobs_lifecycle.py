@@ -13,6 +13,7 @@ from penstock.events.envelope import UnknownEvent
 from penstock.events.job import (
     JOB_EVENTS,
     JobCancelled,
+    JobCommitted,
     JobCompleted,
     JobDead,
     JobDispatched,
@@ -139,6 +140,14 @@ def test_a_new_life_begins_anew_and_remembers_that_it_is_not_the_first() -> None
     )
     assert (record.payload, record.error) == (b"other", None)
     assert record.dispatched_at == lived.dispatched_at
+
+
+def test_what_was_committed_stands_for_all_attempts_and_lives_with_the_same_arguments() -> None:
+    record = told(JobDispatched, JobStarted, JobCommitted, JobRecovered, JobStarted)
+    assert record.commits == {"orders": "/lake/_orders.j1.2"}
+    dead = evolve(record, event(JobDead), 9)
+    assert evolve(dead, event(JobRevived), 10).commits == record.commits
+    assert evolve(dead, event(JobRevived, changed=True), 10).commits == {}
 
 
 def test_a_life_can_be_told_without_the_one_before() -> None:

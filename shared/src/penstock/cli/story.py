@@ -22,6 +22,7 @@ from penstock.events.graph import GraphCancelled, GraphFailed, GraphStarted, Gra
 from penstock.events.health import HealthChanged
 from penstock.events.job import (
     JobCancelled,
+    JobCommitted,
     JobCompleted,
     JobDead,
     JobDispatched,
@@ -34,10 +35,15 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.scaling import (
+    BudgetCapReached,
+    HostCountAdvised,
     LeaderChanged,
+    PolicySpoke,
     PromiseBurning,
     ScalingDecisionMade,
+    ScalingIneffective,
     SlaBreached,
+    SlaBreachLasts,
     SlaBreachPredicted,
     SlaRecovered,
     WorkersScaled,
@@ -130,6 +136,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobDispatched: _dispatched,
     JobStarted: _started,
     JobProgressed: lambda event: f"{event.done} of {event.total or '?'}",
+    JobCommitted: lambda event: f"{event.output}: {event.location}",
     JobCompleted: lambda event: f"attempt {event.attempt}, ran {seconds(event.run_seconds)}",
     JobFailed: _attempt_error,
     JobRetrying: lambda event: f"attempt {event.attempt} at {clock(event.due_at)}",
@@ -154,7 +161,21 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     SlaBreachPredicted: _predicted,
     SlaBreached: _breached,
     SlaRecovered: lambda event: f"after {seconds(event.breached_seconds)}",
+    SlaBreachLasts: lambda event: (
+        f"for {seconds(event.breached_seconds)}, {event.workers} workers {event.text}".rstrip()
+    ),
     PromiseBurning: _burning,
+    BudgetCapReached: lambda event: (
+        f"{event.wanted} wanted, {event.workers} by budget: {event.spent_worker_hours:.1f} "
+        f"of {event.worker_hours_per_day:g} worker-hours spent"
+    ),
+    ScalingIneffective: lambda event: (
+        f"{event.workers:g} workers make jobs take {seconds(event.job_seconds)}, "
+        f"{event.workers_before:g} did {seconds(event.job_seconds_before)}: the bottleneck is "
+        f"elsewhere, held at {event.held_at}"
+    ),
+    PolicySpoke: lambda event: f"{event.policy}: {event.text}",
+    HostCountAdvised: lambda event: event.text,
     WorkersScaled: lambda event: ", ".join(f"{pool} {n}" for pool, n in event.pools.items()),
     LeaderChanged: lambda event: f"epoch {event.epoch}",
     WorkerStarted: lambda event: f"{event.pool} on {event.host}, {event.cause}",

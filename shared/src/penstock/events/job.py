@@ -73,6 +73,13 @@ class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
     total: int | None = None
 
 
+class JobCommitted(JobEvent, frozen=True, kw_only=True, tag=True):
+    """An attempt's output stands: no other attempt of the job can commit under this name."""
+
+    output: str
+    location: str
+
+
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     """The job's one recorded success. ``result`` is MessagePack.
 
@@ -166,6 +173,7 @@ JOB_EVENTS = Codec(
     JobDispatched,
     JobStarted,
     JobProgressed,
+    JobCommitted,
     JobCompleted,
     JobFailed,
     JobRetrying,

@@ -86,6 +86,26 @@ class Context(Protocol):
         """
         ...
 
+    @property
+    def work_id(self) -> str:
+        """The same for all attempts of this job; another when it is retried with other arguments.
+
+        What sinks that skip repetitions are given as the name of the work.
+        """
+        ...
+
+    def committed(self, name: str) -> str | None:
+        """What an attempt of this job committed under a name; None when none has."""
+        ...
+
+    def commit(self, name: str, location: str) -> str:
+        """Has output stand under a name, once a job; returns the location that stands.
+
+        Raises:
+            Cancelled: another attempt has begun or the job was cancelled: nothing is committed.
+        """
+        ...
+
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:
         """Dispatches another job from inside this one; returns its id."""
         ...

@@ -12,6 +12,7 @@ import msgspec
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JobCancelled,
+    JobCommitted,
     JobCompleted,
     JobDead,
     JobDispatched,
@@ -60,6 +61,7 @@ TRANSITIONS: tuple[Edge, ...] = (
     Edge((None,), JobDispatched, State.WAITING, "accepted (scheduled, if it is due later)"),
     Edge(_STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set"),
     Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job told how far it is"),
+    Edge((State.RUNNING,), JobCommitted, State.RUNNING, "its output under a name stands"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
     Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or put off"),
@@ -87,6 +89,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         life: 1 for the first; a dead or cancelled job that is retried begins another.
         life_from: sequence of the event that this life began with; messages made from earlier ones
             belong to a life that is over.
+        commits: output that stands, by name; of earlier lives too, if its arguments are the same.
     """
 
     id: str
@@ -116,6 +119,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     run_seconds: float | None = None
     life: int = 1
     life_from: int = 0
+    commits: dict[str, str] = {}
 
 
 def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:
@@ -181,6 +185,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         sequence=sequence,
         dispatched_at=record.dispatched_at if record else event.at,
         available_at=event.at,
+        commits=record.commits if record and not event.changed else {},
         life=record.life + 1 if record else 2,
         life_from=sequence,
     )
@@ -200,6 +205,8 @@ def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
             }
         case JobProgressed():
             return {"done": event.done, "total": event.total}
+        case JobCommitted():
+            return {"commits": {**record.commits, event.output: event.location}}
         case JobCompleted():
             return {
                 "result": event.result,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from functools import cached_property
@@ -17,6 +18,7 @@ from penstock.worker.held import Held
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.worker.commits import Commits
     from penstock.worker.spark import SparkLease
 
 _DISPATCH_SECONDS = 30.0
@@ -26,12 +28,18 @@ class RunContext:
     """One job's view; everything that talks to the broker is handed to the worker's loop."""
 
     def __init__(
-        self, job: Held, loop: asyncio.AbstractEventLoop, client: Client, spark: SparkLease
+        self,
+        job: Held,
+        loop: asyncio.AbstractEventLoop,
+        client: Client,
+        spark: SparkLease,
+        commits: Commits,
     ) -> None:
         self._job = job
         self._loop = loop
         self._client = client
         self._spark = spark
+        self._commits = commits
 
     @property
     def job_id(self) -> str:
@@ -44,6 +52,11 @@ class RunContext:
     @property
     def fencing_token(self) -> int:
         return self._job.token
+
+    @cached_property
+    def work_id(self) -> str:
+        arguments = bytes(self._job.payload.all_arguments())
+        return f"{self._job.id}-{hashlib.sha256(arguments).hexdigest()[:8]}"
 
     @property
     def deadline(self) -> float | None:
@@ -83,6 +96,14 @@ class RunContext:
         if self._job.lost:
             raise Cancelled
         self._job.beat_at = time.monotonic()
+
+    def committed(self, name: str) -> str | None:
+        work = self._commits.find(self._job, name)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def commit(self, name: str, location: str) -> str:
+        work = self._commits.commit(self._job, name, location)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @cached_property
     def batch(self) -> RunBatch | None:

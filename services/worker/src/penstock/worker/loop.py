@@ -19,6 +19,7 @@ from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
 from penstock.worker import gates
 from penstock.worker.claims import Claims
+from penstock.worker.commits import Commits
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
@@ -65,6 +66,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker)
         self._recorder = Recorder(bus, self._claims, settings.jobs.max_payload_bytes)
+        self._commits = Commits(bus, self._claims)
         self._intake = Intake(bus, assignment.queues, settings.jobs.poll_seconds)
         self._reporter = Reporter(
             bus,
@@ -97,7 +99,7 @@ class Worker:
         self.exit_code = 0
 
     def _context(self, job: Held) -> RunContext:
-        return RunContext(job, self._loop, self._client, self._spark)
+        return RunContext(job, self._loop, self._client, self._spark, self._commits)
 
     # --- the way of a job ------------------------------------------------------------------------
     async def run(self) -> None:

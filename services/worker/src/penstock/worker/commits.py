@@ -1,0 +1,92 @@
+"""Committing a job's output in its own history: an attempt that was deposed cannot.
+
+Every start and every takeover of a job is an event of it. A commit is one too, stored by
+compare-and-set behind the last event that the attempt knows of: once another attempt has begun, or
+the job was taken away, there is an event in between, and the commit fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
+from penstock.events.job import JobCommitted
+from penstock.jobs.errors import Cancelled
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.worker.claims import Claims, Unreadable
+from penstock.worker.held import Held
+
+log = logging.getLogger("penstock.worker")
+
+_RETRY_SECONDS = 0.1
+
+
+class Commits:
+    """Asked from job threads by way of the worker's loop."""
+
+    def __init__(self, bus: Bus, claims: Claims) -> None:
+        self._bus, self._claims = bus, claims
+
+    async def find(self, job: Held, name: str) -> str | None:
+        """What was committed under this name, by whichever attempt. Raises Cancelled."""
+        while True:
+            try:
+                record = await self._record(job)
+            except BusError as error:
+                await self._wait(job, error)
+                continue
+            return record.commits.get(name)
+
+    async def commit(self, job: Held, name: str, location: str) -> str:
+        """Commits a location under a name, once.
+
+        Returns:
+            The one that stands: an earlier attempt's, where that had committed before it was lost.
+
+        Raises:
+            Cancelled: the job was cancelled, or is another worker's now.
+        """
+        event = JobCommitted(
+            job_id=job.id,
+            correlation_id=job.id,
+            source=self._claims.source,
+            output=name,
+            location=location,
+        )
+        while True:
+            if job.appending is not None and not job.appending.done():
+                await asyncio.wait([job.appending])
+            try:
+                record = await self._record(job)
+                if name in record.commits:  # also our own, whose answer was lost
+                    return record.commits[name]
+                job.appending = asyncio.ensure_future(
+                    self._bus.append(self._claims.outgoing(event, record.sequence))
+                )
+                job.sequence = await job.appending
+                return location
+            except WrongSequence:  # progress, or somebody else: the record tells
+                continue
+            except BusError as error:
+                await self._wait(job, error)
+
+    async def _record(self, job: Held) -> JobRecord:
+        """The job as its events tell it, while it is this attempt's. Raises Cancelled, BusError."""
+        try:
+            record, _ = await self._claims.look_up(job.id)
+        except Unreadable as error:
+            log.error("%s", error)
+            raise Cancelled from error
+        ours = record is not None and record.state is State.RUNNING and record.token == job.token
+        if job.lost or record is None or not ours:
+            raise Cancelled
+        job.sequence = max(job.sequence, record.sequence)
+        return record
+
+    async def _wait(self, job: Held, error: BusError) -> None:
+        if not isinstance(error, BusUnavailable):
+            raise error
+        if job.lost:
+            raise Cancelled from error
+        await asyncio.sleep(_RETRY_SECONDS)
