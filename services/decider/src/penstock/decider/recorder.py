@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
@@ -150,11 +151,18 @@ def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list
         name: KeptHost(snapshot=seen.snapshot, at=seen.at)
         for name, seen in inputs.seen_hosts.items()
     }
-    pieces: list[dict[str, Any]] = [{"pools": part} for part in _parts(pools, _POOLS_A_PART)]
-    pieces += [{"hosts": part} for part in _parts(hosts, _HOSTS_A_PART)]
+    pieces = list(zip_longest(_parts(pools, _POOLS_A_PART), _parts(hosts, _HOSTS_A_PART)))
+    pieces = pieces or [(None, None)]
     return [
-        CheckpointTaken(part=number, parts=len(pieces), state=beyond, **piece, **common)
-        for number, piece in enumerate(pieces, 1)
+        CheckpointTaken(
+            part=number,
+            parts=len(pieces),
+            state=beyond,
+            pools=some_pools or {},
+            hosts=some_hosts or {},
+            **common,
+        )
+        for number, (some_pools, some_hosts) in enumerate(pieces, 1)
     ]
 
 

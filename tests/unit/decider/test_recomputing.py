@@ -1,0 +1,172 @@
+"""A log made by the recorder, recomputed: equal, tampered, torn, in parts, under other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.unit.decider.given import NOW
+from tests.unit.decider.recorded import Log, eventful
+
+from penstock.config import ConfigError
+from penstock.decider import recorder
+from penstock.decider.core.policies.shipped import SHIPPED
+from penstock.decider.core.registry import BUILTIN
+from penstock.decider.replay import stretches, whatif
+from penstock.decider.replay.chain import Installed
+from penstock.decider.replay.entry import BadLog
+from penstock.decider.replay.verdict import Verdict
+
+INSTALLED = Installed(BUILTIN, SHIPPED)
+
+
+@pytest.fixture
+def log() -> Log:
+    return eventful()
+
+
+def verdict(log: Log, tmp_path: Path) -> Verdict:
+    return stretches.verify(log.write(tmp_path / "log"))
+
+
+def test_all_of_it_is_equal(log: Log, tmp_path: Path):
+    found = verdict(log, tmp_path)
+    assert found.is_equal
+    assert (found.rounds, found.states) == (70, 2)
+    assert found.decisions == found.told == 80
+    assert found.begins_at == datetime.fromtimestamp(NOW + 0.05, UTC)
+
+
+def test_stretches_cover_it_whatever_their_number(log: Log, tmp_path: Path, monkeypatch):
+    path = log.write(tmp_path / "log")
+    whole = stretches.verify(path)
+    monkeypatch.setattr(stretches, "_LEAST_BYTES", 1)
+    size = path.stat().st_size
+    for processes in (1, 2, 5):
+        spans = stretches._spans(size, processes)
+        parts = [stretches._stretch(path, span, None) for span in spans]
+        assert stretches.add(parts) == whole, spans
+
+
+def test_a_round_that_was_changed_is_found_where_it_was_not_told(log: Log, tmp_path: Path):
+    log.entries = [each for each in log.entries if ".ScalingDecisionMade" not in each.subject]
+    number = next(
+        number
+        for number, each in enumerate(log.entries)
+        if each.subject.endswith("RoundDecided") and b'"number":20,' in bytes(each.body)
+    )
+    body = bytes(log.entries[number].body)
+    changed = body.replace(b'"due":["emails"]', b'"due":["cron"]')
+    assert changed != body
+    log.entries[number] = msgspec.structs.replace(log.entries[number], body=msgspec.Raw(changed))
+    found = verdict(log, tmp_path)
+    assert not found.is_equal
+    assert (found.differences[0].round, found.equal_rounds) == (20, 69)
+
+
+def test_what_another_program_decided_is_said(log: Log, tmp_path: Path):
+    old = [
+        msgspec.structs.replace(each, body=msgspec.Raw(_reprogrammed(bytes(each.body))))
+        if ".round." in each.subject
+        else each
+        for each in log.entries
+    ]
+    log.entries = old
+    found = verdict(log, tmp_path)
+    assert found.programs == ["0.0.9+old"]
+    assert (found.other_program, found.is_equal) == (70, False)
+
+
+def _reprogrammed(body: bytes) -> bytes:
+    record = msgspec.json.decode(body)
+    record["program"] = "0.0.9+old"
+    if "digest" in record:
+        record["digest"] = "0" * 16
+    return msgspec.json.encode(record)
+
+
+def test_a_record_that_was_lost_is_a_gap_that_the_next_round_ends(tmp_path: Path):
+    log = Log()
+    for second in range(10):
+        log.round(second, 5.0, lost=99 if second == 4 else 0)
+    found = verdict(log, tmp_path)
+    assert found.orphans == 2  # told, but of a round that nobody knows
+    assert (found.rounds, found.equal_rounds, found.gaps) == (9, 9, 0)
+    assert not found.is_equal
+
+
+def test_large_checkpoints_come_in_parts(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(recorder, "_POOLS_A_PART", 1)
+    monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 2.0)
+    log = Log()
+    for second in range(9):
+        log.round(second, 5.0)
+    assert any(b'"part":2,"parts":2' in bytes(each.body) for each in log.entries)
+    assert verdict(log, tmp_path).is_equal
+
+
+def test_a_state_that_does_not_follow_is_found(log: Log, tmp_path: Path):
+    number = [
+        number
+        for number, each in enumerate(log.entries)
+        if each.subject.endswith("CheckpointTaken")
+    ][1]
+    was = bytes(log.entries[number].body)
+    body = was.replace(b'"placement":{"a":10}', b'"placement":{"a":9}')
+    assert body != was
+    log.entries[number] = msgspec.structs.replace(log.entries[number], body=msgspec.Raw(body))
+    found = verdict(log, tmp_path)
+    assert found.equal_states == found.states - 1
+    assert "state.pools.emails.placement.a: recorded 9, recomputed 10" in found.differences[0].what
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_text("time,value\n1,2\n")
+    with pytest.raises(BadLog, match="at byte 0: found b'time,value"):
+        stretches.verify(path)
+
+
+def test_nothing_is_not_equal(tmp_path: Path):
+    (tmp_path / "log").write_bytes(b"")
+    assert not stretches.verify(tmp_path / "log").is_equal
+
+
+# --- other settings -------------
+def compared(log: Log, **assignments: object) -> Iterator[whatif.Comparison]:
+    other = whatif.change({name.replace("__", "."): each for name, each in assignments.items()})
+    known = stretches.of_entries(log.entries)
+    return iter(whatif.compare(log.entries, known, INSTALLED, other))
+
+
+def test_other_settings_are_laid_beside(log: Log):
+    cron, emails = compared(log, pools__emails__max_workers=7)
+    assert (cron.unlike, cron.recorded_worker_seconds) == (0, cron.other_worker_seconds)
+    assert emails.unlike == emails.rounds == 70
+    assert {aside.other for aside in emails.asides} == {7}
+    assert emails.other_worker_seconds == pytest.approx(7 * 69, rel=0.02)
+    assert emails.recorded_worker_seconds > emails.other_worker_seconds
+
+
+def test_a_pattern_reaches_all_pools(log: Log):
+    cron, emails = compared(log, **{"pools__*__min_workers": 30})
+    assert cron.unlike == 10
+    assert emails.unlike == 70
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("pools.emails.slaseconds", 3, "slaseconds"),
+        ("pools.emails.sla_seconds", "soon", "sla_seconds"),
+        ("decider.stale_second", 3, "did you mean decider.stale_seconds"),
+        ("emails", 3, "changes no decision"),
+        ("decider.placement", "scatter", "placement"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(name: str, value: object, text: str):
+    with pytest.raises(ConfigError, match=text):
+        whatif.change({name: value})
