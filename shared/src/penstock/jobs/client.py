@@ -33,6 +33,7 @@ from penstock.runtime.waiting import within
 if TYPE_CHECKING:
     from penstock.jobs.batches import Batches
     from penstock.jobs.graphs import Graphs
+    from penstock.jobs.schedules import Schedules
 
 _NOTHING = registry.encode_result(None)
 """The result of a job whose error was forgiven, too, whatever type its function gives."""
@@ -162,6 +163,13 @@ class Client:
         from penstock.jobs.graphs import Graphs  # noqa: PLC0415 - it needs this module
 
         return Graphs(self, self._bus, self._subjects)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Jobs that are dispatched again and again."""
+        from penstock.jobs.schedules import Schedules  # noqa: PLC0415 - few need it
+
+        return Schedules(self._bus, self._subjects, self._maker, self._sender)
 
     # --- dispatching ------------------------------------------------------------------------------
     async def dispatch(

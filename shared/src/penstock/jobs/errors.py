@@ -8,6 +8,7 @@
     │   ├── BadArguments      arguments that do not fit the function's signature
     │   ├── PayloadTooLarge   the encoded call exceeds jobs.max_payload_bytes
     │   ├── AlreadyDispatched a job of that id, or another that counts for its key, exists
+    │   ├── BadSchedule       a cron expression or time zone that cannot be
     │   └── OutboxFull        no broker, and the local outbox holds as many as it may
     ├── NotFound              no job of that id
     └── IllegalTransition     an event that may not follow; carries the job's recent story
@@ -48,6 +49,10 @@ class AlreadyDispatched(JobRefused):
     def __init__(self, message: str, job_id: str = "") -> None:
         super().__init__(message)
         self.job_id = job_id
+
+
+class BadSchedule(JobRefused):
+    pass
 
 
 class OutboxFull(JobRefused):

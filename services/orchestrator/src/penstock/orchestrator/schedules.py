@@ -1,0 +1,145 @@
+"""Dispatching the ticks of schedules. Every orchestrator does; the record lets one of them win."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError, Stored
+from penstock.events.envelope import utc_now
+from penstock.events.subjects import Subjects
+from penstock.jobs import schedule as core
+from penstock.jobs.errors import AlreadyDispatched, BadSchedule
+from penstock.jobs.schedule import Schedule
+from penstock.jobs.schedules import put, read
+from penstock.jobs.sending import Sender
+from penstock.runtime.waiting import within
+
+log = logging.getLogger("penstock.orchestrator")
+
+_LEFT_SECONDS = 2.0
+"""A tick that is due and was not dispatched for so long was left by whoever began it."""
+_LONGEST_SECONDS = 1.0
+_AGAIN_SECONDS = 0.2
+_AT_ONCE = 50
+
+
+@dataclass(slots=True)
+class _Known:
+    """A record, and when to look at it: seconds of the monotonic clock, and a wall clock's time."""
+
+    schedule: Schedule
+    sequence: int
+    seen_at: float
+    next_tick: datetime | None
+
+
+class Ticker:
+    """Follows the records and acts on those that are due.
+
+    Attributes:
+        dispatched: ticks that this process made jobs of.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, source
+        self._sender = Sender(bus, subjects)
+        self._known: dict[str, _Known] = {}
+        self._changed = asyncio.Event()
+        self.dispatched = 0
+
+    async def follow(self) -> None:
+        """Keeps up with what is added and changed. Runs beside :meth:`run`."""
+        subject = self._subjects.state("schedule", "*")
+        stream: Any = self._bus.follow(self._subjects.state_stream, [subject], start="last")
+        async with aclosing(stream) as messages:
+            async for stored in messages:
+                self._note(stored)
+
+    async def run(self) -> None:
+        """Dispatches each tick when it is due."""
+        while True:
+            self._changed.clear()
+            now = utc_now()
+            due = [each for each in self._known.values() if self._is_due(each, now)]
+            for start in range(0, len(due), _AT_ONCE):
+                group = due[start : start + _AT_ONCE]
+                await asyncio.gather(*(self._act(known, now) for known in group))
+            await within(self._pause_seconds(utc_now()), self._changed.wait())
+
+    def _is_due(self, known: _Known, now: datetime) -> bool:
+        if known.schedule.firing:
+            return time.monotonic() - known.seen_at >= _LEFT_SECONDS
+        return known.next_tick is not None and known.next_tick <= now
+
+    def _pause_seconds(self, now: datetime) -> float:
+        ticks = [each.next_tick for each in self._known.values() if each.next_tick]
+        if not ticks:
+            return _LONGEST_SECONDS
+        return min(max((min(ticks) - now).total_seconds(), 0.001), _LONGEST_SECONDS)
+
+    async def _act(self, known: _Known, now: datetime) -> None:
+        try:
+            if known.schedule.firing:
+                await self._dispatch(known)
+            elif (due := core.step(known.schedule, now)) and (won := await self._put(known, due)):
+                if due.firing:
+                    await self._dispatch(won)
+                else:
+                    log.warning("schedule %s: ticks until %s are skipped", due.name, due.done_until)
+        except BusError as error:
+            log.warning("schedule %s waits: %s", known.schedule.name, error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _dispatch(self, known: _Known) -> None:
+        """The job of a tick that is due; whoever else does the same, there is one."""
+        schedule = known.schedule
+        assert schedule.firing is not None
+        event = core.dispatched(schedule, schedule.firing, self._source, utc_now())
+        try:
+            await self._sender.send_again(event)
+        except AlreadyDispatched as error:
+            log.error("schedule %s: %s", schedule.name, error)
+        if await self._put(known, core.fired(schedule)):
+            self.dispatched += 1
+            late = (utc_now() - schedule.firing).total_seconds()
+            log.info("schedule %s: job %s, %.3f s late", schedule.name, event.job_id, late)
+
+    async def _put(self, known: _Known, schedule: Schedule) -> _Known | None:
+        """The new record; None, and the one that is there is looked up, if another was quicker."""
+        if sequence := await put(self._bus, self._subjects, schedule, known.sequence):
+            return self._remember(schedule, sequence)
+        subject = self._subjects.state("schedule", schedule.name)
+        stored = await self._bus.last(self._subjects.state_stream, subject)
+        if stored is None:
+            self._known.pop(schedule.name, None)
+        else:
+            self._note(stored)
+        return None
+
+    def _note(self, stored: Stored) -> None:
+        try:
+            self._remember(read(stored), stored.sequence)
+        except (msgspec.DecodeError, BadSchedule, RecursionError) as error:
+            log.error("%s is left alone: %s", stored.subject, error)
+
+    def _remember(self, schedule: Schedule, sequence: int) -> _Known:
+        before = self._known.get(schedule.name)
+        if before and before.sequence >= sequence:
+            return before
+        idle = schedule.paused or schedule.removed or schedule.firing
+        tick = None if idle else core.next_tick(schedule, schedule.done_until)
+        known = _Known(schedule, sequence, time.monotonic(), tick)
+        if schedule.removed:
+            self._known.pop(schedule.name, None)
+        else:
+            self._known[schedule.name] = known
+        self._changed.set()
+        return known
