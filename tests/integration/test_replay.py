@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.integration.deciding import EMAILS, QUICK, World, world
+from tests.integration.shell import Shell
 from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
 from tests.waiting import eventually
 
-from penstock.cli import explaining, recording
+from penstock.cli import arrivals, explaining, recording
 from penstock.cli.recording import Span
+from penstock.config import topology
 from penstock.decider import recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
+from penstock.events.envelope import encode, utc_now
+from penstock.events.job import JobCompleted, JobDispatched
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.telling import chain
@@ -194,3 +200,56 @@ async def test_a_decision_whose_round_is_gone_is_told_as_it_was(here: World):
     assert found is not None
     assert found.recomputed == "not in the log"
     assert made.reasons[0].text in "\n".join(explaining.sentences(made, found))
+
+
+async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World):
+    began = utc_now()
+    for number in range(40):
+        job = JobDispatched(
+            job_id=f"j{number}",
+            queue="emails",
+            function="send",
+            payload=b"",
+            due_at=began + timedelta(seconds=number / 2),
+        )
+        done = JobCompleted(job_id=job.job_id, queue="emails", attempt=1, run_seconds=2.0)
+        for event in (job, done):
+            await here.append(here.subjects.event(event), encode(event))
+    pool = topology.pools(here.settings)["emails"]
+    trace = await arrivals.read(here.bus, here.subjects, Span(), pool)
+    assert trace is not None
+    assert (len(trace.times), trace.duration_seconds) == (40, pytest.approx(19.5))
+    few = replace(pool, profile=replace(pool.profile, max_workers=1))
+    plenty, short = arrivals.simulate(trace, {"as it was": pool, "instead": few}, 0.5)
+    assert (plenty.jobs, short.settings) == (40, "emails, instead")
+    assert short.late_share > plenty.late_share
+    assert short.worker_seconds < plenty.worker_seconds
+    assert await arrivals.read(here.bus, here.subjects, Span(since=utc_now()), pool) is None
+
+
+async def test_the_command_reads_the_broker(settings, tmp_path):
+    async with world("nats", settings) as here:
+        await eventful_enough(here)
+        scaled = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
+        nats, prefix = here.settings.nats.url, here.settings.prefix
+        (tmp_path / "penstock.toml").write_text(f'prefix = "{prefix}"\n[nats]\nurl = "{nats}"\n')
+        shell = Shell(tmp_path)
+        answer = await asyncio.to_thread(shell.json, "replay", "--since", "10m", "--save", "log")
+        assert answer["equal"] is True
+        assert answer["verdict"]["told"] >= 3
+        again = await asyncio.to_thread(shell.text, "replay", "--from", "log")
+        assert "Equal bit for bit: all" in again
+        told = await asyncio.to_thread(shell.json, "decision", "explain", scaled.id)
+        assert told["recomputed"] == "equal"
+        assert {change["input"] for change in told["changes"]} >= {"arrival_per_second"}
+        nothing = await asyncio.to_thread(shell.call, "replay", "--until", "1d", code=1)
+        assert "no round of decisions is recorded" in nothing.stderr
+
+
+async def eventful_enough(here: World) -> None:
+    here.host("a")
+    await here.report(**BUSY)
+    await here.start()
+    await here.plan("a", emails=10)
+    await here.decided(2)
+    await here.stop(here._services[0][0])

@@ -35,9 +35,18 @@ COLUMNS = (
     Column("changes", lambda row: str(row.recorded_actions), number=True),
     Column("would be", lambda row: str(row.other_actions), number=True),
 )
+SIMULATED = (
+    Column("settings", lambda row: row.settings),
+    Column("jobs", lambda row: str(row.jobs), number=True),
+    Column("late", lambda row: f"{row.late_share:.2%}", number=True),
+    Column("p95 s", lambda row: f"{row.wait_p95:.2f}", number=True),
+    Column("max s", lambda row: f"{row.wait_max:.1f}", number=True),
+    Column("worker-s", lambda row: f"{row.worker_seconds:.0f}", number=True),
+    Column("changes", lambda row: f"{row.actions:.0f}", number=True),
+)
 CAVEAT = (
     "The queues are as they were measured: with other workers they would have been longer or "
-    "shorter. 'penstock simulate' lets them grow."
+    "shorter. '--simulate' lets the recorded jobs arrive again."
 )
 
 
@@ -66,6 +75,14 @@ CAVEAT = (
     metavar="NAME=VALUE",
     help="Decide by another setting, such as pools.reports.sla_seconds=10, and compare.",
 )
+@click.option(
+    "--simulate",
+    "spawn",
+    type=SECONDS,
+    metavar="TIME",
+    help="With --set and --pool: let the jobs of the log arrive again under both, a worker "
+    "starting within TIME.",
+)
 @click.option("--processes", type=click.IntRange(1, 256), help="At a time; else one per core.")
 @click.pass_obj
 def replay(
@@ -77,6 +94,7 @@ def replay(
     source: Path | None,
     save: Path | None,
     changes: Sequence[str],
+    spawn: float | None,
     processes: int | None,
 ) -> None:
     """Compute past decisions again from the log and prove them equal, bit for bit.
@@ -87,9 +105,14 @@ def replay(
     _refuse_without_decider()
     if source is not None and (since, until, save) != (None, None, None):
         raise Refused("--from reads a whole file; --since, --until and --save read the broker")
+    if spawn is not None and (source is not None or not changes or pool is None):
+        raise Refused("--simulate needs --set, --pool and the broker's event log (no --from)")
     other = _change(changes) if changes else None
-    with _log(session, source, save, _span(since, until, pool)) as path:
-        if other is not None:
+    span = _span(since, until, pool)
+    with _log(session, source, save, span) as path:
+        if spawn is not None:
+            _simulate(session, path, span, other, spawn)
+        elif other is not None:
             _compare(session, path, other, pool)
         else:
             _verify(session, path, pool, processes or len(os.sched_getaffinity(0)))
@@ -117,6 +140,26 @@ def _compare(session: Session, path: Path, other: Any, pool: str | None) -> None
     say_rows(session, rows, COLUMNS, "no decision is in this part of the log")
     if rows and not session.as_json:
         say("\n".join([*_asides(rows), CAVEAT]))
+
+
+def _simulate(session: Session, path: Path, span: Span, other: Any, spawn: float) -> None:
+    from penstock.cli import arrivals  # noqa: PLC0415
+    from penstock.decider.replay import stretches  # noqa: PLC0415
+    from penstock.events.subjects import Subjects  # noqa: PLC0415
+
+    name = span.pool or ""
+    known = [each for each in stretches.settings(path).values() if name in each.pools]
+    if not known:
+        raise Failed(f"no settings of pool {name!r} are in this part of the log")
+    pools = {"as it was": known[-1].pools[name], "instead": other(known[-1]).pools[name]}
+
+    async def read(bus: Bus, settings: Settings) -> Any:
+        return await arrivals.read(bus, Subjects(settings.prefix), span, pools["as it was"])
+
+    trace = session.ask(read)
+    if trace is None:
+        raise Failed(f"no job of pool {name!r} was completed in this part of the log")
+    say_rows(session, arrivals.simulate(trace, pools, spawn), SIMULATED, "nothing was simulated")
 
 
 def _asides(rows: Sequence[Comparison]) -> Iterator[str]:
