@@ -169,7 +169,7 @@ async def test_a_frozen_broker_costs_the_lease_and_no_worker(
         await here.start()
         await eventually(lambda: (here.plan_of("a"), here.plan_of("b")) == (HALF, HALF))
         broker.freeze()
-        await eventually(lambda: "no longer leading" in caplog.text)
+        await eventually(lambda: "lease lost" in caplog.text)
         broker.thaw()
         await eventually(lambda: len(epochs(here)) >= 2, within=8)
         decision = await here.decided(3)
