@@ -57,6 +57,15 @@ class MemoryBus:
         """Lets what an injected clock made due happen."""
         self._broker.settle()
 
+    def fire(self, subject: str) -> None:
+        """Lets a schedule happen now, whenever it is due."""
+        self._broker.fire(subject)
+
+    def stored(self, stream: str, subject: str) -> list[Stored]:
+        """What lies under a subject now, oldest first (wildcards allowed)."""
+        found = self._broker.stream(stream)
+        return found.history(subject, len(found.messages))
+
     def _open(self) -> MemoryBroker:
         if self._closed:
             raise BusUnavailable("this client of the in-memory bus is closed")
@@ -153,6 +162,10 @@ class MemoryBus:
                     await broker.change()
             except TimeoutError:
                 return []
+
+    async def pause_queue(self, queue: str, paused: bool) -> None:
+        self._open().ensure_queue(queue).paused = paused
+        self._broker.ring()
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:

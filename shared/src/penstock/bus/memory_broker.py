@@ -132,7 +132,7 @@ class MemoryBroker:
             return
         self._alarm_at = NEVER
         for subject in [s for s, (due, _) in self._due.items() if due <= self.now()]:
-            self._fire(subject)
+            self.fire(subject)
         for due, _ in self._due.values():
             self.alarm(due)
         for queue in self.queues.values():
@@ -155,7 +155,8 @@ class MemoryBroker:
             at, self._alarm_at = self._alarm_at, NEVER
             self.alarm(at)
 
-    def _fire(self, subject: str) -> None:
+    def fire(self, subject: str) -> None:
+        """Puts a scheduled message where it belongs."""
         _, target = self._due.pop(subject)
         if stored := self.jobs.last(subject):
             self.jobs.drop(stored.sequence)

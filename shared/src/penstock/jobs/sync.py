@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,22 +28,28 @@ class SyncClient:
 
         with SyncClient(load()) as client:
             job_id = client.dispatch(rebuild(table="orders"))
+
+    Args:
+        connection: what gives and closes the client; else one over NATS, as the settings say.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, connection: AbstractAsyncContextManager[Client] | None = None
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="penstock-client", daemon=True
         )
         self._thread.start()
-        self._connection = Client.connect(settings)
+        self._connection = connection or Client.connect(settings)
         try:
-            self._client = self._call(self._connection.__aenter__())
+            self._client = self.call(self._connection.__aenter__())
         except BaseException:
             self._stop()
             raise
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Has any work done in this client's event loop, and waits for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
@@ -50,14 +57,14 @@ class SyncClient:
         """Jobs that are counted together."""
         from penstock.jobs.sync_wholes import SyncBatches  # noqa: PLC0415 - few need it
 
-        return SyncBatches(self._client.batches, self._call)
+        return SyncBatches(self._client.batches, self.call)
 
     @property
     def graphs(self) -> SyncGraphs:
         """Chains, and jobs that wait for each other."""
         from penstock.jobs.sync_wholes import SyncGraphs  # noqa: PLC0415 - few need it
 
-        return SyncGraphs(self._client.graphs, self._call)
+        return SyncGraphs(self._client.graphs, self.call)
 
     def dispatch(
         self,
@@ -73,7 +80,7 @@ class SyncClient:
         priority: Priority = "normal",
     ) -> str:
         """See :meth:`Client.dispatch`."""
-        return self._call(
+        return self.call(
             self._client.dispatch(
                 call,
                 queue=queue,
@@ -91,26 +98,34 @@ class SyncClient:
         self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"
     ) -> list[str]:
         """See :meth:`Client.dispatch_many`."""
-        return self._call(self._client.dispatch_many(calls, queue=queue, priority=priority))
+        return self.call(self._client.dispatch_many(calls, queue=queue, priority=priority))
 
     def job(self, job_id: str) -> JobView:
         """See :meth:`Client.job`."""
-        return self._call(self._client.job(job_id))
+        return self.call(self._client.job(job_id))
 
     def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
         """See :meth:`Client.wait`."""
-        return self._call(self._client.wait(job_id, timeout_seconds))
+        return self.call(self._client.wait(job_id, timeout_seconds))
 
     def cancel(self, job_id: str, reason: str = "cancelled by a client") -> JobView:
         """See :meth:`Client.cancel`."""
-        return self._call(self._client.cancel(job_id, reason))
+        return self.call(self._client.cancel(job_id, reason))
+
+    def pause_queue(self, queue: str, reason: str = "") -> None:
+        """See :meth:`Client.pause_queue`."""
+        self.call(self._client.pause_queue(queue, reason))
+
+    def resume_queue(self, queue: str) -> None:
+        """See :meth:`Client.resume_queue`."""
+        self.call(self._client.resume_queue(queue))
 
     def retry(self, job_id: str, arguments: Mapping[str, Any] | None = None) -> None:
         """See :meth:`Client.retry`."""
-        self._call(self._client.retry(job_id, arguments))
+        self.call(self._client.retry(job_id, arguments))
 
     def close(self) -> None:
-        self._call(self._connection.__aexit__(None, None, None))
+        self.call(self._connection.__aexit__(None, None, None))
         self._stop()
 
     def _stop(self) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
+from datetime import datetime
 from typing import Any
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
@@ -44,9 +45,17 @@ class Wholes:
 
     Args:
         client: what dispatches their jobs, and says where their events come from.
+        now: the time that decisions are made by.
     """
 
-    def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        client: Client,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._now = now
         self._bus, self._subjects, self._source = bus, subjects, client.source
         self._hands = Hands(bus, subjects, client)
         self._kept = Kept(bus, subjects, client.source)
@@ -71,7 +80,7 @@ class Wholes:
         while True:
             everything = bool(self.known)
             following: Any = self._bus.follow(
-                self._subjects.events_stream, self._patterns(everything), self.position + 1
+                self._subjects.events_stream, self.patterns(), self.position + 1
             )
             async with aclosing(following) as messages:
                 async for stored in messages:
@@ -79,10 +88,11 @@ class Wholes:
                     if bool(self.known) is not everything:
                         break
 
-    def _patterns(self, everything: bool) -> Sequence[str]:
+    def patterns(self) -> Sequence[str]:
+        """What is read: the jobs' events only while there is something to count."""
         own = [self._subjects.events("batch"), self._subjects.events("graph")]
         jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
-        return [*own, *jobs] if everything else own
+        return [*own, *jobs] if self.known else own
 
     async def see(self, stored: Stored) -> None:
         """The next event of the log."""
@@ -179,7 +189,7 @@ class Wholes:
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
         whole = self.known.get(name)
-        if whole is None or (step := whole.decide(utc_now())) is None:
+        if whole is None or (step := whole.decide(self._now())) is None:
             return
         at, when = self._tried.get(name, (0, 0.0))
         if at == whole.position and time.monotonic() - when < _LOOK_SECONDS:

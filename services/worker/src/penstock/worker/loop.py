@@ -55,9 +55,10 @@ class Worker:
 
     Args:
         assignment: who it is and which queues it serves.
+        spark: instead of the host's own.
     """
 
-    def __init__(self, bus: Bus, assignment: Assignment) -> None:
+    def __init__(self, bus: Bus, assignment: Assignment, spark: SparkLease | None = None) -> None:
         settings: Settings = assignment.settings
         profile, middleware = gates.load(pools(settings)[assignment.pool].profile)
         self._bus = bus
@@ -77,7 +78,7 @@ class Worker:
             sla_seconds=profile.sla_seconds,
         )
         self._client = Client.over(bus, settings)
-        self._spark = SparkLease(assignment.run_dir, settings.spark)
+        self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
         self._runner.gates = Gates(bus, assignment, middleware, self._runner.surrender)
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)

@@ -1,0 +1,81 @@
+"""What was dispatched, read from the event log; and whether it is what a test looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.bus.memory import MemoryBus
+from penstock.events.job import JOB_EVENTS, JobDispatched
+from penstock.jobs import payload
+from penstock.jobs.awaiting import Awaiting
+from penstock.jobs.registry import Call, JobType
+
+Wanted = Call | Awaiting | JobType[Any, Any]
+"""A call with its arguments, or a function with any."""
+
+
+class Dispatched(msgspec.Struct, frozen=True):
+    """One job that was dispatched. ``arguments`` are plain values, as they travel."""
+
+    job_id: str
+    function: str
+    queue: str
+    tags: tuple[str, ...]
+    arguments: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.function}({_written(self.arguments)}) on {self.queue}"
+
+
+def all_jobs(bus: MemoryBus) -> list[Dispatched]:
+    """Every job, in the order of their dispatch."""
+    pattern = bus.subjects.events("job", "*", JobDispatched.__name__)
+    found = bus.stored(bus.subjects.events_stream, pattern)
+    events = [JOB_EVENTS.decode(stored.body) for stored in found]
+    return [of_payload(event.payload) for event in events if isinstance(event, JobDispatched)]
+
+
+def of_payload(body: bytes) -> Dispatched:
+    """The job that an encoded call is, or will be."""
+    call = payload.decode(body)
+    return Dispatched(call.id, call.function, call.queue, call.tags, _plain(call))
+
+
+def fits(found: Dispatched, wanted: Wanted) -> bool:
+    """Whether a job is of that function, and has those arguments if any are said."""
+    if isinstance(wanted, JobType):
+        return found.function == wanted.name
+    known: dict[str, Any] = msgspec.msgpack.decode(wanted.arguments)
+    same = (
+        known.items() <= found.arguments.items()
+        if isinstance(wanted, Awaiting)
+        else (known == found.arguments)
+    )
+    return found.function == wanted.job.name and same
+
+
+def described(wanted: Wanted) -> str:
+    if isinstance(wanted, JobType):
+        return f"{wanted.name}(…)"
+    return f"{wanted.job.name}({_written(msgspec.msgpack.decode(wanted.arguments))})"
+
+
+def listed(found: Sequence[Dispatched]) -> str:
+    """For the end of an error message."""
+    if not found:
+        return "nothing was dispatched"
+    lines = [f"  {each}" for each in found[:20]]
+    more = [f"  and {len(found) - 20} more"] if len(found) > 20 else []
+    return "\n".join(["dispatched were:", *lines, *more])
+
+
+def _plain(call: payload.Payload) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.msgpack.decode(call.all_arguments())
+    return found
+
+
+def _written(arguments: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())

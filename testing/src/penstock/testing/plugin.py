@@ -1,0 +1,54 @@
+"""The fixtures that pytest finds by itself once `penstock-testing` is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from penstock.config import Settings
+    from penstock.testing import Bench, SyncBench
+
+
+@pytest.fixture
+def penstock_settings() -> Settings:
+    """The settings that jobs run with; override it to give your own."""
+    from penstock.config import Settings  # noqa: PLC0415 - tests without it pay nothing
+
+    return Settings()
+
+
+@pytest.fixture(scope="session")
+def penstock_spark() -> Iterator[str]:
+    """Real Spark for the jobs of the tests that take this fixture; one server for all of them."""
+    from penstock.config import load  # noqa: PLC0415
+    from penstock.testing.spark import keeper  # noqa: PLC0415
+
+    with keeper(load()) as run_dir:
+        yield str(run_dir)
+
+
+def _run_dir(request: pytest.FixtureRequest) -> str:
+    asked = "penstock_spark" in request.fixturenames
+    return str(request.getfixturevalue("penstock_spark")) if asked else ""
+
+
+@pytest.fixture
+def penstock(request: pytest.FixtureRequest, penstock_settings: Settings) -> Bench:
+    """A broker in memory for an `async` test: `penstock.client`, `await penstock.run_pending()`."""
+    from penstock.testing import Bench  # noqa: PLC0415
+
+    return Bench(penstock_settings, _run_dir(request))
+
+
+@pytest.fixture
+def penstock_sync(
+    request: pytest.FixtureRequest, penstock_settings: Settings
+) -> Iterator[SyncBench]:
+    """The same for a plain test: `penstock_sync.client`, `penstock_sync.run_pending()`."""
+    from penstock.testing import SyncBench  # noqa: PLC0415
+
+    with SyncBench(penstock_settings, _run_dir(request)) as bench:
+        yield bench

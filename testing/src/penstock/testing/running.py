@@ -1,0 +1,138 @@
+"""Running what waits: the real worker, and the orchestrator's batches and graphs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.protocol import Stored
+from penstock.config import Settings
+from penstock.config.settings import PoolTable
+from penstock.config.topology import pools
+from penstock.events.envelope import utc_now
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client
+from penstock.jobs import queue as queues
+from penstock.orchestrator.wholes import Wholes
+from penstock.runtime.assignment import Assignment
+from penstock.testing.spark import NotAsked
+from penstock.worker.loop import Worker
+from penstock.worker.process import alone
+
+_LOOK_SECONDS = 0.002
+_PATIENCE = timedelta(seconds=1.1)
+"""The orchestrator waits a second here and there for what may still come; here nothing will."""
+
+
+class Run:
+    """One call of `run_pending`.
+
+    Args:
+        run_dir: where Spark's keeper listens; empty for none.
+    """
+
+    def __init__(self, bus: MemoryBus, settings: Settings, run_dir: str) -> None:
+        self._bus, self._subjects = bus, Subjects(settings.prefix)
+        self._settings, self._run_dir = settings, run_dir
+        client = Client.over(bus.client(), settings, "testing")
+        self._wholes = Wholes(bus.client(), self._subjects, client, now=_later)
+        self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
+
+    async def until_idle(self, timeout_seconds: float) -> int:
+        """See :meth:`penstock.testing.Bench.run_pending`."""
+        before = self._started()
+        following = asyncio.create_task(self._wholes.follow())
+        try:
+            await self._turn(time.monotonic() + timeout_seconds)
+        finally:
+            await self._stop()
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+        return self._started() - before
+
+    async def _turn(self, deadline: float) -> None:
+        while await self._moves():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"jobs still run or wait: {', '.join(self._unfinished())}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _moves(self) -> bool:
+        """Whether anything runs, waits, or was set going just now."""
+        for _, task in self._workers.values():
+            if task.done():
+                task.result()
+        waiting = self._waiting()
+        for queue in waiting:
+            await self._serve(queue)
+        if waiting or self._follows():
+            return True
+        before = self._last(self._subjects.events())
+        for name in tuple(self._wholes.known):
+            await self._wholes.settle(name)
+        if self._last(self._subjects.events()) != before:
+            return True
+        retries = [each for each in self._schedules() if queues.ATTEMPT in each.headers]
+        for each in retries:
+            self._bus.fire(each.subject)
+        return bool(retries)
+
+    def _waiting(self) -> set[str]:
+        """Queues that hold messages, taken ones too."""
+        found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
+        return {stored.subject.rpartition(".")[2] for stored in found}
+
+    def _schedules(self) -> list[Stored]:
+        return self._bus.stored(self._subjects.jobs_stream, self._subjects.schedule("*", "*"))
+
+    def _follows(self) -> bool:
+        """Whether batches and graphs have not yet seen all that concerns them."""
+        return any(self._last(each) > self._wholes.position for each in self._wholes.patterns())
+
+    def _last(self, subject: str) -> int:
+        found = self._bus.stored(self._subjects.events_stream, subject)
+        return found[-1].sequence if found else 0
+
+    def _started(self) -> int:
+        pattern = self._subjects.events("job", "*", "JobStarted")
+        return len(self._bus.stored(self._subjects.events_stream, pattern))
+
+    def _unfinished(self) -> list[str]:
+        found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
+        jobs = [stored.headers.get(queues.JOB, "?") for stored in found]
+        return [*jobs, *(f"{noun} {key}" for noun, key in self._wholes.known)][:20]
+
+    # --- workers ----------------------------------------------------------------------------------
+    async def _serve(self, queue: str) -> None:
+        """Starts a worker for the queue, as its pool's settings say."""
+        if queue in self._workers:
+            return
+        await self._bus.ensure_queue(queue)
+        spark = self._settings.spark
+        none = None if self._run_dir or spark.remote else NotAsked("", spark)
+        worker = Worker(self._bus.client(), self._assignment(queue), none)
+        self._workers[queue] = worker, asyncio.create_task(worker.run())
+
+    def _assignment(self, queue: str) -> Assignment:
+        """Of the pool that serves the queue; one of the usual profile where none does."""
+        settings = self._settings
+        pool = next((p.name for p in pools(settings).values() if queue in p.queues), "")
+        if not pool:
+            pool = queue
+            settings = replace(settings, pools={**settings.pools, queue: PoolTable()})
+        return replace(alone(settings, pool), queues=(queue,), run_dir=self._run_dir)
+
+    async def _stop(self) -> None:
+        for worker, _ in self._workers.values():
+            worker.stop("nothing is left to be done")
+        for _, task in self._workers.values():
+            await task
+
+
+def _later() -> datetime:
+    return utc_now() + _PATIENCE

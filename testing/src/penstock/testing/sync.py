@@ -1,0 +1,44 @@
+"""The bench for tests without an event loop: the loop runs in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Self
+
+from penstock.config import Settings
+from penstock.jobs import Client, SyncClient
+from penstock.testing.assertions import Assertions
+from penstock.testing.bench import Bench
+
+
+class SyncBench(Assertions):
+    """As :class:`Bench`, for plain tests; ``client`` is a :class:`SyncClient`."""
+
+    def __init__(self, settings: Settings | None = None, run_dir: str = "") -> None:
+        self._bench = Bench(settings, run_dir)
+        self.client = SyncClient(self._bench.settings, self._connection())
+        super().__init__(self._bench.bus)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Client]:
+        yield self._bench.client
+
+    def run_pending(self, timeout_seconds: float = 30.0) -> int:
+        """See :meth:`Bench.run_pending`."""
+        return self.client.call(self._bench.run_pending(timeout_seconds))
+
+    def advance(self, length: float | timedelta) -> None:
+        """See :meth:`Bench.advance`."""
+
+        async def move() -> None:
+            self._bench.advance(length)
+
+        self.client.call(move())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.client.close()
