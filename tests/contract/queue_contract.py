@@ -37,6 +37,25 @@ class QueueContract:
         assert {d.deliveries for d in two + rest} == {1}
         assert abs(two[0].stored_at - time.time()) < 5
 
+    async def test_a_paused_queue_is_paused_for_everyone(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        waiting = asyncio.create_task(bus.puller("q").fetch(1, 30))
+        await asyncio.sleep(0)
+        await bus.pause_queue("q", True)
+        await bus.pause_queue("q", True)
+        await bus.append_many(numbered(examined.subjects.queue("q"), 2))
+        await bus.ensure_queue("q")  # as any other worker does that comes
+        assert await bus.puller("q").fetch(5, 0.2) == []
+        depth = (await bus.depths())["q"]
+        assert (depth.paused, depth.waiting, depth.claimed) == (True, 2, 0)
+        assert not waiting.done()
+
+        await bus.pause_queue("q", False)
+        async with asyncio.timeout(AT_ONCE):
+            assert bodies(await waiting) == [b"0"]
+        assert not (await bus.depths())["q"].paused
+
     async def test_headers_come_along(self, bus: Bus, examined: Examined) -> None:
         headers = {"Penstock-Job": "a", "Penstock-Seq": "7"}
         sequence = await bus.append(Outgoing(examined.subjects.queue("q"), b"x", headers))

@@ -35,6 +35,7 @@ class Queue:
         self._again: deque[int] = deque()
         self._claims: dict[int, _Claim] = {}
         self._delivered = self._delivered_sequence = 0
+        self.paused = False
 
     def offer(self, sequence: int) -> None:
         self._new.append(sequence)
@@ -42,7 +43,7 @@ class Queue:
     def take(self, batch: int, now: float) -> list[Delivery]:
         """Up to ``batch`` messages, those due again first."""
         taken: list[Delivery] = []
-        while len(taken) < batch and (self._again or self._new):
+        while not self.paused and len(taken) < batch and (self._again or self._new):
             sequence = (self._again or self._new).popleft()
             if sequence in self._stream.messages:
                 taken.append(self._deliver(sequence, now))
@@ -109,6 +110,7 @@ class Queue:
             claimed=len(self._claims) - len(self._again),
             delivered=self._delivered,
             delivered_sequence=self._delivered_sequence,
+            paused=self.paused,
             redelivered=sum(claim.deliveries > 1 for claim in self._claims.values()),
         )
 

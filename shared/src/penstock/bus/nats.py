@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 import nats.errors
@@ -33,6 +34,8 @@ log = logging.getLogger("penstock.bus")
 
 _ASK_AGAIN_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
+_FAR = "2200-01-01T00:00:00Z"
+_MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
 
 async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
@@ -229,6 +232,21 @@ class NatsBus:
         self._inboxes.add(inbox)
         return inbox
 
+    async def pause_queue(self, queue: str, paused: bool) -> None:
+        await self.ensure_queue(queue)
+        place = f"{self.subjects.jobs_stream}.{self.subjects.consumer(queue)}"
+        if paused:
+            await self._api(f"CONSUMER.PAUSE.{place}", {"pause_until": _FAR})
+            return
+        # A pause that is lifted wakes nobody until the next message comes; one that ends does.
+        for moment in _MOMENTS_SECONDS:
+            info = await self._api(f"CONSUMER.INFO.{place}")
+            if not info.get("paused"):
+                return
+            ends = datetime.fromisoformat(info["ts"]) + timedelta(seconds=moment)
+            await self._api(f"CONSUMER.PAUSE.{place}", {"pause_until": ends.isoformat()})
+            await asyncio.sleep(moment)
+
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         await self._answer([d.ack_subject for d in deliveries], b"+ACK")
 
@@ -336,4 +354,5 @@ def _depth(info: dict[str, Any]) -> QueueDepth:
         delivered=info["delivered"]["consumer_seq"],
         delivered_sequence=info["delivered"]["stream_seq"],
         redelivered=info.get("num_redelivered", 0),
+        paused=info.get("paused") or False,
     )

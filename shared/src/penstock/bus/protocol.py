@@ -110,6 +110,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
         waiting: never delivered, or due for redelivery; claimed: delivered and not answered.
         delivered: count of deliveries since the consumer was made, redeliveries included.
         delivered_sequence: stream sequence of the latest delivery; waiting jobs lie beyond it.
+        paused: none is delivered.
     """
 
     queue: str
@@ -118,6 +119,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     delivered_sequence: int
     redelivered: int = 0
+    paused: bool = False
 
 
 class Subscription(Protocol):
@@ -209,6 +211,10 @@ class Bus(Protocol):
         ...
 
     def puller(self, queue: str) -> Puller: ...
+
+    async def pause_queue(self, queue: str, paused: bool) -> None:
+        """Nothing of the queue is delivered to anyone while it is paused. Kept by the broker."""
+        ...
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Done: the message leaves the queue. Sent, not confirmed (a late ack is harmless)."""

@@ -13,6 +13,7 @@ from penstock.events.envelope import Codec, Event
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.health import HEALTH_EVENTS
 from penstock.events.job import JOB_EVENTS
+from penstock.events.queue import QUEUE_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
@@ -21,6 +22,7 @@ from penstock.events.worker import WORKER_EVENTS
 
 LOGGED = Codec(
     *JOB_EVENTS,
+    *QUEUE_EVENTS,
     *DEAD_EVENTS,
     *HEALTH_EVENTS,
     *BATCH_EVENTS,

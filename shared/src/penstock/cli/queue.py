@@ -10,12 +10,14 @@ import msgspec
 from penstock.bus.protocol import Bus, QueueDepth
 from penstock.cli import wording
 from penstock.cli.command import Group
-from penstock.cli.output import Column, say_rows
+from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.parameters import QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.topology import is_excluded, pools
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
+from penstock.jobs.client import Client
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +29,14 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     running: int = 0
     delayed: int = 0
+    paused: bool = False
     oldest_waiting_seconds: float | None = None
 
 
 COLUMNS = (
     Column("queue", lambda row: row.queue),
     Column("pool", lambda row: row.pool or ("(excluded)" if row.excluded else "(none)")),
+    Column("state", lambda row: "paused" if row.paused else "open"),
     Column("waiting", lambda row: str(row.waiting), number=True),
     Column("running", lambda row: str(row.running), number=True),
     Column("delayed", lambda row: str(row.delayed), number=True),
@@ -53,6 +57,36 @@ def list_queues(session: Session) -> None:
     say_rows(session, rows, COLUMNS, "no queue is configured and none holds a job")
 
 
+@queue.command(example="penstock queue pause reports --reason 'the lake is down'")
+@click.argument("name", type=QUEUE)
+@click.option("--reason", default="", help="Kept with the pause, for those who wonder.")
+@click.pass_obj
+def pause(session: Session, name: str, reason: str) -> None:
+    """Give out no job of a queue, to anyone, until it is resumed; those that run go on."""
+    session.ask(lambda bus, settings: _client(bus, settings).pause_queue(name, reason))
+    _tell(session, name, "paused")
+
+
+@queue.command(example="penstock queue resume reports")
+@click.argument("name", type=QUEUE)
+@click.pass_obj
+def resume(session: Session, name: str) -> None:
+    """Give the jobs of a paused queue out again."""
+    session.ask(lambda bus, settings: _client(bus, settings).resume_queue(name))
+    _tell(session, name, "open")
+
+
+def _client(bus: Bus, settings: Settings) -> Client:
+    return Client.over(bus, settings, "cli")
+
+
+def _tell(session: Session, name: str, state: str) -> None:
+    if session.as_json:
+        say_json({"queue": name, "state": state})
+    else:
+        say(f"queue {name} is {state}")
+
+
 async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
     """A row for each queue, by name."""
     subjects, now = Subjects(settings.prefix), utc_now()
@@ -70,6 +104,7 @@ async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
                 waiting=depth.waiting if depth else 0,
                 running=depth.claimed if depth else 0,
                 delayed=delayed.get(name, 0),
+                paused=depth.paused if depth else False,
                 oldest_waiting_seconds=await _oldest(bus, subjects, depth, now),
             )
         )

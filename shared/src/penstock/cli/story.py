@@ -34,6 +34,7 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.queue import QueuePaused, QueueResumed
 from penstock.events.scaling import (
     BudgetCapReached,
     HostCountAdvised,
@@ -139,7 +140,12 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobCommitted: lambda event: f"{event.output}: {event.location}",
     JobCompleted: lambda event: f"attempt {event.attempt}, ran {seconds(event.run_seconds)}",
     JobFailed: _attempt_error,
-    JobRetrying: lambda event: f"attempt {event.attempt} at {clock(event.due_at)}",
+    JobRetrying: lambda event: (
+        f"attempt {event.attempt} at {clock(event.due_at)}"
+        + (f": {event.put_off}" if event.put_off else "")
+    ),
+    QueuePaused: lambda event: event.reason or "for everyone",
+    QueueResumed: lambda _: "for everyone",
     JobReleased: lambda event: str(event.reason),
     JobRecovered: lambda event: str(event.reason),
     JobCancelled: lambda event: str(event.reason),

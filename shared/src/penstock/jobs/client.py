@@ -24,6 +24,7 @@ from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.making import Maker, Terms, due_at, expiry, maker
 from penstock.jobs.middleware import Unique
+from penstock.jobs.pausing import Pausing
 from penstock.jobs.registry import Call
 from penstock.jobs.revive import Ended, Reviver
 from penstock.jobs.sending import Sender
@@ -102,6 +103,7 @@ class Client:
         self._unique = UniqueSender(bus, self._subjects, self._sender)
         self._when_away = when_away
         self._reviver = Reviver(bus, self._subjects, self._source, max_payload_bytes)
+        self.pausing = Pausing(bus, self._subjects, source)
         self.dead = DeadLetters(bus, self._subjects, self._source, max_payload_bytes)
 
     @staticmethod
@@ -355,6 +357,16 @@ class Client:
         [refusal] = await self._reviver.jobs([ended], arguments)
         if refusal:
             raise refusal
+
+    async def pause_queue(self, queue: str, reason: str = "") -> None:
+        """From now on nobody is given a job of this queue; those that run go on."""
+        for lane in self._maker.lanes_of(queue):
+            await self.pausing.pause(lane, reason)
+
+    async def resume_queue(self, queue: str) -> None:
+        """Gives the jobs of a paused queue out again."""
+        for lane in self._maker.lanes_of(queue):
+            await self.pausing.resume(lane)
 
     async def _transition(self, event: JobEvent, sequence: int) -> bool:
         message = Outgoing(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from penstock.config import Settings
-from penstock.config.topology import Priority, in_lane, with_lanes
+from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
 from penstock.events.envelope import new_id, utc_now
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
@@ -97,6 +97,11 @@ class Maker:
             due_at=terms.due_at,
             expires_at=terms.expires_at,
         )
+
+    def lanes_of(self, queue: str) -> list[str]:
+        """The queues that jobs dispatched to this one lie in."""
+        known = queue in self._lanes
+        return [in_lane(queue, each) for each in PRIORITIES] if known else [queue]
 
     def _queue(self, call: Call, terms: Terms) -> str:
         queue = check_name("queue", terms.queue) if terms.queue else call.job.queue

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, BusError, QueueDepth
 from penstock.events.subjects import Subjects
+from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
 
@@ -48,12 +49,16 @@ class QueueWatch:
         self._at = time.monotonic()
         self._strangers: set[str] = set()
         self._refused: dict[str, float] = {}
+        self._pausing = Pausing(bus, subjects, "metrics")
+        self._resumptions = Resumptions()
 
     async def look(self) -> None:
         """Measures every queue; raises BusUnavailable or BusRefused and then changed nothing."""
         at = time.monotonic()
         depths = await self._bus.depths()
         self.cost_seconds = time.monotonic() - at
+        if self._go_on(depths.values()):
+            self._resumptions.note((await self._pausing.all()).values())
         for name, depth in depths.items():
             if queue := self.queues.get(name):
                 queue.see(_look(depth, at))
@@ -64,6 +69,14 @@ class QueueWatch:
             self._allowance + (at - self._at) * LOOK_UPS_PER_SECOND, LOOK_UPS_PER_SECOND
         )
         self._at = at
+
+    def _go_on(self, depths: Iterable[QueueDepth]) -> bool:
+        """Some were paused until now, or may have been before we came."""
+        for depth in depths:
+            queue = self.queues.get(depth.queue)
+            if queue and not depth.paused and (queue.look is None or queue.look.paused):
+                return True
+        return False
 
     async def look_up_heads(self) -> None:
         """When the first waiting jobs came: as many as may be asked now, longest ago first."""
@@ -82,7 +95,12 @@ class QueueWatch:
         after = look.delivered_sequence
         subject = self._subjects.queue(queue.name)
         first = await self._bus.next(self._subjects.jobs_stream, subject, after + 1)
-        queue.head = Head(time.monotonic(), after, first.at.timestamp() if first else None)
+        came = self._came(queue.name, first.at.timestamp()) if first else None
+        queue.head = Head(time.monotonic(), after, came)
+
+    def _came(self, queue: str, stored_at: float) -> float:
+        """When a job could first be had: what it waited in a paused queue is not counted."""
+        return max(stored_at, self._resumptions.at.get(queue, 0.0))
 
     async def look_up_lines(self) -> float:
         """How old the jobs of long or old lines are; returns after how many seconds to go on.
@@ -109,7 +127,7 @@ class QueueWatch:
             )
         )
         queue.line.spots = tuple(
-            Spot(stored.sequence, stored.at.timestamp(), stored.behind)
+            Spot(stored.sequence, self._came(queue.name, stored.at.timestamp()), stored.behind)
             for stored in (*chain(*found), replace(last, behind=0))
             if stored.behind is not None
         )
@@ -158,11 +176,12 @@ class QueueWatch:
 def _look(depth: QueueDepth, at: float) -> Look:
     return Look(
         at=at,
-        waiting=depth.waiting,
+        waiting=0 if depth.paused else depth.waiting,
         claimed=depth.claimed,
         delivered=depth.delivered,
         delivered_sequence=depth.delivered_sequence,
         redelivered=depth.redelivered,
+        paused=depth.paused,
     )
 
 

@@ -13,6 +13,7 @@ from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
+from penstock.orchestrator import pauses
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
@@ -88,6 +89,7 @@ class Orchestrator:
         self._service.spawn(self.wholes.act(), "their steps")
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
+        self._service.spawn(pauses.keep(self._service), "pauses")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):

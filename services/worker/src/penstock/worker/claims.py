@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -16,6 +17,7 @@ from penstock.bus.protocol import (
     Expect,
     Outgoing,
     PayloadTooLarge,
+    Subscription,
     WrongSequence,
 )
 from penstock.config import Profile, Settings
@@ -34,6 +36,7 @@ from penstock.jobs import lifecycle, payload, registry, story
 from penstock.jobs import queue as queues
 from penstock.jobs.errors import BadArguments, IllegalTransition, UnknownJob
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.worker.core.settle import Action, settle
 from penstock.worker.held import Held
 
@@ -76,6 +79,7 @@ class Claims:
         self._host, self._worker = host, worker
         self.source = f"worker/{host}.{worker}"
         self.subjects = Subjects(settings.prefix)
+        self.resumptions = Resumptions()
 
     # --- winning ----------------------------------------------------------------------------------
     async def win(self, deliveries: Sequence[Delivery]) -> list[Held]:
@@ -144,6 +148,7 @@ class Claims:
         except (BadArguments, msgspec.MsgspecError) as error:
             raise Rejected("bad-arguments", str(error), job_id, sequence) from error
         now = time.time()
+        available = max(delivery.stored_at, self.resumptions.at.get(call.queue, 0.0))
         job = Held(
             delivery=delivery,
             payload=call,
@@ -152,7 +157,7 @@ class Claims:
             attempt=attempt,
             token=0,
             sequence=sequence,
-            pickup_seconds=max(now - delivery.stored_at, 0.0),
+            pickup_seconds=max(now - available, 0.0),
             timeout_seconds=call.timeout_seconds or self._profile.timeout_seconds,
             tries=call.tries or self._profile.tries,
             started_at=now,
@@ -384,3 +389,11 @@ def _trace(headers: Mapping[str, str]) -> dict[str, str]:
     found = headers.get("traceparent", "")
     fits = found and len(found) <= _MAX_TRACE_LENGTH and found.isprintable()
     return {"traceparent": found} if fits else {}
+
+
+async def hear_resumptions(bus: Bus, claims: Claims) -> Subscription:
+    """What jobs wait in a paused queue is not counted. A signal that is lost costs a statistic."""
+    heard = await bus.listen(claims.subjects.state("pause", "*"), claims.resumptions.hear)
+    with suppress(BusError):
+        claims.resumptions.note((await Pausing(bus, claims.subjects, claims.source).all()).values())
+    return heard

@@ -18,7 +18,7 @@ from penstock.jobs.errors import Cancelled, Interruption, TimedOut
 from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
 from penstock.worker import gates
-from penstock.worker.claims import Claims
+from penstock.worker.claims import Claims, hear_resumptions
 from penstock.worker.commits import Commits
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
@@ -106,6 +106,7 @@ class Worker:
     async def run(self) -> None:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
         notices = await self._bus.listen(self._claims.subjects.cancel_notice("*"), self._noticed)
+        resumed = await hear_resumptions(self._bus, self._claims)
         ticking = self._spawn(self._tick())
         leasing = self._spawn(self._exclusive.run()) if self._exclusive else None
         try:
@@ -123,6 +124,7 @@ class Worker:
         finally:
             ticking.cancel()
             await notices.unsubscribe()
+            await resumed.unsubscribe()
             self._runner.stop()
             self._spark.close()
             if leasing and self._exclusive:

@@ -16,6 +16,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         waiting: never delivered; claimed: delivered and not answered.
         delivered: deliveries so far, redeliveries included; redelivered: of the claimed ones.
         delivered_sequence: waiting jobs are stored beyond it.
+        paused: none is delivered, and so none is counted as waiting.
     """
 
     at: float
@@ -24,6 +25,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     delivered_sequence: int
     redelivered: int = 0
+    paused: bool = False
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -44,8 +46,9 @@ def arrived(before: Look, after: Look) -> int | None:
     that falls again as those jobs are answered, so only its rises count. A consumer made anew or a
     broker that lost its latest deliveries counts from lower than before: not comparable. Jobs that
     were taken out unstarted (cancelled, purged) can hide arrivals, and never make them negative.
+    What comes to a paused queue arrives for nobody.
     """
-    if after.delivered < before.delivered:
+    if after.delivered < before.delivered or after.paused != before.paused:
         return None
     again = max(after.redelivered - before.redelivered, 0)
     growth = after.waiting - before.waiting + after.delivered - before.delivered - again

@@ -1,0 +1,24 @@
+"""Queues stay paused, or go on, as recorded, whoever died in between."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.bus.protocol import BusError
+from penstock.events.subjects import Subjects
+from penstock.jobs.pausing import Pausing
+from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock.orchestrator")
+
+_LOOK_SECONDS = 2.0
+
+
+async def keep(running: Service) -> None:
+    """Looks again and again until the service ends."""
+    pausing = Pausing(running.bus, Subjects(running.settings.prefix), running.source)
+    while await running.pause(_LOOK_SECONDS):
+        try:
+            await pausing.agree((await running.bus.depths()).values())
+        except BusError as error:
+            log.debug("pauses: %s", error)

@@ -1,0 +1,27 @@
+"""What is done to whole queues."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from penstock.events.envelope import Codec, Event
+
+
+class QueueEvent(Event, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "queue"
+    key_field: ClassVar[str] = "queue"
+
+    queue: str
+
+
+class QueuePaused(QueueEvent, frozen=True, kw_only=True, tag=True):
+    """Nobody is given a job of this queue any more; those that run go on."""
+
+    reason: str = ""
+
+
+class QueueResumed(QueueEvent, frozen=True, kw_only=True, tag=True):
+    """Its jobs are given out again. What they waited before does not count as late."""
+
+
+QUEUE_EVENTS = Codec(QueuePaused, QueueResumed)

@@ -1,0 +1,107 @@
+"""Pausing queues for everyone: the broker itself gives none of their jobs out.
+
+What the broker does is the queue's consumer being paused, which outlives its restarts. What is kept
+beside it says who did so and why, and since when a queue goes on; the orchestrator makes the two
+agree where somebody died in between, or a consumer was made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.bus.protocol import Bus, Outgoing, QueueDepth, Stored
+from penstock.events.envelope import Instant, encode, utc_now
+from penstock.events.queue import QueueEvent, QueuePaused, QueueResumed
+from penstock.events.subjects import Subjects, check_name
+
+log = logging.getLogger("penstock.jobs")
+
+_MOST = 10_000
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue that is or was paused.
+
+    Attributes:
+        paused: False: it goes on, since ``at``. reason / by: who paused it, and why.
+    """
+
+    queue: str
+    paused: bool
+    at: Instant
+    reason: str = ""
+    by: str = ""
+
+
+class Pausing:
+    """Pauses and resumes. ``source`` is what events and records say about who does."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, source
+
+    async def pause(self, queue: str, reason: str = "") -> None:
+        """From now on nobody is given a job of this queue. Idempotent. Raises BusError, BadName."""
+        await self._set(queue, QueuePaused(queue=queue, source=self._source, reason=reason[:1000]))
+
+    async def resume(self, queue: str) -> None:
+        """Gives its jobs out again. Idempotent. Raises BusError, BadName."""
+        await self._set(queue, QueueResumed(queue=queue, source=self._source))
+
+    async def _set(self, queue: str, event: QueueEvent) -> None:
+        """The record first: what a crash cuts off after it is done by the orchestrator."""
+        check_name("queue", queue)
+        paused = isinstance(event, QueuePaused)
+        reason = event.reason if isinstance(event, QueuePaused) else ""
+        record = Pause(queue=queue, paused=paused, at=utc_now(), reason=reason, by=self._source)
+        subject = self._subjects.state("pause", queue)
+        await self._bus.append(Outgoing(subject, msgspec.json.encode(record)))
+        await self._bus.pause_queue(queue, paused)
+        await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
+
+    async def all(self) -> dict[str, Pause]:
+        """Every queue that is or was paused, by name."""
+        subject = self._subjects.state("pause", "*")
+        stored = await self._bus.history(self._subjects.state_stream, subject, _MOST)
+        found = (read(each) for each in stored)
+        return {one.queue: one for one in found if one is not None}
+
+    async def agree(self, depths: Iterable[QueueDepth]) -> None:
+        """Makes the broker do what the records say. Raises BusError."""
+        known = await self.all()
+        for depth in depths:
+            if (pause := known.get(depth.queue)) and pause.paused != depth.paused:
+                log.warning("queue %s: paused is %s, as recorded", depth.queue, pause.paused)
+                await self._bus.pause_queue(depth.queue, pause.paused)
+
+
+def read(stored: Stored) -> Pause | None:
+    """The record of a message; None, and said, where it is none."""
+    try:
+        return msgspec.json.decode(stored.body, type=Pause)
+    except (ValueError, RecursionError) as error:
+        log.error("%s is no record of a pause: %s", stored.subject, error)
+        return None
+
+
+class Resumptions:
+    """Since when queues go on that were paused: what their jobs waited before is nobody's fault.
+
+    Attributes:
+        at: POSIX seconds, by queue.
+    """
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+
+    def note(self, pauses: Iterable[Pause]) -> None:
+        self.at |= {one.queue: one.at.timestamp() for one in pauses if not one.paused}
+
+    def hear(self, _: str, body: bytes) -> None:
+        """A record, as it passes."""
+        try:
+            self.note([msgspec.json.decode(body, type=Pause)])
+        except (ValueError, RecursionError):
+            return
