@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,6 +22,7 @@ from tests.waiting import eventually
 from penstock import telemetry
 from penstock.config import load
 from penstock.config.settings import Spark
+from penstock.jobs.sink import write_parquet
 from penstock.runtime.paths import free_port
 from penstock.telemetry import names
 from penstock.worker.spark import SparkLease, SparkUnavailable, job_tag
@@ -107,6 +109,73 @@ async def test_cancelling_stops_the_work_within_two_seconds(lease: SparkLease) -
     assert "CANCELED" in str(ended[0])
     await eventually(lambda: not running(job_tag("long")))
     assert spark.range(2).count() == 2  # the session goes on
+
+
+_DOOMED = """
+import sys
+from penstock.config.settings import Spark
+from penstock.jobs.sink import write_parquet
+from penstock.worker.spark import SparkLease
+lease = SparkLease(sys.argv[1], Spark())  # held as long as this process lives
+spark = lease.session("orphan", 1)
+spark.range(10**15).selectExpr("sum(id % 7)").collect()
+"""
+
+
+async def test_the_work_of_a_killed_worker_is_ended_within_five_seconds(
+    host: SparkHost, lease: SparkLease
+) -> None:
+    mine = lease.session("alive", 1)
+    doomed = work_that_is_left(host)
+    try:
+        await eventually(lambda: running(job_tag("orphan")), within=30)
+    finally:
+        doomed.kill()
+    began = time.monotonic()
+    doomed.wait(5)
+    await eventually(lambda: not running(job_tag("orphan")), within=10, what=host.log)
+    assert time.monotonic() - began < 5
+    assert mine.range(2).count() == 2  # another worker's session is left alone
+
+
+async def test_a_worker_that_ends_well_ends_its_session_itself(host: SparkHost) -> None:
+    lease = host.lease()
+    lease.session("tidy", 1).range(2).count()
+    before = host.log.count("a worker died")
+    lease.close()
+    other = host.lease()
+    other.session("next", 1)  # answered after what came before it
+    other.close()
+    assert host.log.count("a worker died") == before
+
+
+async def test_work_that_gets_on_is_a_sign_of_life(lease: SparkLease) -> None:
+    beats: list[float] = []
+    spark = lease.session("lively", 1, lambda: beats.append(time.monotonic()))
+    spark.range(5).count()
+    assert beats
+    lease.release("lively")
+    heard = len(beats)
+    spark.range(5).count()
+    assert len(beats) == heard
+
+
+def test_an_attempt_writes_its_output_once_and_readers_see_nothing_half(
+    lease: SparkLease, tmp_path: Path
+) -> None:
+    spark = lease.session("writer", 1)
+    history: dict[str, str] = {}
+    target = tmp_path / "orders" / "day=2026-11-20"
+    target.parent.mkdir()
+    first = write_parquet(Attempt(1, history), spark.range(10), target)  # type: ignore[arg-type]
+    again = write_parquet(Attempt(2, history), spark.range(99), target)  # type: ignore[arg-type]
+    assert (first, again) == (True, False)
+
+    (target.parent / ".day=2026-11-21.j.3").mkdir()  # another attempt is at it
+    spark.range(7).write.parquet(str(target.parent / ".day=2026-11-21.j.3" / "half"))
+    table = spark.read.parquet(str(target.parent))
+    assert table.columns == ["id", "day"]
+    assert table.count() == 10
 
 
 def test_a_jobs_trace_goes_on_into_its_queries(host: SparkHost) -> None:
@@ -209,6 +278,26 @@ def test_without_a_keeper_the_error_says_what_to_do(
     monkeypatch.setattr("penstock.worker.spark.KEEPER_SECONDS", 0.3)
     with pytest.raises(SparkUnavailable, match=r"start the executor, or set spark.remote"):
         SparkLease(tmp_path, Spark()).session("a", 1)
+
+
+def work_that_is_left(host: SparkHost) -> subprocess.Popen[bytes]:
+    """A process with a lease whose query takes for ever."""
+    return subprocess.Popen([sys.executable, "-c", _DOOMED, str(host.run_dir)])
+
+
+class Attempt:
+    """An attempt as the sink sees it; commits go to a history that all share."""
+
+    job_id = "j"
+
+    def __init__(self, token: int, history: dict[str, str]) -> None:
+        self.fencing_token, self._history = token, history
+
+    def committed(self, name: str) -> str | None:
+        return self._history.get(name)
+
+    def commit(self, name: str, location: str) -> str:
+        return self._history.setdefault(name, location)
 
 
 def job_tags() -> list[list[str]]:

@@ -30,6 +30,7 @@ from penstock.executor.processes import become_subreaper, reap_strays
 from penstock.executor.recover_desk import RecoverDesk
 from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
+from penstock.executor.spark_orphans import SparkOrphans
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import service
 from penstock.runtime.paths import run_dir
@@ -75,6 +76,7 @@ class _Shell:
         self._subjects = Subjects(running.settings.prefix)
         self._size = host_size()
         self._outbox = Outbox(self._bus, self._subjects)
+        self._orphans = SparkOrphans(running.settings.spark.remote)
         recovery = Recovery(self._bus, running.settings, running.source)
         self._executor = Executor(
             running.settings,
@@ -83,6 +85,7 @@ class _Shell:
             source=running.source,
             outbox=self._outbox,
             returns=Returns(self._bus, recovery),
+            ended=self._orphans.ended,
         )
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
         self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
@@ -158,6 +161,7 @@ class _Shell:
         if subject == self._subjects.worker_report(self._host, report.worker):
             self._executor.learn(Reported(report=report))
             self._stuck.hear(report)
+            self._orphans.hear(report)
 
     async def _tick(self) -> None:
         """For what is due without a fact to cause it: silence, calm, strays."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ _SILENT_CLAIMS = 3
 class Executor:
     """One host's workers.
 
+    Args:
+        ended: told of each worker whose process is gone, with its exit code.
+
     Attributes:
         fleet: what is known now. changed: set when the workers by pool are not as last told.
         nobody: set while no worker is left.
@@ -57,9 +60,10 @@ class Executor:
         source: str,
         outbox: Outbox,
         returns: Returns,
+        ended: Callable[[str, int | None], None] = lambda *_: None,
     ) -> None:
         self._settings, self._run_dir, self._source = settings, run_dir, source
-        self._outbox, self._returns = outbox, returns
+        self._outbox, self._returns, self._tell_ended = outbox, returns, ended
         self._pools = pools(settings)
         self._spans = SpawnSpans(settings.host.name)
         self._command: WorkersScaled | None = None
@@ -117,6 +121,7 @@ class Executor:
         self.processes.told(pid, code)
 
     def _exited(self, worker: str, code: int | None) -> None:
+        self._tell_ended(worker, code)
         self.learn(s.Exited(worker=worker, code=code))
 
     # --- instructions ----------------------------------------------------------------------------

@@ -6,10 +6,14 @@ connects and holds that connection as its lease::
     worker  ─► (connects)                keeper ─► {"remote": "sc://…"} or {"error": "…"}
             ─► again                            ─► the same, for the next job
             ─► rest                             (nothing; the connection is kept, but not counted)
+            ─► session ID                       (nothing; the session that it works in)
+            ─► bye                              (nothing; it closed its session itself)
 
 The first lease starts the server, and it runs while a lease is counted. It is stopped when none was
-for ``idle_seconds``. The keeper outlives its executor, so that workers can finish their jobs; it
-ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no lease is counted, or by TERM.
+for ``idle_seconds``. A connection that ends without ``bye`` is that of a worker that died: what its
+session still does on the server is interrupted. The keeper outlives its executor, so that workers
+can finish their jobs; it ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no
+lease is counted, or by TERM.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from typing import Any
 
 from penstock.config import Settings
 from penstock.executor import spark_server
+from penstock.executor.spark_release import release
 from penstock.executor.spark_server import Options, Server, ServerFailed
 
 log = logging.getLogger("penstock.executor.spark_keeper")
@@ -71,6 +76,7 @@ class Keeper:
         self._options = options
         self._idle_seconds, self._alone_seconds = idle_seconds, alone_seconds
         self._counted: set[asyncio.StreamWriter] = set()
+        self._sessions: dict[asyncio.StreamWriter, str] = {}
         self._server: Server | None = None
         self._starting: asyncio.Task[Server] | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -100,6 +106,10 @@ class Keeper:
                     await self._answer(writer)
                 elif word == b"rest":
                     self._uncount(writer)
+                elif word == b"bye":
+                    self._sessions.pop(writer, None)
+                elif word.startswith(b"session "):
+                    self._sessions[writer] = word[8:80].decode("ascii", "replace")
                 else:
                     self._say(writer, {"error": f"found {word[:80]!r}, expected again or rest"})
         except (OSError, ValueError) as error:  # ValueError: a line without end
@@ -107,6 +117,14 @@ class Keeper:
         finally:
             self._uncount(writer)
             writer.close()
+            if session := self._sessions.pop(writer, ""):
+                self._spawn(self._release(session))
+
+    async def _release(self, session: str) -> None:
+        """Ends what a worker that died left running."""
+        if self._server and self._server.alive:
+            log.warning("a worker died: its Spark session %s is ended", session)
+            await asyncio.to_thread(release, self._server.remote, session)
 
     async def _answer(self, writer: asyncio.StreamWriter) -> None:
         self._count(writer)

@@ -59,7 +59,12 @@ class Held:
     recorded_progress: tuple[int, int | None] | None = None
     used_spark: str | None = None
     appending: Future[int] | None = None
+    checkpointed: bool = False
     span: Any = field(default=None)
+
+    def beat(self) -> None:
+        """Its work goes on; from any thread."""
+        self.beat_at = time.monotonic()
 
     def silent_seconds(self) -> float:
         """Since the job last gave a sign that its work goes on; 0 when it has not begun."""

@@ -11,6 +11,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,10 +59,21 @@ class SparkLease:
     def is_open(self) -> bool:
         return self._open is not None
 
-    def session(self, job_id: str, token: int) -> SparkSession:
+    @property
+    def session_id(self) -> str:
+        """Of the open session; empty when there is none."""
+        found = self._open
+        return str(found.session.session_id) if found else ""
+
+    def session(
+        self, job_id: str, token: int, beat: Callable[[], None] = lambda: None
+    ) -> SparkSession:
         """The session, tagged for this job; the first call of a job makes sure that it works.
 
         Call it in the job's thread. Later calls of the same job cost next to nothing.
+
+        Args:
+            beat: called from Spark's threads whenever its work for this job gets on.
 
         Raises:
             SparkUnavailable: no keeper, or the server cannot be started.
@@ -72,7 +84,7 @@ class SparkLease:
                 self._job = job_id
             try:
                 found = self._ready()
-                found.begin(_tags(job_id, token))
+                found.begin(_tags(job_id, token), beat)
             except BaseException:
                 self.release(job_id)
                 raise
@@ -119,6 +131,8 @@ class SparkLease:
         with telemetry.span(names.spark("session"), kind=SpanKind.CLIENT) as span:
             self._open = fresh = OpenSession(remote, own=self._line is not None)
             span.set_attribute(names.SPARK_SESSION, fresh.session.session_id)
+        if self._line:
+            self._line.tell_session(fresh.session.session_id)
         self._used_at = time.monotonic()
         return fresh
 
@@ -147,12 +161,20 @@ class KeeperLine:
 
     def rest(self) -> None:
         """Keeps the connection, but does not count as somebody who uses the server."""
+        self._say("rest")
+
+    def _say(self, word: str) -> None:
         if self._socket:
             with suppress(OSError):
-                self._socket.sendall(b"rest\n")
+                self._socket.sendall(f"{word}\n".encode())
+
+    def tell_session(self, session_id: str) -> None:
+        """If this process dies, the keeper ends what the session still does."""
+        self._say(f"session {session_id}")
 
     def close(self) -> None:
         if self._socket:
+            self._say("bye")
             self._socket.close()
         self._socket, self._read = None, b""
 

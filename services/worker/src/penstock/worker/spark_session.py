@@ -53,23 +53,34 @@ class OpenSession:
         self._stamp.session_id = self.session.session_id
         if own:
             self.session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+        self._beat: Callable[[], None] = _nothing
+        self._seen: tuple[int, int] = (0, 0)
+        self.session.registerProgressHandler(self._progressed)
         _make_active(self.session)
+
+    def _progressed(self, stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
+        """Called by Spark's client every 2 s while it waits for an answer."""
+        told = list(stages or ())
+        seen = (sum(s.num_completed_tasks for s in told), sum(s.num_bytes_read for s in told))
+        if seen != self._seen or done:
+            self._seen = seen
+            self._beat()
 
     @property
     def stopped(self) -> bool:
         """Also when a job stopped it."""
         return bool(self.session.is_stopped)
 
-    def begin(self, tags: tuple[str, ...]) -> None:
+    def begin(self, tags: tuple[str, ...], beat: Callable[[], None]) -> None:
         """From now on all work is tagged so; call it in the job's thread."""
-        self._stamp.tags = tags
+        self._stamp.tags, self._beat = tags, beat
         self.session.clearTags()
         for tag in tags:
             self.session.addTag(tag)
 
     def end(self) -> None:
         """Work that comes now belongs to no job."""
-        self._stamp.tags = ()
+        self._stamp.tags, self._beat = (), _nothing
 
     def interrupt(self, tag: str) -> int:
         """Stops all operations with ``tag``; how many there were."""
@@ -134,6 +145,10 @@ class _Stamp(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
                 names.SPARK_TAGS: self.tags,
             },
         )
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _end(span: Span, call: Any) -> None:
