@@ -50,6 +50,12 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
             "max_age": int(keep.dead_max_age_days * _DAY_NS),
         },
         {
+            "name": subjects.checkpoints_stream,
+            "subjects": [f"{prefix}.checkpoints.*"],
+            "max_msgs_per_subject": 1,
+            "max_age": int(keep.dead_max_age_days * _DAY_NS),
+        },
+        {
             "name": subjects.state_stream,
             "subjects": [f"{prefix}.state.*.*"],
             "max_msgs_per_subject": 1,

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from penstock.cli import wording
-from penstock.cli.job_view import shown_arguments
 from penstock.cli.output import Column
 from penstock.events.job import JobError
+from penstock.jobs import showing
 from penstock.jobs.letters import Letter
 
 _MESSAGE = 100
@@ -76,7 +76,7 @@ GROUP_COLUMNS: tuple[Column, ...] = (
 def detail(letter: Letter) -> LetterDetail:
     return LetterDetail(
         letter=LetterRow.of(letter),
-        arguments=shown_arguments(letter.content.payload),
+        arguments=showing.arguments(letter.content.payload),
         error=letter.content.error,
         trace=letter.content.trace,
     )

@@ -21,6 +21,7 @@ from penstock.cli.story import line
 from penstock.config import Settings
 from penstock.events.envelope import MalformedEvent, utc_now
 from penstock.events.subjects import Subjects
+from penstock.jobs import showing
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +86,22 @@ async def _print_events(session: Session, bus: Bus, subjects: Subjects, wanted: 
 
 def _print_event(session: Session, stored: Stored) -> None:
     if session.as_json:
-        click.echo(stored.body.decode("utf-8", "backslashreplace"))
+        click.echo(_shown(stored.body))
         return
     try:
         say(line(LOGGED.decode(stored.body)))
     except MalformedEvent as error:
         note(f"{stored.subject} at sequence {stored.sequence}: {error}")
+
+
+def _shown(body: bytes) -> str:
+    """An event as it is stored, but for calls and results, which are decoded and masked."""
+    if b'"payload"' not in body and b'"result"' not in body:
+        return body.decode("utf-8", "backslashreplace")
+    try:
+        return msgspec.json.encode(showing.event(msgspec.json.decode(body))).decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return msgspec.json.encode({"unreadable": str(error)}).decode()
 
 
 @events.command(example="penstock events schema ScalingDecisionMade")

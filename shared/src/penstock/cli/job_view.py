@@ -13,7 +13,7 @@ from penstock.cli.output import Column
 from penstock.cli.story import happened
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobDispatched, JobError
-from penstock.jobs import payload
+from penstock.jobs import showing
 from penstock.jobs.client import JobView
 from penstock.jobs.lifecycle import JobRecord
 
@@ -86,8 +86,8 @@ def detail(view: JobView) -> JobDetail:
         job=row(view.record),
         tags=view.record.tags,
         tries=first.tries if isinstance(first, JobDispatched) else 0,
-        arguments=shown_arguments(view.record.payload),
-        result=msgspec.to_builtins(view.result, enc_hook=repr),
+        arguments=showing.arguments(view.record.payload),
+        result=showing.result(view.record.result, view.record.payload),
         error=view.record.error,
         retry_of=view.record.retry_of,
         timeline=[_plain(sequence, event) for sequence, event in view.events],
@@ -134,14 +134,6 @@ def _plain(sequence: int, event: Event | UnknownEvent) -> Any:
     tree.pop("payload", None)  # shown decoded, as the arguments
     tree.pop("result", None)
     return {"sequence": sequence, **tree}
-
-
-def shown_arguments(body: bytes) -> Any:
-    """The arguments of an encoded call, or why they cannot be shown."""
-    try:
-        return msgspec.msgpack.decode(payload.decode(body).all_arguments())
-    except msgspec.MsgspecError as error:
-        return f"(unreadable: {error})"
 
 
 def _progress(record: JobRecord) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.cli.wording import clock, seconds
 from penstock.events.batch import (
     BatchCancelled,
+    BatchClosed,
     BatchCompleted,
     BatchCreated,
     BatchFailed,
@@ -18,7 +19,13 @@ from penstock.events.batch import (
 )
 from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.graph import GraphCancelled, GraphFailed, GraphStarted, GraphStopping
+from penstock.events.graph import (
+    GraphCancelled,
+    GraphCompleted,
+    GraphFailed,
+    GraphStarted,
+    GraphStopping,
+)
 from penstock.events.health import HealthChanged
 from penstock.events.job import (
     JobCancelled,
@@ -153,6 +160,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobRevived: _revived,
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
+    BatchClosed: lambda _: "no more jobs from outside",
     BatchProgressed: lambda event: _counts(event.counts),
     BatchStopping: lambda event: f"{event.cause}: {event.reason}",
     BatchCompleted: lambda event: _counts(event.counts),
@@ -160,6 +168,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     BatchCancelled: lambda event: f"{event.reason} ({_counts(event.counts)})",
     BatchReopened: lambda event: f"round {event.round}",
     GraphStarted: lambda event: " ".join([event.title, f"{len(event.steps)} steps"]).strip(),
+    GraphCompleted: lambda _: "all steps have completed",
     GraphStopping: lambda event: str(event.reason),
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),

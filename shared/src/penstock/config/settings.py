@@ -75,6 +75,7 @@ class Jobs(Section, frozen=True, kw_only=True):
         claim_ahead_seconds: expected work that a worker may claim ahead of the running job.
         cancel_grace_seconds: a cancelled job that goes on this long is ended with its worker.
         max_lost_workers: a job that loses its worker this often without a result is dead (poison).
+        max_checkpoint_bytes: largest encoded checkpoint; larger ones are refused.
         poll_seconds: how long an idle worker's request for jobs stands before it is made anew; jobs
             that come meanwhile are delivered at once.
         exclusive_lease_seconds: a worker that holds an exclusive queue and cannot reach the broker
@@ -87,6 +88,7 @@ class Jobs(Section, frozen=True, kw_only=True):
     claim_ahead_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.05
     cancel_grace_seconds: NonNegative = 5.0
     max_lost_workers: Annotated[int, Meta(ge=1)] = 5
+    max_checkpoint_bytes: Annotated[int, Meta(ge=64, le=900_000)] = 256_000
     poll_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     exclusive_lease_seconds: Annotated[float, Meta(ge=1, le=60)] = 10.0
 
@@ -112,6 +114,26 @@ class Dispatch(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.when_away == "outbox" and not self.outbox_file:
             raise ValueError("when_away = 'outbox' needs outbox_file, the path of a local file")
+
+
+class Encryption(Section, frozen=True, kw_only=True):
+    """What only holders of a key can read, and what nobody is shown.
+
+    Attributes:
+        key_file: a line ``id key`` each, the key being 32 bytes in base64; the first one encrypts,
+            all of them decrypt. Mode 0600. Empty: no encryption.
+        every_job: encrypt the arguments and results of all jobs, not only of those marked so.
+        masked: names of fields, at any depth, that are never shown, beside those that a job names
+            and ``password``, ``secret``, ``token``, ``api_key``, ``authorization``.
+    """
+
+    key_file: str = ""
+    every_job: bool = False
+    masked: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.every_job and not self.key_file:
+            raise ValueError("every_job = true needs key_file, the path of a file with keys")
 
 
 def _host_name(found: str) -> str:
@@ -417,6 +439,7 @@ class Settings(Section, frozen=True, kw_only=True):
     decider: Decider = Decider()
     spark: Spark = Spark()
     stuck: Stuck = Stuck()
+    encryption: Encryption = Encryption()
     telemetry: Telemetry = Telemetry()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}

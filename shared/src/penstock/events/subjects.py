@@ -71,6 +71,11 @@ class Subjects:
         """
         return self.stream("KEYS")
 
+    @property
+    def checkpoints_stream(self) -> str:
+        """How far jobs are that go on elsewhere."""
+        return self.stream("CHECKPOINTS")
+
     # --- jobs ----------------------------------------------------------------------------------
     def queue(self, queue: str) -> str:
         return f"{self.prefix}.jobs.{queue}"
@@ -80,6 +85,9 @@ class Subjects:
 
     def dead(self, queue: str, job_id: str) -> str:
         return f"{self.prefix}.dead.{queue}.{job_id}"
+
+    def checkpoint(self, job_id: str) -> str:
+        return f"{self.prefix}.checkpoints.{job_id}"
 
     def job(self, job_id: str) -> str:
         """All events of one job: what a transition's compare-and-set looks at."""

@@ -27,6 +27,7 @@ from penstock.jobs.middleware import Unique
 from penstock.jobs.pausing import Pausing
 from penstock.jobs.registry import Call
 from penstock.jobs.revive import Ended, Reviver
+from penstock.jobs.sealing import KeyRing, is_sealed
 from penstock.jobs.sending import Sender
 from penstock.jobs.unique import UniqueSender, token, wanted
 from penstock.runtime.waiting import within
@@ -51,6 +52,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     record: JobRecord
     events: tuple[tuple[int, Event | UnknownEvent], ...]
+    ring: KeyRing = KeyRing()
 
     @property
     def state(self) -> State:
@@ -66,8 +68,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> Any:
-        """The decoded result; None before completion."""
+        """The decoded result; None before completion. Raises MissingKey, Undecryptable."""
         raw = self.record.result
+        if is_sealed(raw):
+            raw = self.ring.open(raw, "result", self.record.id)
         if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
             return None
         kind = registry.REGISTRY.get(self.record.function)
@@ -284,7 +288,7 @@ class Client:
         record = lifecycle.fold(events)
         if record is None:
             raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
-        return JobView(record=record, events=events)
+        return JobView(record=record, events=events, ring=self._maker.ring)
 
     async def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
         """Waits until a job has ended, through broker restarts. Raises TimeoutError, NotFound."""

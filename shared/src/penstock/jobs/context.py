@@ -12,6 +12,35 @@ if TYPE_CHECKING:
     from penstock.jobs.registry import Call
 
 
+class JobCheckpoint(Protocol):
+    """How far the work is: kept by the broker, for the next attempt, on whatever host."""
+
+    def save(self, data: Any, *, has_more_work: bool = True) -> None:
+        """Stores ``data`` in the place of what was saved before; durable when it returns.
+
+        Args:
+            data: what MessagePack can hold, or a struct; at most ``jobs.max_checkpoint_bytes``.
+            has_more_work: False when the work is done and only the job's end is to come.
+
+        Raises:
+            PayloadTooLarge
+            Cancelled: another attempt runs, or the job was cancelled.
+        """
+        ...
+
+    def restore(self, kind: Any = Any) -> Any:
+        """What was saved last, as a ``kind``; None where nothing was.
+
+        Nothing either after a restart from the beginning was asked for, or other arguments given.
+        """
+        ...
+
+    @property
+    def has_more_work(self) -> bool:
+        """False after a ``save(..., has_more_work=False)`` of this attempt or one before."""
+        ...
+
+
 class JobBatch(Protocol):
     """The batch of a running job; it cannot end before the job does.
 
@@ -72,6 +101,19 @@ class Context(Protocol):
 
     def progress(self, done: int, total: int | None = None) -> None:
         """Tells how far the job is; recorded at most once a second, never blocks."""
+        ...
+
+    @property
+    def checkpoint(self) -> JobCheckpoint:
+        """How far the work is; an attempt on another host goes on from there.
+
+        Example::
+
+            done = context.checkpoint.restore(int) or 0
+            while context.checkpoint.has_more_work:
+                done = load_rows(after=done, at_most=1000)
+                context.checkpoint.save(done, has_more_work=done < last)
+        """
         ...
 
     @property

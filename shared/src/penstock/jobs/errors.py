@@ -11,6 +11,8 @@
     │   ├── BadSchedule       a cron expression or time zone that cannot be
     │   └── OutboxFull        no broker, and the local outbox holds as many as it may
     ├── NotFound              no job of that id
+    ├── MissingKey            encrypted with a key that is not in this process's key ring
+    ├── Undecryptable         encrypted for something else, or changed since
     └── IllegalTransition     an event that may not follow; carries the job's recent story
     Verdict               raised inside a job or its middleware, instead of a result
     ├── Defer             it goes again later; the attempt does not count
@@ -49,6 +51,14 @@ class AlreadyDispatched(JobRefused):
     def __init__(self, message: str, job_id: str = "") -> None:
         super().__init__(message)
         self.job_id = job_id
+
+
+class MissingKey(JobsError):
+    pass
+
+
+class Undecryptable(JobsError):
+    pass
 
 
 class BadSchedule(JobRefused):

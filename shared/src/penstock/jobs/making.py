@@ -13,9 +13,10 @@ from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
 from penstock.events.envelope import new_id, utc_now
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
-from penstock.jobs import payload, registry
+from penstock.jobs import payload, registry, sealing
 from penstock.jobs.errors import JobRefused, PayloadTooLarge
 from penstock.jobs.registry import Call
+from penstock.jobs.sealing import KeyRing
 
 _MAX_SECONDS = 10 * 366 * 86_400.0
 
@@ -25,6 +26,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         queue: empty: the function's own. due_at: not before this. expires_at: not started after.
+        template: jobs of other ids will be made of it.
     """
 
     queue: str = ""
@@ -33,6 +35,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     job_id: str = ""
     priority: Priority = "normal"
+    template: bool = False
 
 
 class Maker:
@@ -43,6 +46,8 @@ class Maker:
         max_payload_bytes: larger encoded calls are refused.
         automatic: tags of every job, beside its own; ``queue`` stands for one of its queue.
         lanes: the queues that have priorities.
+        ring: what arguments are encrypted with. encrypts_all: those of every job.
+        masked: names of fields that are never shown.
     """
 
     def __init__(
@@ -51,14 +56,19 @@ class Maker:
         max_payload_bytes: int,
         automatic: Sequence[str] = (),
         lanes: Iterable[str] = (),
+        ring: KeyRing | None = None,
+        encrypts_all: bool = False,
+        masked: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         self._max_payload_bytes = max_payload_bytes
         self._automatic = tuple(automatic)
         self._lanes = frozenset(lanes)
+        self.ring, self._encrypts_all = ring or KeyRing(), encrypts_all
+        self._masked = masked
 
     def event(self, call: Call, terms: Terms) -> JobDispatched:
-        """Raises PayloadTooLarge, BadName, JobRefused, ValueError."""
+        """Raises PayloadTooLarge, BadName, JobRefused, MissingKey, ValueError."""
         kind, job_id = call.job, terms.job_id or new_id()
         queue = self._queue(call, terms)
         tags = registry.check_tags((*kind.tags, *terms.tags)) if terms.tags else kind.tags
@@ -66,17 +76,22 @@ class Maker:
             own = f"queue:{queue}"
             tags += tuple(own if tag == "queue" else tag for tag in self._automatic)
         body = payload.encode(
-            payload.Payload(
-                id=job_id,
-                function=kind.name,
-                queue=queue,
-                arguments=msgspec.Raw(call.arguments),
-                dispatched_at=time.time(),
-                tries=kind.tries,
-                timeout_seconds=kind.timeout_seconds,
-                backoff=kind.retries.backoff,
-                tags=tags,
-                expires_at=terms.expires_at.timestamp() if terms.expires_at else 0.0,
+            self._sealed(
+                call,
+                terms,
+                payload.Payload(
+                    id=job_id,
+                    function=kind.name,
+                    queue=queue,
+                    arguments=msgspec.Raw(call.arguments),
+                    dispatched_at=time.time(),
+                    tries=kind.tries,
+                    timeout_seconds=kind.timeout_seconds,
+                    backoff=kind.retries.backoff,
+                    tags=tags,
+                    expires_at=terms.expires_at.timestamp() if terms.expires_at else 0.0,
+                    masked=kind.masked + self._masked,
+                ),
             )
         )
         if len(body) > self._max_payload_bytes:
@@ -103,6 +118,13 @@ class Maker:
         known = queue in self._lanes
         return [in_lane(queue, each) for each in PRIORITIES] if known else [queue]
 
+    def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
+        if not (call.job.encrypted or self._encrypts_all):
+            return plain
+        about = sealing.name_for(plain, terms.template)
+        sealed = self.ring.seal(call.arguments, "arguments", about)
+        return msgspec.structs.replace(plain, arguments=msgspec.Raw(sealed))
+
     def _queue(self, call: Call, terms: Terms) -> str:
         queue = check_name("queue", terms.queue) if terms.queue else call.job.queue
         if terms.priority == "normal":
@@ -120,7 +142,15 @@ def maker(settings: Settings, source: str) -> Maker:
     said = settings.dispatch
     known = {"environment": f"env:{said.environment}", "host": f"host:{settings.host.name}"}
     automatic = [known.get(tag, tag) for tag in said.automatic_tags]
-    return Maker(source, settings.jobs.max_payload_bytes, automatic, with_lanes(settings))
+    return Maker(
+        source,
+        settings.jobs.max_payload_bytes,
+        automatic,
+        with_lanes(settings),
+        sealing.load(settings.encryption.key_file),
+        settings.encryption.every_job,
+        settings.encryption.masked,
+    )
 
 
 def due_at(delay: float | timedelta, at: datetime | None) -> datetime | None:

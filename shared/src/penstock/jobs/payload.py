@@ -16,6 +16,9 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         dispatched_at: POSIX seconds. expires_at: not started after; 0 is never.
         handed: further arguments, which became known only when the job was due: an earlier job's
             result, the outcome of a batch.
+        masked: names of fields that are never shown.
+
+    Arguments, and what was handed on, may be sealed; see `penstock.jobs.sealing`.
     """
 
     id: str
@@ -29,6 +32,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     tags: tuple[str, ...] = ()
     expires_at: float = 0.0
     handed: dict[str, msgspec.Raw] | None = None
+    masked: tuple[str, ...] = ()
 
     def all_arguments(self) -> bytes | msgspec.Raw:
         """The encoded arguments, with what was handed on. Raises msgspec.MsgspecError."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.bus.protocol import Headers, Outgoing
+from penstock.bus.protocol import Delivery, Headers, Outgoing
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import JobRecord, State
@@ -69,6 +69,21 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
             **headers(record.id, record.sequence, record.next_attempt, trace),
             "Nats-Schedule": f"@at {due}",
             "Nats-Schedule-Target": subjects.queue(record.queue),
+        },
+    )
+
+
+def again(subjects: Subjects, delivery: Delivery, job_id: str, due: datetime) -> Outgoing:
+    """The same message once more, at a later time."""
+    queue = delivery.subject.rpartition(".")[2]
+    at = due.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return Outgoing(
+        subjects.schedule(queue, job_id),
+        delivery.body,
+        {
+            **delivery.headers,
+            "Nats-Schedule": f"@at {at}",
+            "Nats-Schedule-Target": delivery.subject,
         },
     )
 

@@ -41,6 +41,8 @@ class JobType(Generic[P, R]):
     Attributes:
         name: what messages call it. function: the author's function, for direct tests.
         takes_context: its first parameter is the :class:`Context`.
+        encrypted: nobody without the key reads its arguments and result. masked: names of what is
+            never shown.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class JobType(Generic[P, R]):
         retries: Retries,
         tags: tuple[str, ...],
         middleware: tuple[Middleware, ...] = (),
+        encrypted: bool = False,
+        masked: tuple[str, ...] = (),
     ) -> None:
         self.function = function
         self.name = name
@@ -62,6 +66,7 @@ class JobType(Generic[P, R]):
         self.timeout_seconds = timeout_seconds
         self.retries = retries
         self.middleware = middleware
+        self.encrypted, self.masked = encrypted, masked
         self.tags = tags
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
@@ -126,6 +131,8 @@ def job(
     harmless: Sequence[type[BaseException]] = (),
     tags: Sequence[str] = (),
     middleware: Sequence[Middleware] = (),
+    encrypted: bool = False,
+    masked: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -140,6 +147,8 @@ def job(
     harmless: Sequence[type[BaseException]] = (),
     tags: Sequence[str] = (),
     middleware: Sequence[Middleware] = (),
+    encrypted: bool = False,
+    masked: Sequence[str] = (),
 ) -> Any:
     """Marks a function as a job.
 
@@ -153,6 +162,8 @@ def job(
         tags: at most 10, of at most 100 characters.
         middleware: what is put around each run, the first outermost; see
             :mod:`penstock.jobs.middleware`.
+        encrypted: arguments, result and checkpoint are readable only with a key of
+            ``encryption.key_file``. masked: names of fields, at any depth, that are never shown.
 
     Example::
 
@@ -177,6 +188,8 @@ def job(
             retries=put_in_order(backoff, fatal, harmless),
             tags=check_tags(tags),
             middleware=tuple(each for each in middleware if not isinstance(each, Timeout)),
+            encrypted=encrypted,
+            masked=tuple(masked),
         )
         REGISTRY[kind.name] = kind
         return kind

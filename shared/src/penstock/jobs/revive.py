@@ -26,6 +26,7 @@ from penstock.jobs import lifecycle, payload, queue, registry
 from penstock.jobs.errors import JobRefused, JobsError, PayloadTooLarge
 from penstock.jobs.letters import Letter
 from penstock.jobs.payload import Payload
+from penstock.jobs.sealing import is_sealed
 
 ENDS = ("JobDead", "JobCancelled")
 """Names of the events after which a job may go again."""
@@ -53,7 +54,13 @@ def changed(call: Payload, changes: Mapping[str, Any]) -> Payload:
 
     Raises:
         UnknownJob, BadArguments
+        JobRefused: they are encrypted.
     """
+    if is_sealed(call.arguments):
+        raise JobRefused(
+            f"the arguments of job {call.id} are encrypted and cannot be replaced; "
+            "retry it as it is, or dispatch another"
+        )
     kind = registry.find(call.function)
     before = msgspec.msgpack.decode(call.all_arguments())
     made = kind(**{**before, **changes})

@@ -53,7 +53,8 @@ class Schedules:
         """
         check_name("schedule", name)
         check(cron, zone)
-        event, now = self._maker.event(call, terms or Terms()), utc_now()
+        template = msgspec.structs.replace(terms or Terms(), template=True)
+        event, now = self._maker.event(call, template), utc_now()
         made = Schedule(
             name=name,
             cron=cron,

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -32,9 +33,15 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import lifecycle, payload, registry, story
+from penstock.jobs import lifecycle, payload, registry, sealing, story
 from penstock.jobs import queue as queues
-from penstock.jobs.errors import BadArguments, IllegalTransition, UnknownJob
+from penstock.jobs.errors import (
+    BadArguments,
+    IllegalTransition,
+    MissingKey,
+    Undecryptable,
+    UnknownJob,
+)
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.worker.core.settle import Action, settle
@@ -43,6 +50,8 @@ from penstock.worker.held import Held
 log = logging.getLogger("penstock.worker")
 
 _LATER_SECONDS = 0.2
+_LOCKED_SECONDS = 15.0
+"""A job without its key is tried again after this."""
 _MAX_SEQUENCE = 2**63
 _MAX_TRACE_LENGTH = 100
 _KEPT_BYTES = 400_000
@@ -56,6 +65,10 @@ class Rejected(Exception):
         super().__init__(message)
         self.error = JobError(kind=kind, message=message[:4000])
         self.job_id, self.made_from = job_id, made_from
+
+
+class Locked(Exception):
+    """A job that this worker has no key for: another may have it, or this one later."""
 
 
 class Unreadable(Exception):
@@ -79,6 +92,7 @@ class Claims:
         self._host, self._worker = host, worker
         self.source = f"worker/{host}.{worker}"
         self.subjects = Subjects(settings.prefix)
+        self.ring = sealing.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
 
     # --- winning ----------------------------------------------------------------------------------
@@ -88,6 +102,9 @@ class Claims:
         for delivery in deliveries:
             try:
                 job, event = self._prepare(delivery)
+            except Locked as reason:
+                await self._postpone(delivery, reason)
+                continue
             except Rejected as reason:
                 await self._reject(delivery, reason)
                 continue
@@ -142,11 +159,15 @@ class Claims:
             raise Rejected("malformed", "its sequence or attempt is out of range")
         try:
             kind = registry.find(call.function)
-            arguments = kind.decode(call.all_arguments())
+            arguments = kind.decode(sealing.arguments(call, self.ring))
         except UnknownJob as error:
             raise Rejected("unknown-job", str(error), job_id, sequence) from error
-        except (BadArguments, msgspec.MsgspecError) as error:
+        except (BadArguments, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise Rejected("bad-arguments", str(error), job_id, sequence) from error
+        except Undecryptable as error:
+            raise Rejected("undecryptable", str(error), job_id, sequence) from error
+        except MissingKey as error:
+            raise Locked(str(error)) from error
         now = time.time()
         available = max(delivery.stored_at, self.resumptions.at.get(call.queue, 0.0))
         job = Held(
@@ -376,6 +397,19 @@ class Claims:
                 if not isinstance(answer, WrongSequence)
             ]
         )
+
+    async def _postpone(self, delivery: Delivery, reason: Locked) -> None:
+        """Back into the queue in a while, whoever takes it then; no attempt is used up."""
+        log.error("message %d waits: %s", delivery.sequence, reason)
+        later = datetime.now(UTC) + timedelta(seconds=_LOCKED_SECONDS)
+        job_id = delivery.headers.get(queues.JOB, "")
+        try:
+            await self._bus.append(queues.again(self.subjects, delivery, job_id, later))
+        except BusError as error:
+            log.warning("message %d is left for later: %s", delivery.sequence, error)
+            await self._give_back_later([delivery])
+            return
+        await self._bus.ack([delivery])
 
     async def _give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Not at once: what the broker refused now would go round and round."""

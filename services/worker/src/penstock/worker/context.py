@@ -9,10 +9,13 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import Call
+from penstock.jobs.sealing import KeyRing
 from penstock.worker.batch import RunBatch
+from penstock.worker.checkpoint import RunCheckpoint
 from penstock.worker.held import Held
 
 if TYPE_CHECKING:
@@ -34,12 +37,15 @@ class RunContext:
         client: Client,
         spark: SparkLease,
         commits: Commits,
+        checkpoints: Checkpoints,
+        ring: KeyRing,
     ) -> None:
         self._job = job
         self._loop = loop
         self._client = client
         self._spark = spark
         self._commits = commits
+        self._checkpoints, self._ring = checkpoints, ring
 
     @property
     def job_id(self) -> str:
@@ -55,8 +61,11 @@ class RunContext:
 
     @cached_property
     def work_id(self) -> str:
-        arguments = bytes(self._job.payload.all_arguments())
-        return f"{self._job.id}-{hashlib.sha256(arguments).hexdigest()[:8]}"
+        call = self._job.payload  # as it lies there, sealed or not: the same for all attempts
+        arguments = hashlib.sha256(call.arguments)
+        for name, value in sorted((call.handed or {}).items()):
+            arguments.update(name.encode() + bytes(value))
+        return f"{self._job.id}-{arguments.hexdigest()[:8]}"
 
     @property
     def deadline(self) -> float | None:
@@ -104,6 +113,10 @@ class RunContext:
     def commit(self, name: str, location: str) -> str:
         work = self._commits.commit(self._job, name, location)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @cached_property
+    def checkpoint(self) -> RunCheckpoint:
+        return RunCheckpoint(self._job, self._loop, self._checkpoints, self._ring)
 
     @cached_property
     def batch(self) -> RunBatch | None:

@@ -13,6 +13,7 @@ from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.jobs import queue as queues
+from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, Interruption, TimedOut
 from penstock.jobs.lifecycle import JobRecord
@@ -78,6 +79,9 @@ class Worker:
             sla_seconds=profile.sla_seconds,
         )
         self._client = Client.over(bus, settings)
+        self._checkpoints = Checkpoints(
+            bus, self._claims.subjects, settings.jobs.max_checkpoint_bytes
+        )
         self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
         self._runner.gates = Gates(bus, assignment, middleware, self._runner.surrender)
@@ -100,7 +104,10 @@ class Worker:
         self.exit_code = 0
 
     def _context(self, job: Held) -> RunContext:
-        return RunContext(job, self._loop, self._client, self._spark, self._commits)
+        checkpoints, ring = self._checkpoints, self._claims.ring
+        return RunContext(
+            job, self._loop, self._client, self._spark, self._commits, checkpoints, ring
+        )
 
     # --- the way of a job ------------------------------------------------------------------------
     async def run(self) -> None:

@@ -19,7 +19,9 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, WrongSe
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
+from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.sealing import is_sealed
 from penstock.worker.claims import Claims, Unreadable
 from penstock.worker.core.outcome import ended_by_itself, failed, too_large
 from penstock.worker.held import Held
@@ -40,6 +42,7 @@ class Recorder:
 
     def __init__(self, bus: Bus, claims: Claims, max_result_bytes: int) -> None:
         self._bus, self._claims = bus, claims
+        self._checkpoints = Checkpoints(bus, claims.subjects, max_result_bytes)
         self._max_result_bytes = max_result_bytes
 
     async def record(self, jobs: list[Held]) -> None:
@@ -47,6 +50,8 @@ class Recorder:
         for job in jobs:
             if job.appending is not None:
                 await asyncio.wait([job.appending])
+            if job.result and is_sealed(job.payload.arguments):
+                job.result = self._claims.ring.seal(job.result, "result", job.id)
             if len(job.result) > self._max_result_bytes:
                 job.error = too_large(len(job.result), self._max_result_bytes)
         ours = [job for job in jobs if not job.lost]
@@ -83,17 +88,25 @@ class Recorder:
             for (job, event), answer in zip(pending, answers, strict=True):
                 if isinstance(answer, int):
                     stored.append(job.delivery)
+                    if job.checkpointed:
+                        await self._forget_checkpoint(job)
                     continue
                 refusal = await self._after_refusal(job, event, answer)
                 if refusal is Refusal.AGAIN:
                     again.append((job, event))
                 elif refusal is Refusal.STORED:
                     stored.append(job.delivery)
+                    if job.checkpointed:
+                        await self._forget_checkpoint(job)
             await self._bus.ack(stored)
             if again:
                 log.warning("%d completions wait for the broker", len(again))
                 await asyncio.sleep(_RETRY_SECONDS)
             pending = again
+
+    async def _forget_checkpoint(self, job: Held) -> None:
+        with suppress(BusError):  # it ages out
+            await self._checkpoints.remove(job.id)
 
     async def _append_all(
         self, pending: list[tuple[Held, JobCompleted]]

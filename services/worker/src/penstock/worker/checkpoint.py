@@ -1,0 +1,97 @@
+"""A running job's checkpoint: used in the job's thread, stored by the worker's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.bus.protocol import BusUnavailable, WrongSequence
+from penstock.jobs.checkpoints import Checkpoints, Kept
+from penstock.jobs.errors import Cancelled
+from penstock.jobs.registry import encode_result
+from penstock.jobs.sealing import KeyRing, is_sealed
+from penstock.worker.held import Held
+
+T = TypeVar("T")
+
+_PATIENCE_SECONDS = 30.0
+_AGAIN_SECONDS = 0.2
+
+
+class RunCheckpoint:
+    """See :class:`penstock.jobs.context.JobCheckpoint`.
+
+    An attempt that was deposed cannot overwrite: whoever restores a checkpoint stores it again as
+    its own, and a lower fencing token is refused.
+    """
+
+    def __init__(
+        self, job: Held, loop: asyncio.AbstractEventLoop, checkpoints: Checkpoints, ring: KeyRing
+    ) -> None:
+        self._job, self._loop, self._checkpoints, self._ring = job, loop, checkpoints, ring
+        self._sealed = is_sealed(job.payload.arguments)
+        self._sequence: int | None = None
+        self._found: Kept | None = None
+
+    @property
+    def has_more_work(self) -> bool:
+        self._take_over()
+        return self._found is None or self._found.has_more_work
+
+    def restore(self, kind: Any = Any) -> Any:
+        self._take_over()
+        if self._found is None:
+            return None
+        data: bytes | msgspec.Raw = self._found.data
+        if is_sealed(data):
+            data = self._ring.open(data, "checkpoint", self._job.id)
+        return msgspec.msgpack.decode(data, type=kind)
+
+    def save(self, data: Any, *, has_more_work: bool = True) -> None:
+        self._take_over()
+        self._store(self._kept(encode_result(data), has_more_work))
+
+    def _kept(self, data: bytes, has_more_work: bool) -> Kept:
+        if self._sealed:
+            data = self._ring.seal(data, "checkpoint", self._job.id)
+        return Kept(token=self._job.token, data=msgspec.Raw(data), has_more_work=has_more_work)
+
+    def _take_over(self) -> None:
+        """At the first use: what an earlier attempt saved is ours from now on."""
+        if self._sequence is None:
+            self._look()
+            found = self._found
+            if found and found.token < self._run(self._checkpoints.void_before(self._job.id)):
+                self._found = None
+            if self._found is not None:
+                self._store(msgspec.structs.replace(self._found, token=self._job.token))
+
+    def _look(self) -> None:
+        self._sequence, self._found = self._run(self._checkpoints.load(self._job.id))
+        if self._found is not None and self._found.token > self._job.token:
+            raise Cancelled  # another attempt runs
+
+    def _store(self, kept: Kept) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            if self._job.lost:
+                raise Cancelled
+            try:
+                self._sequence = self._run(
+                    self._checkpoints.save(self._job.id, kept, self._sequence or 0)
+                )
+            except (WrongSequence, BusUnavailable):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+                self._look()  # by a deposed attempt, or our own whose answer was lost
+                continue
+            self._found, self._job.checkpointed = kept, True
+            return
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_SECONDS)
