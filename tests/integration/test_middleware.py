@@ -315,3 +315,16 @@ async def test_what_is_harmless_counts_as_success(crew: Crew) -> None:
     assert isinstance(end, JobCompleted)
     assert end.forgiven.endswith("Gone: gone")
     assert view.result is None
+
+
+@gated
+async def test_a_cancelled_job_leaves_its_place(crew: Crew) -> None:
+    """Also one that was interrupted while it asked for it; its worker goes on."""
+    crew.hire(QUEUE)
+    first = await crew.client.dispatch(alone(path=path(crew), name="a", key="k", seconds=30))
+    await eventually(lambda: moments(path(crew)), 10, "begun")
+    await crew.client.cancel(first)
+    began = time.monotonic()
+    second = await crew.client.dispatch(alone(path=path(crew), name="b", key="k", seconds=0.05))
+    await all_done(crew, [second])
+    assert time.monotonic() - began < 1.4, "its lease had to lapse first"

@@ -56,6 +56,14 @@ class Gates:
         ]
         return [each for each in made if each is not None]
 
+    def ended(self, jobs: Sequence[Held]) -> None:
+        """Whatever they still held is let go, wherever an interruption struck them."""
+        self._places.leave_all(jobs)
+
+    async def close(self) -> None:
+        """When nothing runs any more."""
+        await self._places.close()
+
     def _one(self, middleware: Middleware, owner: str, job: Held, context: Any) -> Around | None:
         match middleware:
             case RateLimited():

@@ -84,7 +84,8 @@ class Worker:
         )
         self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
-        self._runner.gates = Gates(bus, assignment, middleware, self._runner.surrender)
+        self._gates = Gates(bus, assignment, middleware, self._runner.surrender)
+        self._runner.gates = self._gates
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._lifetime = Lifetime(profile, assignment.burst)
         self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
@@ -134,6 +135,7 @@ class Worker:
             await resumed.unsubscribe()
             self._runner.stop()
             self._spark.close()
+            await self._gates.close()
             if leasing and self._exclusive:
                 leasing.cancel()
                 await self._exclusive.release()
@@ -242,6 +244,7 @@ class Worker:
                 self._spark.release(job.id)
             if job is self._long:
                 self._long = None
+        self._gates.ended(done)
         self._reporter.finished(done)
         self._changed.set()
         self._spawn(self._record(done))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from penstock.worker.watchdog import Watchdog
 
 _WAIT_SECONDS = 10.0
 _AWAY_SECONDS = 1.0
+_CLOSE_SECONDS = 2.0
 _MOST_LEASES = 10_000
 _KEPT_SECONDS = 3600
 """Records of keys that nobody uses any more go by themselves; far longer than any lease."""
@@ -55,6 +57,7 @@ class Places:
         self._lease_seconds, self._loop, self._lost = lease_seconds, loop, lost
         self._dog: Watchdog | None = None
         self._leases: OrderedDict[str, GuardedLease] = OrderedDict()
+        self._held: set[_Place] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @contextmanager
@@ -63,8 +66,11 @@ class Places:
         asked = asyncio.run_coroutine_threadsafe(self._take(rule, name, key, job), self._loop)
         try:
             place = asked.result(_WAIT_SECONDS)
-        except (BusError, TimeoutError) as error:
-            raise Defer(_AWAY_SECONDS, f"no place without a broker: {error}") from error
+        except BaseException as error:
+            asked.add_done_callback(self._give_up)  # it may still be taken
+            if isinstance(error, (BusError, TimeoutError)):
+                raise Defer(_AWAY_SECONDS, f"no place without a broker: {error}") from error
+            raise
         if place is None:
             raise _refused(rule, key)
         try:
@@ -81,6 +87,7 @@ class Places:
             lease = self._lease(name_of(name, key, str(number)))
             if term := await lease.attempt():
                 place = _Place(lease, term, job)
+                self._held.add(place)
                 place.keeping = self._spawn(self._keep(place))
                 return place
         return None
@@ -108,7 +115,25 @@ class Places:
         if not place.left:
             self._lost(place.job, "its place among those of its key was lost")
 
+    def _give_up(self, asked: Future[_Place | None]) -> None:
+        if not asked.cancelled() and not asked.exception() and (place := asked.result()):
+            self._loop.call_soon_threadsafe(self._leave, place)
+
+    def leave_all(self, jobs: Sequence[Held]) -> None:
+        """Of jobs that have ended."""
+        for place in tuple(self._held):
+            if place.job in jobs:
+                self._leave(place)
+
+    async def close(self) -> None:
+        """Lets heirs begin at once."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+
     def _leave(self, place: _Place) -> None:
+        if place.left:
+            return
+        self._held.discard(place)
         place.left = True
         place.lease.calm()
         self._spawn(self._release(place))
