@@ -26,6 +26,8 @@ name = "story-host"
 reserve_cpu_cores = 0
 reserve_memory_bytes = 0
 max_cpu_share = 1
+[spark]
+measure_cost = true
 [telemetry]
 endpoint = "{endpoint}"
 [pools.lake]
@@ -50,6 +52,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector, 
             up.until_ready()
             done = up.shell.json("job", "submit", "story_jobs.rows", "-a", "count=1000", "--wait")
             assert done["result"] == 1000, done
+            completed = done["timeline"][-1]
+            assert completed["spark_cost"]["cpu_seconds"] > 0, completed
             collector.wait_for("run", within=15)
             collector.wait_for("first job", within=15)
             yield collector, done["job"]["id"]

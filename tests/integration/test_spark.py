@@ -23,19 +23,23 @@ from penstock import telemetry
 from penstock.config import load
 from penstock.config.settings import Spark
 from penstock.jobs.sink import write_parquet
-from penstock.runtime.paths import free_port
 from penstock.telemetry import names
 from penstock.worker.spark import SparkLease, SparkUnavailable, job_tag
 
 pytestmark = pytest.mark.spark
 
-UI_PORT = free_port()
+UI: list[str] = []
+"""Where the module's server tells what it does."""
 
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[SparkHost]:
-    conf = {"spark.ui.enabled": "true", "spark.ui.port": str(UI_PORT), "spark.secret.x": "hunter2"}
-    with spark_host(conf=json.dumps(conf)) as running:
+    with spark_host("--ui", conf=json.dumps({"spark.secret.x": "hunter2"})) as running:
+        first = running.lease()
+        first.session("first", 1)
+        assert first._line is not None
+        UI[:] = [first._line.ui]
+        first.close()
         yield running
 
 
@@ -158,6 +162,19 @@ async def test_work_that_gets_on_is_a_sign_of_life(lease: SparkLease) -> None:
     heard = len(beats)
     spark.range(5).count()
     assert len(beats) == heard
+
+
+def test_what_an_attempt_cost_is_told_by_its_token(lease: SparkLease) -> None:
+    spark = lease.session("costly", 4711)
+    spark.range(200_000).selectExpr("id % 100 as k").groupBy("k").count().collect()
+    cost = lease.cost(4711)
+    assert cost is not None
+    assert cost.cpu_seconds > 0
+    assert min(cost.shuffle_write_bytes, cost.shuffle_read_bytes, cost.peak_memory_bytes) > 0
+    assert cost.stages >= 2
+    untouched = lease.cost(471)
+    assert untouched is not None
+    assert untouched.stages == 0
 
 
 def test_an_attempt_writes_its_output_once_and_readers_see_nothing_half(
@@ -313,7 +330,7 @@ def running(tag: str) -> bool:
 
 
 def spark_jobs() -> list[dict[str, Any]]:
-    base = f"http://127.0.0.1:{UI_PORT}/api/v1/applications"
+    base = f"{UI[0]}/api/v1/applications"
     application = read(base)[0]["id"]
     found: list[dict[str, Any]] = read(f"{base}/{application}/jobs")
     return found

@@ -231,6 +231,9 @@ class Spark(Section, frozen=True, kw_only=True):
         threads: local threads of the host's own server; 0 means one per usable core.
         memory: its Java heap. idle_seconds: it is stopped when unused this long.
         conf: Spark settings handed to the server.
+        measure_cost: jobs record their CPU seconds, rows, shuffled bytes and peak memory on Spark.
+            Turns on its web UI, on loopback: whoever has an account on the host can read there.
+        ui_url: where that of a remote Spark is.
     """
 
     remote: str = ""
@@ -238,6 +241,8 @@ class Spark(Section, frozen=True, kw_only=True):
     memory: Annotated[str, Meta(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     idle_seconds: Positive = 300.0
     conf: dict[str, str] = {}
+    measure_cost: bool = False
+    ui_url: str = ""
 
 
 class Telemetry(Section, frozen=True, kw_only=True):
@@ -434,12 +439,12 @@ class Settings(Section, frozen=True, kw_only=True):
     streams: Streams = Streams()
     jobs: Jobs = Jobs()
     dispatch: Dispatch = Dispatch()
+    encryption: Encryption = Encryption()
     host: Host = msgspec.field(default_factory=Host)
     metrics: Metrics = Metrics()
     decider: Decider = Decider()
     spark: Spark = Spark()
     stuck: Stuck = Stuck()
-    encryption: Encryption = Encryption()
     telemetry: Telemetry = Telemetry()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}

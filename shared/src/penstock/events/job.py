@@ -80,11 +80,29 @@ class JobCommitted(JobEvent, frozen=True, kw_only=True, tag=True):
     location: str
 
 
+class SparkCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an attempt's work cost on Spark, over all its stages.
+
+    Attributes:
+        cpu_seconds: of executors. peak_memory_bytes: of the stage that used most for execution.
+        stages: that ran at least one task.
+    """
+
+    cpu_seconds: float = 0.0
+    rows_read: int = 0
+    rows_written: int = 0
+    shuffle_read_bytes: int = 0
+    shuffle_write_bytes: int = 0
+    peak_memory_bytes: int = 0
+    stages: int = 0
+
+
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     """The job's one recorded success. ``result`` is MessagePack.
 
     Attributes:
         forgiven: an error that its author declared harmless; empty where there was none.
+        spark_cost: where `spark.measure_cost` is on.
     """
 
     queue: str
@@ -94,6 +112,7 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
     spark_session: str | None = None
+    spark_cost: SparkCost | None = None
     forgiven: str = ""
 
 

@@ -3,7 +3,7 @@
 ``python -m penstock.executor.spark_keeper --run-dir DIR`` listens on ``DIR/spark.sock``. A worker
 connects and holds that connection as its lease::
 
-    worker  ─► (connects)                keeper ─► {"remote": "sc://…"} or {"error": "…"}
+    worker  ─► (connects)                keeper ─► {"remote": "sc://…", …} or {"error": "…"}
             ─► again                            ─► the same, for the next job
             ─► rest                             (nothing; the connection is kept, but not counted)
             ─► session ID                       (nothing; the session that it works in)
@@ -56,6 +56,7 @@ def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str
         *(sys.executable, "-m", "penstock.executor.spark_keeper", "--run-dir", str(run_dir)),
         *("--threads", str(spark.threads), "--memory", spark.memory),
         *("--idle-seconds", str(spark.idle_seconds)),
+        *(("--ui",) if spark.measure_cost else ()),
     ]
     return argv, {_CONF_VARIABLE: json.dumps(spark.conf)}  # may hold secrets: not in the command
 
@@ -133,7 +134,7 @@ class Keeper:
         except ServerFailed as error:
             self._say(writer, {"error": str(error)})
         else:
-            self._say(writer, {"remote": server.remote})
+            self._say(writer, {"remote": server.remote, "ui": server.ui})
         await writer.drain()
 
     def _say(self, writer: asyncio.StreamWriter, what: Mapping[str, str]) -> None:
@@ -238,7 +239,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _keep(told: argparse.Namespace) -> None:
-    options = Options(told.threads, told.memory, {**_conf_from_environment(), **dict(told.conf)})
+    conf = {**_conf_from_environment(), **dict(told.conf)}
+    options = Options(told.threads, told.memory, conf, told.ui)
     keeper = Keeper(told.run_dir, options, told.idle_seconds, told.alone_seconds)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -288,6 +290,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--alone-seconds", type=float, default=ALONE_SECONDS, help="end alone so long"
     )
+    parser.add_argument("--ui", action="store_true", help="Spark's web UI runs, on loopback")
     parser.add_argument(
         "--conf", type=_setting, action="append", default=[], help="spark.NAME=VALUE"
     )

@@ -76,11 +76,13 @@ class Options:
     Attributes:
         threads: local threads; 0 means one per usable core. memory: Java heap, e.g. ``1g``.
         conf: Spark settings; ``spark.driver.extraJavaOptions`` in them goes to the Java process.
+        ui: its web UI runs, on loopback, and only tells.
     """
 
     threads: int = 0
     memory: str = "1g"
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ui: bool = False
 
     @property
     def master(self) -> str:
@@ -92,9 +94,13 @@ class Server:
 
     Attributes:
         remote: address with token, what a client connects to. Never logged.
+        ui: address of its web UI; empty where that does not run.
     """
 
-    def __init__(self, child: children.Child, port: int, token: str, folder: Path) -> None:
+    def __init__(
+        self, child: children.Child, port: int, token: str, folder: Path, ui: str = ""
+    ) -> None:
+        self.ui = ui
         self.child, self.port, self._folder = child, port, folder
         self.remote = f"sc://localhost:{port}/;token={token};user_id=penstock"
 
@@ -142,11 +148,13 @@ def spark_home() -> Path:
     return Path(found.origin).parent
 
 
-def java_arguments(java: Java, home: Path, folder: Path, port: int, options: Options) -> list[str]:
+def java_arguments(
+    java: Java, home: Path, folder: Path, port: int, options: Options, ui_port: int = 0
+) -> list[str]:
     """Everything behind ``java``: flags, class path, settings, class."""
     jars = sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
     extra = options.conf.get("spark.driver.extraJavaOptions", "").split()
-    settings = {**_defaults(folder), **options.conf, **_fixed(port, options)}
+    settings = {**_defaults(folder), **options.conf, **_fixed(port, options), **_ui(ui_port)}
     return [
         *_QUICK_AND_SMALL,
         f"-Xmx{options.memory}",
@@ -193,9 +201,24 @@ def _fixed(port: int, options: Options) -> dict[str, str]:
     }
 
 
+def _ui(port: int) -> dict[str, str]:
+    """Little is remembered: a job asks as soon as it has ended."""
+    if not port:
+        return {}
+    return {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(port),
+        "spark.ui.killEnabled": "false",
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "500",
+        "spark.sql.ui.retainedExecutions": "20",
+    }
+
+
 async def _start(folder: Path, options: Options, java: Java, home: Path) -> Server:
     port, token = free_port(), secrets.token_urlsafe(32)
-    _prepare(folder, java_arguments(java, home, folder, port, options))
+    ui_port = free_port() if options.ui else 0
+    _prepare(folder, java_arguments(java, home, folder, port, options, ui_port))
     child = children.start(
         [str(java.binary), f"@{folder / 'java.args'}"],
         name="Spark Connect server",
@@ -209,7 +232,8 @@ async def _start(folder: Path, options: Options, java: Java, home: Path) -> Serv
             "JAVA_HOME": str(java.home),
         },
     )
-    server = Server(child, port, token, folder)
+    ui = f"http://{LOOPBACK}:{ui_port}" if ui_port else ""
+    server = Server(child, port, token, folder, ui)
     try:
         await _ready(server)
     except BaseException:

@@ -87,7 +87,7 @@ class RunContext:
     def spark(self) -> SparkSession:
         if self._job.lost:
             raise Cancelled
-        session = self._spark.session(self._job.id, self._job.token)
+        session = self._spark.session(self._job.id, self._job.token, self._job.beat)
         self._job.used_spark = session.session_id
         return session
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.bus.protocol import Delivery
-from penstock.events.job import JobError
+from penstock.events.job import JobError, SparkCost
 from penstock.jobs.errors import Verdict
 from penstock.jobs.payload import Payload
 from penstock.jobs.registry import JobType
@@ -58,6 +58,7 @@ class Held:
     progress: tuple[int, int | None] | None = None
     recorded_progress: tuple[int, int | None] | None = None
     used_spark: str | None = None
+    spark_cost: SparkCost | None = None
     appending: Future[int] | None = None
     checkpointed: bool = False
     span: Any = field(default=None)

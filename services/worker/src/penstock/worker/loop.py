@@ -15,7 +15,7 @@ from penstock.config.topology import pools
 from penstock.jobs import queue as queues
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
-from penstock.jobs.errors import Cancelled, Interruption, TimedOut
+from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
 from penstock.worker import gates
@@ -24,6 +24,7 @@ from penstock.worker.commits import Commits
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
+from penstock.worker.ending import QUIT_SECONDS, Ending
 from penstock.worker.exclusive import exclusively
 from penstock.worker.first_job import tell_first_job
 from penstock.worker.gates import Gates
@@ -34,15 +35,15 @@ from penstock.worker.orphan import Orphan
 from penstock.worker.ownership import still_ours
 from penstock.worker.recording import Recorder
 from penstock.worker.reports import Reporter
+from penstock.worker.rounds import go_round
 from penstock.worker.runner import Runner
 from penstock.worker.spark import SparkLease
 
 log = logging.getLogger("penstock.worker")
 
-_TICK_SECONDS = 0.25
+_LATER_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
-_QUIT_SECONDS = 5.0
 _MAX_UNRECORDED = 2048
 ORPHANED = "orphaned"
 UNRESPONSIVE = 75
@@ -86,6 +87,12 @@ class Worker:
         self._runner = Runner(self._context, self._collect)
         self._gates = Gates(bus, assignment, middleware, self._runner.surrender)
         self._runner.gates = self._gates
+        self._ending = Ending(
+            self._runner,
+            self._spark,
+            settings.jobs.cancel_grace_seconds,
+            self._must_quit,
+        )
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._lifetime = Lifetime(profile, assignment.burst)
         self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
@@ -115,7 +122,16 @@ class Worker:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
         notices = await self._bus.listen(self._claims.subjects.cancel_notice("*"), self._noticed)
         resumed = await hear_resumptions(self._bus, self._claims)
-        ticking = self._spawn(self._tick())
+        claim_seconds = self._settings.jobs.claim_seconds
+        ticking = self._spawn(
+            go_round(
+                {
+                    self._extend: claim_seconds / 3,
+                    self._report: _REPORT_SECONDS,
+                    self._check: _CHECK_SECONDS,
+                }
+            )
+        )
         leasing = self._spawn(self._exclusive.run()) if self._exclusive else None
         try:
             await self._report()
@@ -124,9 +140,7 @@ class Worker:
             await self._intake.close()
             if self._winning:
                 await asyncio.wait(self._winning)
-            behind = self._runner.take_back()
-            self._unfinished -= len(behind)
-            await self._release(behind, self.stopping)
+            await self._release(self._take_back(), self.stopping)
             self._hurry()  # one may have begun meanwhile
             await self._finish()
         finally:
@@ -187,7 +201,7 @@ class Worker:
             won = await asyncio.shield(winning)
         except BusError as error:
             log.warning("no jobs now: %s", error)
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(_LATER_SECONDS)
             return True
         return bool(won)
 
@@ -251,6 +265,8 @@ class Worker:
 
     async def _record(self, done: list[Held]) -> None:
         try:
+            if self._spark.measures_cost:
+                await self._measure([job for job in done if job.used_spark])
             await self._recorder.record(done)
         finally:
             for job in done:
@@ -258,6 +274,20 @@ class Worker:
         if not self._held and self._told_busy:
             self._told_busy = False
             await self._report()
+
+    async def _measure(self, jobs: list[Held]) -> None:
+        for job in jobs:
+            job.spark_cost = await asyncio.to_thread(self._spark.cost, job.token)
+
+    def _take_no_more(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+
+    def _take_back(self) -> list[Held]:
+        """The jobs not begun, which now never will be here."""
+        behind = self._runner.take_back()
+        self._unfinished -= len(behind)
+        return behind
 
     async def _release(self, jobs: list[Held], reason: str) -> None:
         for job in jobs:
@@ -271,13 +301,12 @@ class Worker:
     # --- an exclusive queue ----------------------------------------------------------------------
     async def _yield(self) -> None:
         """Nobody may run jobs here any more: returns when nobody does."""
-        if self._taking is not None:
-            self._taking.cancel()
-        behind = self._runner.take_back()
-        self._unfinished -= len(behind)
+        self._take_no_more()
+        why = "the lease of its queue was lost"
+        behind = self._take_back()
         if (running := self._runner.current) is not None:
-            self._runner.surrender(running, "the lease of its queue was lost")
-        await self._release(behind, "the lease of its queue was lost")
+            self._runner.surrender(running, why)
+        await self._release(behind, why)
         while self._unfinished:  # noqa: ASYNC110 - `_changed` is the taker's to clear
             await asyncio.sleep(0.01)
 
@@ -299,33 +328,13 @@ class Worker:
             return
         self._long = job
         self._ahead.saw(time.monotonic() - job.begun_at)
-        if behind := self._runner.take_back():  # it turned out to be long: nobody waits behind it
-            self._unfinished -= len(behind)
+        if behind := self._take_back():  # it turned out to be long: nobody waits behind it
             self._spawn(self._release(behind, "held behind a long job"))
         self._told_busy = True
         self._spawn(self._report())
         if job.timeout_seconds:
             left = job.begun_at + job.timeout_seconds - time.monotonic()
-            self._loop.call_later(max(left, 0.0), self._end, job, TimedOut, "it timed out")
-
-    async def _tick(self) -> None:
-        """Claims, reports, progress, and whether the jobs are still ours."""
-        extended = reported = checked = time.monotonic()
-        while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            now = time.monotonic()
-            try:
-                if now - extended >= self._settings.jobs.claim_seconds / 3:
-                    extended = now
-                    await self._extend()
-                if now - reported >= _REPORT_SECONDS:
-                    reported = now
-                    await self._report()
-                if now - checked >= _CHECK_SECONDS:
-                    checked = now
-                    await self._check()
-            except BusError as error:
-                log.debug("tick: %s", error)
+            self._loop.call_later(max(left, 0.0), self._ending.end, job, TimedOut, "it timed out")
 
     async def _extend(self) -> None:
         await self._bus.extend([job.delivery for job in self._held.values() if not job.lost])
@@ -335,7 +344,7 @@ class Worker:
         if self.stopping or self.paused:
             state = "draining"
         held = list(self._held.values())
-        await self._reporter.send(state, held, spark=self._spark.is_open, because=self.stopping)
+        await self._reporter.send(state, held, spark=self._spark.session_id, because=self.stopping)
 
     async def _check(self) -> None:
         if not self._runner.alive:
@@ -378,31 +387,18 @@ class Worker:
         else:
             log.info("job %s is not ours any more: stopping it", job.id)
             grace = self._settings.jobs.cancel_grace_seconds
-            self._loop.call_later(grace, self._end, job, Cancelled, "it was cancelled")
+            self._loop.call_later(grace, self._ending.end, job, Cancelled, "it was cancelled")
         if record is not None and record.state.ended:
             await self._bus.ack([job.delivery])
         if job.used_spark:
             await asyncio.to_thread(self._spark.interrupt, job.id)
 
-    def _end(self, job: Held, how: type[Interruption], why: str) -> None:
-        """Throws ``how`` into the job; if that does not stop it, this process ends with it."""
-        if self._runner.current is not job:
-            return
-        self._runner.interrupt(job, how)
-        if job.used_spark:
-            self._spawn(asyncio.to_thread(self._spark.interrupt, job.id))
-        grace = max(self._settings.jobs.cancel_grace_seconds, 0.5)
-        self._runner.last_chance(job, grace + 2 * _QUIT_SECONDS)
-        self._loop.call_later(grace, self._give_up, job, why)
-
-    def _give_up(self, job: Held, why: str) -> None:
-        if self._runner.current is job:
-            log.error("job %s does not stop although %s: this worker ends", job.id, why)
-            self._spawn(self._quit(job, why))
+    def _must_quit(self, job: Held, why: str) -> None:
+        self._spawn(self._quit(job, why))
 
     async def _quit(self, job: Held, why: str) -> None:
         with suppress(BusError, TimeoutError):
-            async with asyncio.timeout(_QUIT_SECONDS):
+            async with asyncio.timeout(QUIT_SECONDS):
                 await self._release(self._runner.take_back(), why)
                 if not job.lost:
                     job.ended_at = time.monotonic()
@@ -419,8 +415,7 @@ class Worker:
         if not self.stopping:
             self.stopping = reason
             log.info("ending: %s", reason)
-        if self._taking is not None:
-            self._taking.cancel()
+        self._take_no_more()
         self._changed.set()
 
     def quit(self, reason: str) -> None:
@@ -433,7 +428,7 @@ class Worker:
         running = self._runner.current
         if self._hurried and running is not None and not running.yielded:
             running.yielded = self.stopping
-            self._end(running, Cancelled, self.stopping)
+            self._ending.end(running, Cancelled, self.stopping)
 
     def _end_at_limit(self) -> None:
         if reason := self._lifetime.over():
@@ -441,8 +436,7 @@ class Worker:
 
     def pause(self) -> None:
         self.paused = True
-        if self._taking is not None:
-            self._taking.cancel()
+        self._take_no_more()
 
     def resume(self) -> None:
         self.paused = False

@@ -132,6 +132,7 @@ class Recorder:
             cpu_seconds=job.cpu_seconds,
             peak_memory_bytes=peak_memory_bytes,
             spark_session=job.used_spark,
+            spark_cost=job.spark_cost,
             forgiven=job.forgiven,
         )
 

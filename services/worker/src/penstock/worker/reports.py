@@ -76,7 +76,7 @@ class Reporter:
     def _tally(self, queue: str) -> _Tally:
         return self._tallies.setdefault(queue, _Tally())
 
-    async def send(self, state: str, held: list[Held], *, spark: bool, because: str = "") -> None:
+    async def send(self, state: str, held: list[Held], *, spark: str, because: str = "") -> None:
         """Sends a report and starts counting anew."""
         self._number += 1
         now = time.time()
@@ -103,7 +103,8 @@ class Reporter:
                 for job in held[:_MAX_CLAIMS]
             ),
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
-            wants_spark=spark,
+            wants_spark=bool(spark),
+            spark_session=spark,
             stopping_because=because,
         )
         await self._bus.signal(self._subject, msgspec.json.encode(report))

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 from penstock import telemetry
 from penstock.config.settings import Spark
 from penstock.telemetry import SpanKind, names
+from penstock.worker import spark_cost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.events.job import SparkCost
     from penstock.worker.spark_session import OpenSession
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,8 @@ class SparkLease:
 
     def __init__(self, run_dir: str | Path, settings: Spark) -> None:
         self._line = None if settings.remote else KeeperLine(Path(run_dir) / "spark.sock")
-        self._remote = settings.remote
+        self._remote, self._ui = settings.remote, settings.ui_url
+        self.measures_cost = settings.measure_cost
         self._guard = threading.Lock()  # held for an instant only, never while waiting
         self._open: OpenSession | None = None
         self._job = ""
@@ -110,6 +113,11 @@ class SparkLease:
             stopped = found.interrupt(job_tag(job_id))
             log.info("job %s: %d Spark operations interrupted", job_id, stopped)
 
+    def cost(self, token: int) -> SparkCost | None:
+        """What the attempt of this token cost on Spark; blocks for a moment. From any thread."""
+        ui = self._line.ui if self._line else self._ui
+        return spark_cost.ask(ui, f"penstock-token-{token}") if ui else None
+
     def close(self) -> None:
         """Gives the session back to the server, and the lease to the keeper."""
         with self._guard:
@@ -147,6 +155,7 @@ class KeeperLine:
         self._path = path
         self._socket: socket.socket | None = None
         self._read = b""
+        self.ui = ""
 
     def ask(self) -> str:
         """The server's address, started if need be. Raises SparkUnavailable."""
@@ -188,6 +197,7 @@ class KeeperLine:
             raise SparkUnavailable(
                 f"Spark could not be started on this host: {answer.get('error')}"
             )
+        self.ui = str(answer.get("ui", ""))
         return str(answer["remote"])
 
     def _connect(self) -> socket.socket:

@@ -1,0 +1,68 @@
+"""What an attempt has cost on Spark, by the monitoring interface of its driver.
+
+Spark tells no client what a query used; its REST interface (part of the web UI) tells it by stage,
+and each job there carries the tags that this attempt's work was given.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.request import urlopen
+
+from penstock.events.job import SparkCost
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 2.0
+_MOST_BYTES = 32_000_000
+
+Row = Mapping[str, Any]
+
+
+def ask(ui: str, tag: str) -> SparkCost | None:
+    """The cost of all work with a tag; None when it cannot be had. Blocks for a moment.
+
+    Args:
+        ui: address of the driver's web UI.
+    """
+    try:
+        [application, *_] = _read(f"{ui}/api/v1/applications")
+        base = f"{ui}/api/v1/applications/{application['id']}"
+        return total(_read(f"{base}/jobs"), _read(f"{base}/stages"), tag)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        log.info("the cost on Spark is not known: %r", error)
+        return None
+
+
+def total(jobs: Sequence[Row], stages: Sequence[Row], tag: str) -> SparkCost:
+    """The sum over all stages of the jobs that carry ``tag``; attempts that failed cost, too."""
+    wanted = {
+        stage
+        for job in jobs
+        if any(each.endswith(f"_{tag}") for each in job.get("jobTags", ()))
+        for stage in job["stageIds"]
+    }
+    ours = [stage for stage in stages if stage["stageId"] in wanted]
+
+    def add(name: str) -> int:
+        return sum(int(stage.get(name, 0)) for stage in ours)
+
+    return SparkCost(
+        cpu_seconds=add("executorCpuTime") / 1e9,
+        rows_read=add("inputRecords"),
+        rows_written=add("outputRecords"),
+        shuffle_read_bytes=add("shuffleReadBytes"),
+        shuffle_write_bytes=add("shuffleWriteBytes"),
+        peak_memory_bytes=max((int(s.get("peakExecutionMemory", 0)) for s in ours), default=0),
+        stages=sum(int(stage.get("numCompleteTasks", 0)) > 0 for stage in ours),
+    )
+
+
+def _read(url: str) -> Any:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"found {url[:80]!r}, expected the address of Spark's web UI")
+    with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 - checked above
+        return json.loads(answer.read(_MOST_BYTES))
