@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,22 @@ def _first_time(diary: str, name: str) -> bool:
 def told(outcome: Outcome, diary: str, name: str) -> list[Any]:
     write(diary, name, f"{outcome.state}-{outcome.counts.total}")
     return [outcome.state, outcome.counts.completed, outcome.counts.failed]
+
+
+@job(queue=QUEUE)
+def count_up(context: Context, diary: str, name: str, gate: str, total: int) -> list[int]:
+    """Counts by tens, saves each time, waits at a gate of its attempt's own half-way."""
+    start = done = context.checkpoint.restore(int) or 0
+    write(diary, name, f"from-{start}")
+    try:
+        while context.checkpoint.has_more_work:
+            done += 10
+            context.checkpoint.save(done, has_more_work=done < total)
+            write(diary, name, f"saved-{done}")
+            if done == start + 20 and done < total:
+                while not Path(f"{gate}-{start}").exists():
+                    time.sleep(0.005)
+    except BaseException as error:
+        write(diary, name, f"ended-by-{type(error).__name__}")
+        raise
+    return [start, done]

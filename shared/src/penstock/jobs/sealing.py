@@ -104,12 +104,15 @@ class KeyRing:
 
 def is_sealed(found: bytes | msgspec.Raw) -> bool:
     """Whether an encoded value is a sealed one: looks at its first bytes only."""
-    head = bytes(memoryview(found)[:6])
-    length_bytes = {0xC7: 1, 0xC8: 2, 0xC9: 4}.get(head[0] if head else 0)
-    return length_bytes is not None and head[1 + length_bytes : 2 + length_bytes] == _TYPE
+    head = memoryview(found)
+    if not head or (at := _TYPE_AT.get(head[0])) is None:  # as good as always
+        return False
+    return len(head) > at and head[at] == _EXTENSION
 
 
-_TYPE = bytes([_EXTENSION])
+_TYPE_AT = {0xC7: 2, 0xC8: 3, 0xC9: 5}
+"""Where the type stands in extensions of 8, 16 and 32 bits of length; a sealed value is never one
+of the five short ones of fixed length."""
 
 
 def unpack(found: bytes | msgspec.Raw) -> Sealed:
