@@ -233,6 +233,30 @@ async def test_a_death_without_its_letter(stage: Stage) -> None:
     assert (letter.function, letter.error) == ("orchestrator_tests.rebuild", error)
 
 
+@pytest.mark.parametrize("letter_is_left", [True, False])
+async def test_a_new_life_without_its_message(stage: Stage, letter_is_left: bool) -> None:
+    """Whoever retried a dead job died right after saying so, or after removing its letter."""
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    error = JobError(kind="ValueError", message="no")
+    await stage.run_until(
+        await stage.take(),
+        JobFailed(job_id=job_id, queue="reports", attempt=1, error=error),
+        JobDead(job_id=job_id, queue="reports", error=error),
+    )
+    stream, subject = stage.subjects.dead_stream, stage.subjects.dead("reports", job_id)
+    letter = await eventually(lambda: stage.bus.last(stream, subject))
+    with pytest.raises(Cut):
+        await stage.dying.dead.retry(job_id)
+    if letter_is_left:
+        await stage.bus.append(Outgoing(subject, letter.body))
+    delivery = await stage.take()
+    record = (await stage.client.job(job_id)).record
+    assert delivery.headers[queue.JOB] == job_id
+    assert delivery.headers[queue.SEQUENCE] == str(record.sequence)
+    assert (record.life, await stage.bus.last(stream, subject)) == (2, None)
+
+
 async def test_jobs_that_wait_their_turn_are_left_alone(stage: Stage) -> None:
     """However long they wait: a line without workers is no crash."""
     await stage.start()

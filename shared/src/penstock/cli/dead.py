@@ -24,8 +24,8 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.dead import DeadLetters, Outcome
 from penstock.jobs.letters import Wanted
 
-_MOST_TOLD = 20
-"""Outcomes that are told one by one; of a million letters the count is what one wants to know."""
+_MOST_TOLD, _MOST_KEPT = 20, 1_000
+"""Failures that are told one by one, and in JSON; of a million letters one wants the count."""
 
 Options = Callable[..., Any]
 _CHOICES = ("queue", "function", "kind", "tag", "fingerprint")
@@ -189,12 +189,14 @@ def _act(
     if how["every"] and not _agreed(session, wanted, how, done[1]):
         return
 
-    async def ask(bus: Bus, settings: Settings) -> tuple[int, list[Outcome]]:
-        count, failed = 0, []
+    async def ask(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
+        count = good = 0
+        failed: list[Outcome] = []
         async for page in act(letters_of(bus, settings), settings):
-            count += len(page)
-            failed += [each for each in page if each.error]
-        return count, failed
+            bad = [each for each in page if each.error]
+            count, good = count + len(page), good + len(page) - len(bad)
+            failed = (failed + bad)[:_MOST_KEPT]
+        return count, good, failed
 
     _tell(session, *session.ask(ask), done)
 
@@ -218,16 +220,17 @@ def _asked(done: str) -> str:
     return done.replace("are ", "be ")
 
 
-def _tell(session: Session, count: int, failed: list[Outcome], done: tuple[str, str]) -> None:
-    good = count - len(failed)
+def _tell(
+    session: Session, count: int, good: int, failed: list[Outcome], done: tuple[str, str]
+) -> None:
     if session.as_json:
-        say_json({"fit": count, "done": good, "failed": failed[:1_000]})
+        say_json({"fit": count, "done": good, "failed": failed})
     else:
         say(f"{good} dead {'letter ' + done[0] if good == 1 else 'letters ' + done[1]}")
         for each in failed[:_MOST_TOLD]:
             note(f"{each.id}: {each.error}")
-    if failed:
-        raise Failed(f"{len(failed)} of {count} did not")
+    if good < count:
+        raise Failed(f"{count - good} of {count} did not")
 
 
 def letters_of(bus: Bus, settings: Settings) -> DeadLetters:

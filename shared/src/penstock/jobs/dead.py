@@ -51,7 +51,10 @@ class DeadLetters:
 
     async def count(self, wanted: Wanted = ALL) -> int:
         """How many fit."""
-        return sum([1 async for _ in self._letters.oldest_first(wanted)])
+        count = 0
+        async for _ in self._letters.oldest_first(wanted):
+            count += 1
+        return count
 
     async def groups(self, wanted: Wanted = ALL) -> list[Group]:
         """The failures behind those that fit, the most frequent first."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from penstock.bus.protocol import Bus, PayloadTooLarge
+import msgspec
+
+from penstock.bus.protocol import Bus, PayloadTooLarge, Stored
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import lifecycle, queue, story
@@ -71,9 +73,9 @@ class Healer:
     async def _remove_old_letter(self, record: JobRecord) -> None:
         """Whoever revived the job may have died before removing what it died of."""
         stream, subject = self._subjects.dead_stream, self._subjects.dead(record.queue, record.id)
-        letter = await self._bus.last(stream, subject)
-        if letter and letter.at < record.available_at:
-            await self._bus.remove(stream, subject, letter.sequence + 1)
+        stored = await self._bus.last(stream, subject)
+        if stored and _died_at(stored) < record.available_at.timestamp():
+            await self._bus.remove(stream, subject, stored.sequence + 1)
 
     async def _comes_again(self, record: JobRecord) -> bool:
         """A job that was given back still has the message it was started from."""
@@ -88,3 +90,11 @@ class Healer:
         first = await self._bus.next(self._subjects.events_stream, self._subjects.job(job_id), 1)
         found = first.headers.get("traceparent") if first else None
         return {"traceparent": found} if found else {}
+
+
+def _died_at(letter: Stored) -> float:
+    """POSIX seconds; of what is no letter, when it was stored."""
+    try:
+        return msgspec.json.decode(letter.body, type=queue.DeadLetter).at
+    except msgspec.MsgspecError:
+        return letter.at.timestamp()
