@@ -40,6 +40,7 @@ docs: $(READY)  ## write the generated pages (events, settings)
 
 bench: $(READY)  ## throughput, pickup and spawn figures, as JSON
 	@$(BIN)/python benchmarks/throughput.py
+	@$(BIN)/python benchmarks/dispatch.py
 	@$(BIN)/python benchmarks/spawn.py
 
 lock:  ## pin requirements.in anew, with hashes and without any address

@@ -148,6 +148,11 @@ class Context(Protocol):
         """
         ...
 
-    def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:
-        """Dispatches another job from inside this one; returns its id."""
+    def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0, **terms: Any) -> str:
+        """Dispatches another job from inside this one; returns its id.
+
+        Args:
+            terms: as of :meth:`penstock.jobs.Client.dispatch`. With a ``job_id`` that follows from
+                this job's, an attempt that is run again dispatches it once.
+        """
         ...

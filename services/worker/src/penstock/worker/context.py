@@ -122,6 +122,6 @@ class RunContext:
     def batch(self) -> RunBatch | None:
         return RunBatch.of(self._job, self._loop, self._client)
 
-    def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0) -> str:
-        work = self._client.dispatch(call, queue=queue, delay=delay)
+    def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0, **terms: Any) -> str:
+        work = self._client.dispatch(call, queue=queue, delay=delay, **terms)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DISPATCH_SECONDS)
