@@ -69,7 +69,7 @@ class Stage:
         finally:
             worker.stop("the test is over")
             await asyncio.wait_for(running, WITHIN)
-            await bus.close()
+            await asyncio.wait_for(bus.close(), WITHIN)
 
     @asynccontextmanager
     async def orchestrator(self) -> AsyncIterator[Orchestrator]:
@@ -81,9 +81,9 @@ class Stage:
             yield found
         finally:
             service.stopping.set()
-            await running
-            await service.end_tasks()
-            await bus.close()
+            await asyncio.wait_for(running, WITHIN)
+            await asyncio.wait_for(service.end_tasks(), WITHIN)
+            await asyncio.wait_for(bus.close(), WITHIN)
             assert service.failure is None
 
     async def ended(self, batch_id: str) -> BatchRecord:

@@ -11,9 +11,20 @@ from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.events.batch import BatchProgressed, Counts
+from penstock.bus.memory import MemoryBus
+from penstock.bus.protocol import Outgoing
+from penstock.events.batch import (
+    BatchClosed,
+    BatchCreated,
+    BatchProgressed,
+    Callback,
+    Callbacks,
+    Counts,
+)
+from penstock.events.envelope import encode
+from penstock.events.graph import GraphStarted, GraphStep
 from penstock.events.subjects import BadName
-from penstock.jobs import Backoff, Context, JobType, SyncClient, job, registry
+from penstock.jobs import Backoff, Call, Client, Context, JobType, SyncClient, job, registry
 from penstock.jobs.awaiting import awaiting
 from penstock.jobs.batch_record import BatchRecord, BatchState
 from penstock.jobs.callbacks import Outcome
@@ -286,6 +297,19 @@ async def test_a_name_that_cannot_be_a_batch(stage: Stage, wrong: str) -> None:
         await stage.client.batches.create([], batch_id=wrong)
 
 
+async def test_a_call_that_is_refused_cancels_the_batch(stage: Stage) -> None:
+    await stage.at_work()
+
+    def calls() -> Iterator[Call]:
+        yield from (double(number=number) for number in range(600))
+        raise KeyError("orders")
+
+    with pytest.raises(KeyError):
+        await stage.client.batches.create(calls(), batch_id="nightly")
+    record = await stage.ended("nightly")
+    assert (record.state, record.counts.total) == (BatchState.CANCELLED, 500)
+
+
 # --- orchestrators that come, go and are several --------------------------------------------------
 async def test_what_happened_while_no_orchestrator_ran_is_counted(stage: Stage) -> None:
     async with stage.worker():
@@ -339,6 +363,31 @@ async def test_nothing_is_kept_of_a_batch_that_has_ended(stage: Stage) -> None:
     assert not await stage.bus.count(
         stage.subjects.state_stream, stage.subjects.state("batch", "*")
     )
+
+
+async def test_what_cannot_be_dispatched_does_no_harm_to_others(stage: Stage) -> None:
+    """Events that no client of ours wrote."""
+    rubbish = Callbacks(finally_=Callback(payload=b"rubbish"))
+    events: list[Any] = [
+        BatchCreated(batch_id="a", callbacks=rubbish),
+        BatchClosed(batch_id="a"),
+        GraphStarted(graph_id="b", steps=(GraphStep(name="s", payload=b"rubbish"),)),
+        GraphStarted(
+            graph_id="c",
+            steps=(GraphStep(name="s", payload=encode_payload(double(number=1)), takes={"x": 7}),),
+        ),
+    ]
+    for event in events:
+        await stage.bus.append(Outgoing(stage.subjects.event(event), encode(event)))
+    await stage.at_work()
+    batch_id = await stage.client.batches.create([double(number=1)])
+    assert (await stage.ended(batch_id)).state is BatchState.COMPLETED
+    for graph, reason in (("b", "cannot be dispatched"), ("c", "no job of id 'c_step_7'")):
+        assert reason in (await stage.client.graphs.wait(graph, WITHIN)).reason
+
+
+def encode_payload(call: Call) -> bytes:
+    return Client(MemoryBus()).prepare(call, "any").payload
 
 
 async def test_an_event_that_may_not_follow_is_passed_over(stage: Stage) -> None:

@@ -134,6 +134,15 @@ class Inbox:
             await self._client._send_unsubscribe(subscription._id)
             await self._client.flush(timeout=2)
             self._client._remove_sub(subscription._id)
+            _go_on_ending()
+
+
+def _go_on_ending() -> None:
+    """nats-py waits by `asyncio.wait_for`, which up to Python 3.11 may swallow a cancellation
+    (CPython issue 86296): a loop that was told to stop would go on for ever."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Delivery:

@@ -7,6 +7,7 @@ import time
 import msgspec
 
 from penstock.events.job import JobDispatched
+from penstock.events.subjects import check_name
 from penstock.jobs import payload
 
 
@@ -25,9 +26,10 @@ def dispatched(
         handed: arguments that were not known when it was encoded.
 
     Raises:
-        msgspec.MsgspecError: it is no encoded call.
+        msgspec.MsgspecError, ValueError: it is no encoded call.
     """
     old = payload.decode(body)
+    check_name("queue", old.queue)
     all_handed = {**(old.handed or {}), **(handed or {})} or None
     new = msgspec.structs.replace(old, id=job_id, dispatched_at=time.time(), handed=all_handed)
     return JobDispatched(

@@ -75,13 +75,23 @@ class Batches:
         Raises:
             AlreadyDispatched: a batch of this id exists and is not open.
             BusError: not everything was taken; the batch stays open.
+            JobRefused: a call was refused, or the batch failed meanwhile; the rest is cancelled.
         """
         batch_id = await self._begin(
             batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
         )
-        await self.add(batch_id, calls, key=batch_id, queue=queue)
+        try:
+            await self.add(batch_id, calls, key=batch_id, queue=queue)
+        except BusError:
+            raise  # another try can go on
+        except Exception as error:
+            await self._give_up(batch_id, error)
+            raise
         await self.close(batch_id)
         return batch_id
+
+    async def _give_up(self, batch_id: str, error: Exception) -> None:
+        await self.cancel(batch_id, f"adding its jobs failed: {error!r}"[:500])
 
     @asynccontextmanager
     async def open(
@@ -109,7 +119,7 @@ class Batches:
         try:
             yield OpenBatch(self, batch_id)
         except Exception as error:
-            await self.cancel(batch_id, f"adding its jobs failed: {error!r}"[:500])
+            await self._give_up(batch_id, error)
             raise
         await self.close(batch_id)
 

@@ -21,6 +21,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import again, callbacks, members
 from penstock.jobs import log as logs
 from penstock.jobs.client import Client
+from penstock.jobs.errors import JobsError
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
@@ -70,24 +71,29 @@ class Hands:
 
     # --- steps ------------------------------------------------------------------------------------
     async def _start(self, graph: Graph, index: int) -> None:
+        step = graph.record.steps[index]
+        try:
+            await self._dispatch([await self._step(graph, index)])
+        except PayloadTooLarge as error:
+            graph.refused(index, f"step {step.name!r} with the results handed on: {error}")
+        except (JobsError, ValueError, msgspec.MsgspecError) as error:
+            graph.refused(index, f"step {step.name!r} cannot be dispatched: {error}")
+        else:
+            graph.dispatched(index)
+
+    async def _step(self, graph: Graph, index: int) -> JobDispatched:
         step, job_id = graph.record.steps[index], members.step_id(graph.record.id, index)
         handed = {
             parameter: msgspec.Raw(await self._result(graph.record.id, needed))
             for parameter, needed in step.takes.items()
         }
-        event = again.dispatched(
+        return again.dispatched(
             step.payload,
             job_id,
             self.client.source,
             correlation_id=graph.record.id,
             handed=handed,
         )
-        try:
-            await self._dispatch([event])
-        except PayloadTooLarge as error:
-            graph.refused(index, f"step {step.name!r} with the results handed on: {error}")
-            return
-        graph.dispatched(index)
 
     async def _result(self, graph_id: str, index: int) -> bytes:
         return (await self.client.job(members.step_id(graph_id, index))).record.result or _NIL

@@ -14,6 +14,8 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
 from penstock.events.batch import BATCH_EVENTS
 from penstock.events.envelope import MalformedEvent, utc_now
@@ -21,7 +23,7 @@ from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members
 from penstock.jobs.client import Client
-from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.errors import IllegalTransition, JobsError
 from penstock.orchestrator.carry_out import Hands
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
@@ -195,7 +197,12 @@ class Wholes:
         if at == whole.position and time.monotonic() - when < _LOOK_SECONDS:
             return  # done already; what came of it is on its way through the log
         self._tried[name] = whole.position, time.monotonic()
-        if await self._hands.carry_out(whole, step):
+        try:
+            finished = await self._hands.carry_out(whole, step)
+        except (JobsError, ValueError, msgspec.MsgspecError) as error:
+            log.error("%s %s is given up: %s", *name, error)  # what it holds cannot be dispatched
+            finished = True
+        if finished:
             self.known.pop(name, None)
             self._tried.pop(name, None)
             with suppress(BusError):  # what is left of it would do no harm

@@ -51,7 +51,7 @@ class Kept:
     async def load(self) -> tuple[int, dict[Name, Batch | Graph]]:
         """From where to read the log, and all that was not finished with. Raises BusError."""
         stored = await self._bus.last(self._stream, self._cursor)
-        places = [msgspec.json.decode(stored.body, type=int)] if stored else [0]
+        places = [_place(stored)]
         known: dict[Name, Batch | Graph] = {}
         for noun in _KINDS:
             for subject in await self._bus.count(self._stream, self._subjects.state(noun, "*")):
@@ -95,3 +95,12 @@ class Kept:
         """Nothing is left to be done for it. Raises BusError."""
         self._stored.pop(name, None)
         await self._bus.remove(self._stream, self._subjects.state(*name))
+
+
+def _place(stored: Stored | None) -> int:
+    """The kept place; the beginning of the log, which has it all, where it cannot be read."""
+    try:
+        return msgspec.json.decode(stored.body, type=int) if stored else 0
+    except (msgspec.MsgspecError, ValueError) as error:
+        log.error("the place in the log cannot be read: %s", error)
+        return 0
