@@ -208,9 +208,10 @@ def choice_in(text: str) -> str:
 # --- policies -------------------------------------------------------------------------------------
 def policies_part() -> str:
     """What each policy says of itself, the settings it declares, and the linter's rules."""
-    usual = declared.Profile().policies
+    usual = dict.fromkeys(declared.USUAL_POLICIES, "yes")
+    usual |= dict.fromkeys(declared.PACES, f"not with {', '.join(sorted(declared.OWN_PACE))}")
     rows = [
-        [f"`{policy.name}`", "yes" * (policy.name in usual), policy.about]
+        [f"`{policy.name}`", usual.get(policy.name, ""), policy.about]
         for policy in SHIPPED.values()
     ]
     parts = ["## Those that ship", table(["policy", "on by default", "what it does"], rows)]

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.decider.simulating import EXACT, shaped, simulation
 
 from penstock.config import Pool, Profile
-from penstock.config.settings import DEFAULT_POLICIES
+from penstock.config.settings import USUAL_POLICIES
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.simulator.controller import Core
 from penstock.decider.simulator.engine import POOL, Run
@@ -18,7 +18,7 @@ from penstock.decider.simulator.load import Load
 
 SLA = 10.0
 HOUR = 3600.0
-UNTOLD = tuple(name for name in DEFAULT_POLICIES if name != "effectiveness")
+UNTOLD = tuple(name for name in USUAL_POLICIES if name != "effectiveness")
 
 
 class Film(NamedTuple):
@@ -36,7 +36,8 @@ class Film(NamedTuple):
 
 
 def film(jobs: Load, slowing: Any = None, **profile: Any) -> Film:
-    settings = {"sla_seconds": SLA, "min_workers": 0, "max_workers": 400, **profile}
+    settings = {"sla_seconds": SLA, "min_workers": 0, "max_workers": 400, "strategy": "hybrid"}
+    settings |= profile
     pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=Profile(**settings))
     targets: list[tuple[float, int]] = []
     told: list[tuple[float, str, dict[str, Any]]] = []
@@ -120,10 +121,12 @@ INNOCENT = {
 }
 
 
+@pytest.mark.parametrize("strategy", ["hybrid", "deadline"])
 @pytest.mark.parametrize("name", INNOCENT)
-def test_there_is_no_false_alarm(name) -> None:
+def test_there_is_no_false_alarm(name, strategy) -> None:
     jobs, profile = INNOCENT[name]
-    with_it, without = film(jobs, **profile), film(jobs, policies=UNTOLD, **profile)
+    profile = {"strategy": strategy, "policies": USUAL_POLICIES, **profile}
+    with_it, without = film(jobs, **profile), film(jobs, **{**profile, "policies": UNTOLD})
     assert with_it.events("ScalingIneffective") == []
     assert with_it.targets == without.targets
 

@@ -17,6 +17,7 @@ GIB = 1024**3
 
 def pool(name: str = "emails", kind: Any = "queue", **profile: Any) -> Pool:
     settings = {"min_workers": 0, "max_workers": 1000, "scale_down_cooldown_seconds": 0, **profile}
+    settings.setdefault("strategy", "hybrid")
     if kind == "exclusive":
         settings = {"min_workers": 1, "max_workers": 1, "scalable": False, **profile}
     return Pool(name=name, kind=kind, queues=(name,), profile=Profile(**settings))

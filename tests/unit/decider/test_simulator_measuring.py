@@ -69,10 +69,12 @@ def test_samples_are_those_of_the_window_a_sixth_coarse(steps) -> None:
 
 
 def test_the_last_samples_stay_known_where_asked_for() -> None:
-    samples = Samples(60, keeps_last=True)
+    samples = Samples(60, keeps=2)
     samples.add(3.0, 0.0)
     assert samples.quantiles(1.0).count == 1
     assert samples.quantiles(1000.0).mean_seconds == 3.0
+    samples.add(5.0, 1000.0)
+    assert samples.quantiles(2000.0).mean_seconds == 4.0
 
 
 def test_a_rolling_rate() -> None:

@@ -18,7 +18,7 @@ def sketch(*values: float) -> tuple[bytes, float, float]:
     return made.serialize(), sum(values), sum(value * value for value in values)
 
 
-def of(*values: float, now: float = 0.0, **options: bool) -> Distribution:
+def of(*values: float, now: float = 0.0, **options: int) -> Distribution:
     found = Distribution(60, **options)
     if values:
         found.merge(*sketch(*values), now)
@@ -46,16 +46,18 @@ def test_samples_age_out() -> None:
 
 
 def test_how_long_jobs_take_stays_known_when_none_runs() -> None:
-    found = of(1.0, keeps_last=True)
+    found = of(1.0, keeps=2)
     assert found.quantiles(1).mean_seconds == 1.0
     assert found.quantiles(1000).mean_seconds == 1.0
     found.merge(*sketch(7.0), 1001)
-    assert found.quantiles(1001).mean_seconds == 7.0
+    assert found.quantiles(1001).mean_seconds == 4.0, "one sample is not taken for all"
+    found.merge(*sketch(7.0, 7.0), 1100)
+    assert found.quantiles(1200).mean_seconds == 7.0
 
 
 def test_what_an_earlier_process_knew_stands_until_the_first_own_sample() -> None:
     earlier = Quantiles(count=9, mean_seconds=3, p50_seconds=3, p95_seconds=3, p99_seconds=3)
-    found = of(keeps_last=True)
+    found = of(keeps=2)
     found.remember(earlier)
     assert found.quantiles(0) == earlier
     found.add(1.0, 1)

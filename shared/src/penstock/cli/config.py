@@ -149,6 +149,7 @@ def _importable(module: str) -> bool:
 def _table(pool: Pool) -> dict[str, Any]:
     tree: dict[str, Any] = masked(msgspec.to_builtins(pool))
     tree.pop("name")
+    tree["profile"]["policies"] = list(pool.profile.policies_in_force)
     return {**tree, **tree.pop("profile")}
 
 

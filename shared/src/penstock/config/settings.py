@@ -262,13 +262,17 @@ ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
 Options = dict[str, dict[str, Any]]
 """By strategy or policy; each checks its own when the decider starts."""
 
-DEFAULT_POLICIES = (
+USUAL_POLICIES = (
     "cooldown",
     "conservative",
     "keep-busy",
     "effectiveness",
     "breach-notification",
 )
+PACES = frozenset({"cooldown", "conservative"})
+"""Policies that slow down a strategy which would follow every measurement at once."""
+OWN_PACE = frozenset({"deadline"})
+"""Strategies that weigh each change themselves, and are not slowed down unless a pool says so."""
 
 
 class Profile(Section, frozen=True, kw_only=True):
@@ -282,9 +286,9 @@ class Profile(Section, frozen=True, kw_only=True):
         strategy: who says how many workers are needed.
         options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
             each takes stands in strategies.md.
-        policies: which policies may hold or limit what the strategy wants, in this order; see
-            policies.md. policy_options: their settings, one table each:
-            ``[pools.NAME.policy_options.POLICY]``.
+        policies: which policies may hold or limit what the strategy wants, in this order; where
+            they are not named, those usual for the strategy; see policies.md. policy_options: their
+            settings, one table each: ``[pools.NAME.policy_options.POLICY]``.
         advisor: decide and tell, but command nothing: the plan stays what it was.
         breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
         scale_up_cooldown_seconds / scale_down_cooldown_seconds: least time between two steps in
@@ -305,9 +309,9 @@ class Profile(Section, frozen=True, kw_only=True):
     min_workers: Count = 1
     max_workers: Count = 10
     forecast: ForecastPolicy = "moderate"
-    strategy: str = "hybrid"
+    strategy: str = "deadline"
     options: Options = {}
-    policies: tuple[str, ...] = DEFAULT_POLICIES
+    policies: tuple[str, ...] | None = None
     policy_options: Options = {}
     advisor: bool = False
     breach_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.8
@@ -324,6 +328,14 @@ class Profile(Section, frozen=True, kw_only=True):
     limit_jobs: Annotated[int, Meta(ge=0)] = 0
     limit_seconds: NonNegative = 0.0
     middleware: tuple[str, ...] = ()
+
+    @property
+    def policies_in_force(self) -> tuple[str, ...]:
+        """Those named, else those usual for the strategy."""
+        if self.policies is not None:
+            return self.policies
+        own_pace = self.strategy in OWN_PACE
+        return tuple(name for name in USUAL_POLICIES if not (own_pace and name in PACES))
 
 
 PROFILES: dict[str, Profile] = {

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 from penstock.events.snapshot import Quantiles
 
+SERVICE_SAMPLES = 100
+"""Run times of so many jobs stay known at least: the last one alone would be taken for all of them
+when a queue that was empty fills again."""
+
 
 def summary(ordered: Sequence[float], total: float, squares: float) -> Quantiles:
     """Of at least one sample.

@@ -10,6 +10,7 @@ from penstock.decider.core import options
 from penstock.decider.core.strategies.backlog_only import BacklogOnly
 from penstock.decider.core.strategies.combined import Combined
 from penstock.decider.core.strategies.conservative import Conservative
+from penstock.decider.core.strategies.deadline.strategy import Deadline
 from penstock.decider.core.strategies.fixed import Fixed
 from penstock.decider.core.strategies.hybrid import Hybrid
 from penstock.decider.core.strategies.jobs_per_worker import JobsPerWorker
@@ -23,6 +24,7 @@ from penstock.decider.core.strategy import Strategy
 Strategies = Mapping[str, Strategy]
 
 _SHIPPED: tuple[Strategy, ...] = (
+    Deadline(),
     Hybrid(),
     BacklogOnly(),
     SimpleRate(),

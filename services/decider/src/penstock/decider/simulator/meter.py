@@ -11,6 +11,7 @@ from penstock.decider.simulator.samples import Samples
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.measuring.budget import Ledger, late_in_line
 from penstock.measuring.forecast import Forecaster
+from penstock.measuring.quantiles import SERVICE_SAMPLES
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
@@ -32,7 +33,7 @@ class Meter:
         self._pool, self._fleet, self._origin = pool, fleet, origin
         self._arrivals = RateWindow(WINDOW_SECONDS, INTERVAL_SECONDS)
         self._arrivals_mean, self._finishes = Rolling(WINDOW_SECONDS), Rolling(WINDOW_SECONDS)
-        self._service = Samples(WINDOW_SECONDS, keeps_last=True)
+        self._service = Samples(WINDOW_SECONDS, keeps=SERVICE_SAMPLES)
         self._pickup = Samples(WINDOW_SECONDS)
         self._spawn = Starts()
         self._forecaster = None if profile.forecast == "off" else Forecaster()

@@ -25,11 +25,11 @@ class Samples:
     """Seconds over the last ``window_seconds``, forgotten a sixth at a time.
 
     Args:
-        keeps_last: what was known last stays known until something newer comes.
+        keeps: so many samples at least stay known, however old.
     """
 
-    def __init__(self, window_seconds: float, *, keeps_last: bool = False) -> None:
-        self._window, self._keeps_last = window_seconds, keeps_last
+    def __init__(self, window_seconds: float, *, keeps: int = 0) -> None:
+        self._window, self._keeps = window_seconds, keeps
         self._parts: deque[_Part] = deque()
         self._sorted: list[float] = []
         self._last: Quantiles | None = None
@@ -37,7 +37,7 @@ class Samples:
         self._newest_at = 0.0
 
     def add(self, seconds: float, now: float) -> None:
-        if not self._parts or now - self._parts[-1].start >= self._window / _PARTS:
+        if not self._parts or self._is_full(self._parts[-1], now):
             self._forget(now)
             self._parts.append(_Part(now))
         part = self._parts[-1]
@@ -50,13 +50,23 @@ class Samples:
     def quantiles(self, now: float) -> Quantiles | None:
         """The distribution now; None when there is no sample to speak of."""
         self._forget(now)
-        if self._changed and (self._sorted or not self._keeps_last):
+        if self._changed:
             self._last = self._summary()
         self._changed = False
         return self._last and replace(self._last, age_seconds=now - self._newest_at)
 
+    def _is_full(self, part: _Part, now: float) -> bool:
+        """Rare samples share parts, as they do in a sketch."""
+        over = now - part.start >= self._window / _PARTS
+        return over and len(part.seconds) * _PARTS >= self._keeps
+
+    def _is_over(self, part: _Part, now: float) -> bool:
+        """Old, and there are enough without it."""
+        old = part.start + self._window / _PARTS <= now - self._window
+        return old and len(self._sorted) - len(part.seconds) >= self._keeps
+
     def _forget(self, now: float) -> None:
-        while self._parts and self._parts[0].start + self._window / _PARTS <= now - self._window:
+        while self._parts and self._is_over(self._parts[0], now):
             self._drop(self._parts.popleft().seconds)
             self._changed = True
 

@@ -10,6 +10,7 @@ from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.events.worker import QueueReport, WorkerReport
 from penstock.measuring.budget import Ledger, late_in_line
 from penstock.measuring.forecast import Forecaster
+from penstock.measuring.quantiles import SERVICE_SAMPLES
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
@@ -52,7 +53,7 @@ class PoolMeter:
         self._interval_seconds = interval_seconds
         self._at: float | None = None
         self._lapsed = Lapsed(patience_seconds)
-        self._service = Distribution(window_seconds, keeps_last=True)
+        self._service = Distribution(window_seconds, keeps=SERVICE_SAMPLES)
         self._pickup = Distribution(window_seconds)
         self._spawn = Starts()
         self._ledger = Ledger(profile.sla_seconds, profile.quantile, profile.budget_window_seconds)

@@ -34,14 +34,14 @@ class Distribution:
     """Durations in seconds over the last ``window_seconds``, forgotten a sixth at a time.
 
     Args:
-        keeps_last: what was known last stays known until something newer comes (a property of the
-            jobs, like service time); otherwise it is forgotten (a property of the moment).
+        keeps: so many samples at least stay known, however old (a property of the jobs, like
+            service time); with 0 all are forgotten (a property of the moment).
     """
 
-    def __init__(self, window_seconds: float, *, keeps_last: bool = False) -> None:
+    def __init__(self, window_seconds: float, *, keeps: int = 0) -> None:
         self._part_seconds = window_seconds / _PARTS
         self._window_seconds = window_seconds
-        self._keeps_last = keeps_last
+        self._keeps, self._count = keeps, 0
         self._parts: deque[_Part] = deque()
         self._cached: Quantiles | None = None
         self._fresh = True
@@ -53,6 +53,7 @@ class Distribution:
             raise BadSketch(f"expected seconds, zero or more, found {seconds}")
         part = self._part(now)
         part.sketch.update(seconds)
+        self._count += 1
         part.total += seconds
         part.squares += seconds * seconds
 
@@ -75,6 +76,7 @@ class Distribution:
             raise BadSketch(f"expected durations, found {lowest} s")
         part = self._part(now)
         part.sketch.merge(sketch)
+        self._count += sketch.n
         part.total += total
         part.squares += squares
 
@@ -89,7 +91,7 @@ class Distribution:
     def quantiles(self, now: float) -> Quantiles | None:
         """The distribution now; None when there is no sample to speak of."""
         self._forget(now)
-        if not self._fresh and (self._parts or not self._keeps_last):
+        if not self._fresh:
             self._cached = _summary(self._parts)
         self._fresh = True
         if self._cached is None or self._newest_at is None:
@@ -98,17 +100,24 @@ class Distribution:
 
     def _part(self, now: float) -> _Part:
         self._forget(now)
-        if not self._parts or now - self._parts[-1].start >= self._part_seconds:
+        if not self._parts or self._is_full(self._parts[-1], now):
             self._parts.append(_Part(now))
         self._fresh, self._newest_at = False, now
         return self._parts[-1]
 
+    def _is_full(self, part: _Part, now: float) -> bool:
+        """Rare samples share parts, or there would be one part for each."""
+        return now - part.start >= self._part_seconds and part.sketch.n * _PARTS >= self._keeps
+
     def _forget(self, now: float) -> None:
-        while self._parts and self._parts[0].start + self._part_seconds <= (
-            now - self._window_seconds
-        ):
-            self._parts.popleft()
+        while self._parts and self._is_over(self._parts[0], now):
+            self._count -= self._parts.popleft().sketch.n
             self._fresh = False
+
+    def _is_over(self, part: _Part, now: float) -> bool:
+        """Old, and there are enough without it."""
+        old = part.start + self._part_seconds <= now - self._window_seconds
+        return old and self._count - part.sketch.n >= self._keeps
 
 
 def _summary(parts: deque[_Part]) -> Quantiles | None:

@@ -53,7 +53,7 @@ def slow_steps_up(facts: Facts) -> Iterator[str]:
 def opposed_policies(facts: Facts) -> Iterator[str]:
     """Policies of which one undoes what the other is for."""
     for pool in facts.pools.values():
-        policies = pool.profile.policies
+        policies = pool.profile.policies_in_force
         for gentle in ("cooldown", "conservative"):
             if "aggressive" in policies and gentle in policies:
                 yield (
@@ -106,4 +106,4 @@ def only_advised(facts: Facts) -> Iterator[str]:
 
 
 def _has(pool: Pool, policy: str) -> bool:
-    return policy in pool.profile.policies
+    return policy in pool.profile.policies_in_force

@@ -78,7 +78,7 @@ def tell(
 def _chosen(profile: Profile, policies: Policies, trail: Trail) -> Iterator[Policy]:
     """In the order of the settings, those that cap last."""
     caps = []
-    for name in profile.policies:
+    for name in profile.policies_in_force:
         policy = policies.get(name)
         if policy is None:
             trail.say("policy", name, trail.workers, f"{name} is not installed and was skipped")

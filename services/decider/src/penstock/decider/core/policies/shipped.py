@@ -51,11 +51,13 @@ def check(pools: Mapping[str, Pool], policies: Policies) -> None:
     """
     for pool in pools.values():
         profile, above = pool.profile, ("pools", pool.name, "policy_options")
-        for name in profile.policies:
+        for name in profile.policies_in_force:
             if name not in policies:
                 raise ConfigError(
                     f"pools.{pool.name}.policies: unknown policy {name!r}; {hint(name, policies)}"
                 )
-            if profile.policies.count(name) > 1:
+            if profile.policies_in_force.count(name) > 1:
                 raise ConfigError(f"pools.{pool.name}.policies: {name!r} is named twice")
-        options.check_tables("policy", policies, profile.policy_options, profile.policies, above)
+        options.check_tables(
+            "policy", policies, profile.policy_options, profile.policies_in_force, above
+        )

@@ -1,0 +1,1 @@
+"""Strategy `deadline`: as few workers as the promise allows."""

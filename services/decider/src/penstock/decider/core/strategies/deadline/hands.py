@@ -1,0 +1,150 @@
+"""The workers that will take jobs: how many jobs they have picked up by when, at the least.
+
+A busy worker is somewhere in its job: its pickups are a renewal process in equilibrium, with mean
+t/s by time t. An idle, starting or new worker takes a job as soon as it is there, and then goes on
+as an ordinary renewal process. The number picked up by all is nearly normal, and its lower quantile
+is what a promise can be built on (Cox, *Renewal Theory*, 1962, ch. 4: for mean and variance).
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+_NEVER = math.inf
+_TINY_SECONDS = 1e-6
+
+
+class Service(msgspec.Struct, frozen=True):
+    """How long jobs run: mean in seconds, and variance over squared mean."""
+
+    seconds: float
+    cv2: float
+
+    def rounds(self, seconds: float) -> float:
+        """Mean number of jobs that a worker ends in so long a time, wherever in a job it is."""
+        return max(seconds, 0.0) / max(self.seconds, _TINY_SECONDS)
+
+    def rounds_from_fresh(self, rounds: float) -> float:
+        """The same for a worker that begins a job at the start: fewer, if jobs are of one length.
+
+        Never more than in equilibrium, which irregular jobs would allow: that is not promised.
+        """
+        lost = (1.0 - min(self.cv2, 1.0)) / 2
+        return rounds - lost * (1.0 - math.exp(-2.0 * rounds)) if lost else rounds
+
+    def variance(self, rounds: float) -> float:
+        """Of that number: as for a coin at first, cv² for each round in the long run."""
+        return rounds * (self.cv2 + (1.0 - self.cv2) / (1.0 + 6.0 * rounds))
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Workers that are alike.
+
+    Attributes:
+        ready_seconds: from now until they take their first job; None: they are in one.
+    """
+
+    workers: int
+    ready_seconds: float | None
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """What one worker of a group picks up by some time: a sure first job, and further ones."""
+
+    first: float
+    further: float
+    variance: float
+
+
+class Hands:
+    """Groups in the order in which workers are kept: an unneeded worker leaves from the end.
+
+    Args:
+        groups: those that exist; after them any number of new ones.
+        new_seconds: until a worker that is started now takes its first job.
+        safety: how many standard deviations below the mean a promise is built on.
+    """
+
+    def __init__(
+        self, groups: tuple[Group, ...], new_seconds: float, service: Service, safety: float
+    ) -> None:
+        self.groups = groups
+        self.new_seconds = new_seconds
+        self._new = Group(0, new_seconds)
+        self._service, self._safety = service, safety
+
+    def fewest(self, place: float, seconds: float) -> float:
+        """Fewest workers, the first ones kept, that have begun ``place`` jobs ``seconds`` from now.
+
+        May be broken; infinite where no number of workers can.
+        """
+        workers, first, further, variance = 0, 0.0, 0.0, 0.0
+        for group in (*self.groups, self._new):
+            is_new = group is self._new
+            pace = self._pace(group, max(seconds, self.new_seconds) if is_new else seconds)
+            more = _more(place - first, further, variance, pace, self._safety)
+            if more <= group.workers or is_new:
+                return workers + more
+            workers += group.workers
+            first += group.workers * pace.first
+            further += group.workers * pace.further
+            variance += group.workers * pace.variance
+        return _NEVER  # never reached: new ones come last
+
+    def begun(self, workers: int, seconds: float) -> float:
+        """Jobs that so many workers have begun by then, at the least."""
+        first = further = variance = 0.0
+        for group in (*self.groups, self._new):
+            count = workers if group is self._new else min(group.workers, workers)
+            workers -= count
+            pace = self._pace(group, seconds)
+            first += count * pace.first
+            further += count * pace.further
+            variance += count * pace.variance
+        return first + max(further - self._safety * math.sqrt(variance), 0.0)
+
+    def start_seconds(self, place: float, workers: int) -> float:
+        """When the ``place``-th job is begun by so many workers, at the latest; from now."""
+        if workers <= 0:
+            return _NEVER
+        high = self.new_seconds + (place / workers + 1) * self._service.seconds
+        for _ in range(20):
+            if self.begun(workers, high) >= place:
+                break
+            high *= 2
+        low = 0.0
+        for _ in range(20):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.begun(workers, middle) >= place else (middle, high)
+        return high
+
+    def _pace(self, group: Group, seconds: float) -> Pace:
+        ready, service = group.ready_seconds, self._service
+        if ready is None:
+            rounds = service.rounds(seconds)
+            return Pace(0.0, rounds, service.variance(rounds))
+        if seconds < ready:
+            return Pace(0.0, 0.0, 0.0)
+        rounds = service.rounds(seconds - ready)
+        return Pace(1.0, service.rounds_from_fresh(rounds), service.variance(rounds))
+
+
+def _more(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
+    """How many workers of this pace must join, so that ``left`` jobs are begun.
+
+    The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
+    jobs alone, or by all, which is a quadratic in x.
+    """
+    by_first = left / pace.first if pace.first > 0 else _NEVER
+    if left <= 0:
+        return 0.0
+    each, missing, z2 = pace.first + pace.further, left - further, safety * safety
+    if missing <= 0 and missing * missing >= z2 * variance:
+        return 0.0
+    if each <= 0:
+        return _NEVER
+    half = each * missing + z2 * pace.variance / 2
+    root = half * half - each * each * (missing * missing - z2 * variance)
+    return max(min(by_first, (half + math.sqrt(max(root, 0.0))) / (each * each)), 0.0)

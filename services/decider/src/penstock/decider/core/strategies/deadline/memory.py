@@ -1,0 +1,94 @@
+"""What `deadline` remembers: who was started when, how many were busy lately, what was wasted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_STEPS = 8
+"""The past is kept in so many steps of the time that counts."""
+_LONGEST_GAP_SECONDS = 5.0
+"""Nobody knows what was wasted while nothing was looked at."""
+
+
+class Past(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Times are POSIX seconds of the broker's clock.
+
+    Attributes:
+        planned: workers planned at the last look.
+        asked_at: when that was; 0 for never.
+        starts: (when, how many) workers were ordered, oldest first.
+        busy: (when, how many) workers were busy or needed, ever fewer: those moments of which no
+            later one had more.
+        wasted_seconds: worker-seconds of those that could have gone, since the last change.
+    """
+
+    planned: int = 0
+    asked_at: float = 0.0
+    starts: tuple[tuple[float, int], ...] = ()
+    busy: tuple[tuple[float, int], ...] = ()
+    wasted_seconds: float = 0.0
+
+    def since(self, now: float) -> float:
+        """Seconds since the last look."""
+        gap = now - self.asked_at if self.asked_at else 0.0
+        return min(max(gap, 0.0), _LONGEST_GAP_SECONDS)
+
+    def look(self, planned: int, now: float, forget_seconds: float) -> Past:
+        """Takes in what was made of the last demand: workers that were added start since then."""
+        starts = [each for each in self.starts if now - each[0] <= forget_seconds]
+        change = planned - self.planned
+        if change > 0:
+            starts.append((self.asked_at or now, change))
+        while change < 0 and starts:
+            at, count = starts.pop()
+            if count + change > 0:
+                starts.append((at, count + change))
+            change += count
+        return msgspec.structs.replace(self, planned=planned, asked_at=now, starts=tuple(starts))
+
+    def starting(self, workers: int) -> list[tuple[float | None, int]]:
+        """Since when so many starting workers start, oldest first; None for those nobody knows."""
+        found: list[tuple[float | None, int]] = []
+        for at, count in reversed(self.starts):
+            if workers <= 0:
+                break
+            found.append((at, min(count, workers)))
+            workers -= count
+        if workers > 0:
+            found.append((None, workers))
+        return found[::-1]
+
+    def note_busy(self, workers: int, now: float, keep_seconds: float) -> Past:
+        """Notes how many are busy, and forgets what was longer ago than it counts."""
+        recent = [each for each in self.busy if now - each[0] < keep_seconds]
+        busy = [each for each in recent if each[1] > workers]
+        if len(busy) == len(recent) and busy and now - busy[-1][0] < keep_seconds / _STEPS:
+            return msgspec.structs.replace(self, busy=tuple(busy))
+        return msgspec.structs.replace(self, busy=(*busy, (now, workers)))
+
+    @property
+    def most_busy(self) -> int:
+        """Within the time that counts."""
+        return self.busy[0][1] if self.busy else 0
+
+
+def recall(memory: Mapping[str, Any]) -> Past:
+    """What was remembered; nothing where another strategy, or another version, left its own."""
+    try:
+        return msgspec.convert(memory, Past)
+    except msgspec.ValidationError:
+        return Past()
+
+
+def remember(past: Past) -> dict[str, Any]:
+    """As plain values, equal to what comes back from a stored decision."""
+    return {
+        "planned": past.planned,
+        "asked_at": past.asked_at,
+        "starts": [list(each) for each in past.starts],
+        "busy": [list(each) for each in past.busy],
+        "wasted_seconds": past.wasted_seconds,
+    }

@@ -1,0 +1,154 @@
+"""Strategy `deadline`: the fewest workers with which no more jobs start late than may.
+
+    need = the fewest workers with which each waiting job starts before its deadline
+    keep = those of the others that would be needed again before their going pays
+
+Jobs stand in a line, and each has a deadline: when it arrived, plus the promise. As long as a
+worker that is started at the next look would still be early enough, nothing has to be guessed: only
+jobs that exist count, and the line may grow as long as the promise lets it, which is what keeps
+workers busy. Where starting a worker takes longer than the promise, workers have to be there before
+their jobs: as many as steady traffic needs by Erlang's formula, at the rate to expect. A worker
+goes when it would not be needed again soon (how long a line takes to grow is a first-passage time),
+and a change is made when what it saves is worth it (`change_seconds`). The error budget steers how
+careful all of this is.
+
+Choose it unless you know better: it keeps the promise at the lowest cost. With a higher
+`change_seconds` it is calmer and dearer.
+
+Weakness: it uses the time that the promise gives it, so that jobs wait, if never too long: promise
+less if they shall not. Bursts that come sooner than a worker starts are late for whatever was not
+kept warm: give such a pool a minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from penstock.config.settings import NonNegative, Section
+from penstock.decider.core.strategies.deadline.keep import kept, wasted
+from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
+from penstock.decider.core.strategies.deadline.need import Need, need, with_step
+from penstock.decider.core.strategies.deadline.sight import Sight, see, spawn_of
+from penstock.decider.core.strategy import Demand, StrategyInputs, ask
+from penstock.events.snapshot import PoolSnapshot
+
+_REMEMBERED_SPAWNS = 10.0
+_FORGIVEN_SECONDS = 30.0
+"""What little was wasted is forgotten in so long a time."""
+
+
+class Options(Section, frozen=True, kw_only=True):
+    """Settings.
+
+    Attributes:
+        change_seconds: worker-seconds that a change of the plan must save, for fewer workers. A few
+            make the pool follow its load closely; minutes make it calm.
+    """
+
+    change_seconds: NonNegative = 3.0
+
+
+class Deadline:
+    """See the module."""
+
+    name = "deadline"
+    options = Options
+
+    def demand(self, inputs: StrategyInputs) -> Demand:
+        change_seconds, before = inputs.options.change_seconds, recall(inputs.memory)
+        spawn_seconds = spawn_of(inputs.snapshot).p95_seconds
+        past = before.look(inputs.current, inputs.now, _REMEMBERED_SPAWNS * spawn_seconds + 5.0)
+        sight = see(inputs, past)
+        needed = need(sight, _rate_to_expect(inputs.snapshot))
+        past = past.note_busy(
+            max(sight.busy, min(needed.workers, sight.planned)),
+            inputs.now,
+            keep_seconds=change_seconds + spawn_seconds,
+        )
+        if needed.workers > sight.planned:
+            return _grow(sight, needed, past)
+        return _shrink(sight, needed, past, before.since(inputs.now), change_seconds)
+
+
+def _rate_to_expect(snapshot: PoolSnapshot) -> float:
+    """Jobs a second: what is measured, or what is forecast where that is more."""
+    rate, forecast = snapshot.arrival_per_second or 0.0, snapshot.forecast
+    if forecast is None or forecast.off:
+        return rate
+    return max(rate, forecast.mean_per_second)
+
+
+def _grow(sight: Sight, needed: Need, past: Past) -> Demand:
+    workers = with_step(needed.workers)
+    values = {**_figures(sight, needed), **_binding(sight, needed)}
+    past = msgspec.structs.replace(past, wasted_seconds=0.0)
+    return ask("deadline.need", workers, _why_needed(sight, needed, values), values, remember(past))
+
+
+def _shrink(
+    sight: Sight, needed: Need, past: Past, seconds: float, change_seconds: float
+) -> Demand:
+    """Who could go goes once what was wasted for them is worth a change."""
+    planned, values = sight.planned, _figures(sight, needed)
+    workers = kept(sight, needed.workers, past.most_busy, change_seconds)
+    if workers < planned:
+        waste = past.wasted_seconds + wasted(sight, workers) * seconds
+    else:
+        waste = max(past.wasted_seconds - change_seconds * seconds / _FORGIVEN_SECONDS, 0.0)
+    goes = workers < planned and waste >= change_seconds
+    past = msgspec.structs.replace(past, wasted_seconds=0.0 if goes else waste)
+    if goes:
+        why = f"{planned - workers} more would idle, and not be needed again soon"
+        return ask("deadline.keep", workers, why, values, remember(past))
+    return ask("deadline.keep", planned, _why_stays(sight, workers), values, remember(past))
+
+
+def _figures(sight: Sight, needed: Need) -> dict[str, Any]:
+    return {
+        "needed_workers": needed.workers,
+        "load_erlang": round(sight.load, 3),
+        "job_seconds": round(sight.service.seconds, 3),
+        "spawn_seconds": round(sight.spawn.p95_seconds, 3),
+    }
+
+
+def _binding(sight: Sight, needed: Need) -> dict[str, Any]:
+    """The job that asks for them: its place in the line, and how late it would be with fewer."""
+    job = needed.binding
+    if job is None or not job.is_here:
+        return {}
+    starts = sight.hands().start_seconds(job.place, needed.workers - 1)
+    late = None if math.isinf(starts) else round(starts - job.seconds, 2)
+    return {
+        "binding_place": round(job.place),
+        "binding_waited_seconds": round(sight.promise_seconds - job.seconds, 2),
+        "late_seconds_with_one_less": late,
+    }
+
+
+def _why_needed(sight: Sight, needed: Need, values: dict[str, Any]) -> str:
+    fewer = needed.workers - 1
+    if "binding_place" not in values:
+        return (
+            f"{sight.load:.3g} at a time are expected, and starting a worker takes "
+            f"{sight.spawn.p95_seconds:.3g} s of the promised {sight.promise_seconds:g} s"
+        )
+    job = f"job {values['binding_place']} of {sight.waiting} in line, waiting for"
+    job += f" {values['binding_waited_seconds']:g} s,"
+    late = values["late_seconds_with_one_less"]
+    if late is None:
+        return f"{job} would not start at all with {fewer}"
+    if late > 0:
+        return f"{job} would start {late:g} s late with {fewer}"
+    return f"{job} would start too near to its deadline with {fewer}"
+
+
+def _why_stays(sight: Sight, workers: int) -> str:
+    if not sight.planned:
+        return "nobody has to be there yet" if sight.waiting else "nothing waits"
+    if workers == sight.planned:
+        return "all would be needed again before their going pays"
+    return f"{sight.planned - workers} could go, and have not idled long enough yet to be worth it"
