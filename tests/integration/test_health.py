@@ -77,12 +77,21 @@ async def test_changes_become_events_once_whoever_looks(settings: MakeSettings) 
         await asyncio.gather(*(watch.look() for watch in watches))
         first = await told()
         assert len(first) == len(set(first))
-        await watches[0].look()  # by now the orchestrator has been heard of
+        for _ in range(3):  # by now the orchestrator has been heard of
+            await watches[0].look()
         before = len(await told())
         await lively(bus, ready=0)
+        await watches[2].look()
+        await lively(bus)
+        for _ in range(2):
+            await watches[0].look()
+        assert (await told())[before:] == []  # it was a blip
+        await lively(bus, ready=0)
+        await watches[0].look()
         await asyncio.gather(*(watch.look() for watch in watches))
         await lively(bus)
-        await watches[1].look()
+        for _ in range(2):
+            await watches[1].look()
         assert (await told())[before:] == [
             ("workers", "healthy", "degraded"),
             ("installation", "healthy", "degraded"),

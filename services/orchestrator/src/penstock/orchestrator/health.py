@@ -21,6 +21,13 @@ log = logging.getLogger("penstock.orchestrator")
 INSTALLATION = "installation"
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What orchestrators remember: the last report, and what was told of each component."""
+
+    report: Report | None = None
+    told: dict[str, State] = {}
+
+
 class HealthWatch:
     """Keeps the last report beside the other small state; of several orchestrators one tells.
 
@@ -46,35 +53,50 @@ class HealthWatch:
     async def look(self) -> Report:
         """Finds out how things are, keeps it, and tells what changed. Raises BusError."""
         stored = await self._bus.last(self._subjects.state_stream, self._subject)
+        before = _before(stored.body if stored else b"")
         report = judge(await survey(self._bus, self._service.settings), utc_now())
+        events = changes(before, report)
+        told = before.told | {event.component: State(event.state) for event in events}
         expect = Expect(stored.sequence if stored else 0)
         try:
-            body = msgspec.json.encode(report)
+            body = msgspec.json.encode(Kept(report=report, told=told))
             await self._bus.append(Outgoing(self._subject, body, expect=expect))
         except WrongSequence:  # another orchestrator looked at the same time, and tells
             return report
-        for event in changes(_before(stored.body if stored else b""), report):
-            told = msgspec.structs.replace(event, source=self._service.source)
+        for blank in events:
+            event = msgspec.structs.replace(blank, source=self._service.source)
             log.warning("%s is %s: %s", event.component, event.state, "; ".join(event.reasons))
-            await self._bus.append(Outgoing(self._subjects.event(told), encode(told)))
+            await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
         return report
 
 
-def changes(before: Report | None, after: Report) -> list[HealthChanged]:
-    """An event for each component whose state is another; at first all that are not healthy."""
-    old = {finding.component: finding.state for finding in before.findings} if before else {}
-    found = [(each.component, each.state, each.reasons) for each in after.findings]
-    found.append((INSTALLATION, after.state, ()))
-    old[INSTALLATION] = before.state if before else State.HEALTHY
+def changes(before: Kept, after: Report) -> list[HealthChanged]:
+    """An event for each component whose state is another than was told, at the second look.
+
+    A blip is not told: a pool that is just being scaled up is short of workers for a moment.
+    """
+    was, now = _states(before.report), _states(after)
+    reasons = {finding.component: finding.reasons for finding in after.findings}
     return [
-        HealthChanged(component=name, state=state, before=was, reasons=reasons)
-        for name, state, reasons in found
-        if (was := old.get(name, State.HEALTHY)) is not state
+        HealthChanged(
+            component=name,
+            state=state,
+            before=told,
+            reasons=reasons.get(name, ()),
+        )
+        for name, state in now.items()
+        if (told := before.told.get(name, State.HEALTHY)) is not state and was.get(name) is state
     ]
 
 
-def _before(body: bytes) -> Report | None:
+def _states(report: Report | None) -> dict[str, State]:
+    if report is None:
+        return {}
+    return {each.component: each.state for each in report.findings} | {INSTALLATION: report.state}
+
+
+def _before(body: bytes) -> Kept:
     try:
-        return msgspec.json.decode(body, type=Report)
+        return msgspec.json.decode(body, type=Kept)
     except msgspec.MsgspecError:  # none, or of another version
-        return None
+        return Kept()
