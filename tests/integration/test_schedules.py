@@ -119,9 +119,12 @@ async def test_each_tick_is_one_job_with_two_orchestrators(stage: Stage) -> None
     whole(ticks)
     found = await stage.client.schedules.get("often")
     assert abs(found.dispatched - len(await stage.ticks("often"))) <= 1
-    record = (await stage.client.job(f"s-{found.generation}-{ticks[0]}")).record
-    late = (record.dispatched_at.timestamp()) - ticks[0]
-    assert 0 <= late < 0.5
+    jobs = [await stage.client.job(f"s-{found.generation}-{tick}") for tick in ticks]
+    late = [
+        job.record.dispatched_at.timestamp() - tick for job, tick in zip(jobs, ticks, strict=True)
+    ]
+    assert min(late) >= 0
+    assert min(late) < 0.1, "the others may have waited for a core"
 
 
 @pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
