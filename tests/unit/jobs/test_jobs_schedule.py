@@ -53,6 +53,16 @@ def test_of_missed_ticks_the_latest_runs_once() -> None:
     assert found.firing == minutes(40)
 
 
+@pytest.mark.parametrize("missed", ["once", "skip"])
+def test_of_ticks_a_moment_ago_none_is_missed(missed: Any) -> None:
+    known, found = schedule("*/5 * * * * *", missed=missed), []
+    while moved := step(known, NOON + timedelta(seconds=21)):
+        found.append(moved.done_until)
+        known = fired(moved)
+    assert found == [NOON + timedelta(seconds=seconds) for seconds in (5, 10, 15, 20)]
+    assert known.dispatched == 4
+
+
 @pytest.mark.parametrize(("late", "fires"), [(0.2, True), (5, False)])
 def test_or_none_does(late: float, fires: bool) -> None:
     found = step(schedule(missed="skip"), minutes(40 + late))
@@ -112,7 +122,7 @@ def test_ticks_only_go_on_and_none_is_left_that_is_due(
     known = schedule(cron, zone=zone, done_until=at, made_at=at)
     for pause in pauses:
         at += timedelta(seconds=pause)
-        if moved := step(known, at):
+        while moved := step(known, at):
             assert known.done_until < moved.done_until <= at
             known = fired(moved)
         following = next_tick(known, known.done_until)

@@ -97,14 +97,18 @@ def _ticks(cron: str, zone: str, after: datetime) -> CronSim:
 
 
 def step(schedule: Schedule, now: datetime) -> Schedule | None:
-    """The record once the ticks until ``now`` are dealt with; None when there are none."""
+    """The record once the next tick that is due is dealt with; None when there is none.
+
+    Ticks of the last half minute come one after another; of older ones the latest stands for all.
+    """
     if schedule.paused or schedule.removed or schedule.firing:
         return None
     first = next_tick(schedule, schedule.done_until)
     if first is None or first > now:
         return None
-    tick = _latest(schedule, first, now)
-    fires = schedule.missed == "once" or (now - tick).total_seconds() <= _LATE_SECONDS
+    missed = now - timedelta(seconds=_LATE_SECONDS)
+    tick = first if first >= missed else _latest(schedule, first, now)
+    fires = schedule.missed == "once" or tick >= missed
     return msgspec.structs.replace(schedule, done_until=tick, firing=tick if fires else None)
 
 
