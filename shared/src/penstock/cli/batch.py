@@ -113,10 +113,7 @@ def show(session: Session, id: str) -> None:
 
     async def ask(bus: Bus, settings: Settings) -> BatchRow:
         batches = _batches(bus, settings)
-        record = await batches.show(id)
-        ended = await batches.ended(id)
-        failed = tuple(place.job_id for place, how in ended.items() if how == "failed")
-        return row(record, failed)
+        return row(await batches.show(id), tuple(await batches.failed(id)))
 
     _tell(session, session.ask(ask))
 

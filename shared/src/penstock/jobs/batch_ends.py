@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Any
@@ -29,11 +30,20 @@ END_EVENTS = {
 
 
 async def ended_members(
-    bus: Bus, subjects: Subjects, batch_id: str, first_sequence: int
+    bus: Bus,
+    subjects: Subjects,
+    batch_id: str,
+    first_sequence: int,
+    names: Iterable[str] = END_EVENTS,
 ) -> dict[Member, Ended]:
-    """How each job of the batch ended last. Reads the log since the batch's creation."""
+    """How each job of the batch ended last. Reads the log since the batch's creation.
+
+    Args:
+        names: of events that are read; without ``JobCompleted``, the many, it is quick: a job that
+            failed and completed later was revived in between.
+    """
     latest: dict[Member, Ended] = {}
-    wanted = [subjects.events("job", "*", name) for name in END_EVENTS]
+    wanted = [subjects.events("job", "*", name) for name in names]
     stream = subjects.events_stream
     lasts = [await bus.last(stream, subject) for subject in wanted]
     end = max((last.sequence for last in lasts if last), default=0)

@@ -264,6 +264,16 @@ class Batches:
         record = await self.show(batch_id)
         return await ended_members(self._bus, self._subjects, batch_id, record.first_sequence)
 
+    async def failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
+        """Ids of the jobs that are dead; with ``cancelled`` those that were cancelled, too."""
+        record = await self.show(batch_id)
+        names = ("JobDead", "JobCancelled", "JobRevived")
+        found = await ended_members(
+            self._bus, self._subjects, batch_id, record.first_sequence, names
+        )
+        wanted = (Ended.FAILED, Ended.CANCELLED) if cancelled else (Ended.FAILED,)
+        return [place.job_id for place, how in found.items() if how in wanted]
+
     # --- changing ---------------------------------------------------------------------------------
     async def cancel(self, batch_id: str, reason: str = "cancelled by a client") -> BatchRecord:
         """Cancels all jobs of a batch that have not ended; the orchestrator carries it out."""
@@ -297,9 +307,7 @@ class Batches:
         reopened = record.state is BatchState.OPEN and record.round > 0
         if not record.state.ended and not reopened:
             raise JobRefused(f"batch {batch_id} is {record.state}; wait for its end")
-        wanted = (Ended.FAILED, Ended.CANCELLED) if cancelled else (Ended.FAILED,)
-        found = await self.ended(batch_id)
-        names = [place.job_id for place, how in found.items() if how in wanted]
+        names = await self.failed(batch_id, cancelled=cancelled)
         if not names and not reopened:
             raise JobRefused(f"no job of batch {batch_id} has failed")
         event = BatchReopened(

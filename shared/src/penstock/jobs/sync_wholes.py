@@ -67,6 +67,11 @@ class SyncBatches:
         found: dict[Member, Ended] = self._run(self._batches.ended(batch_id))
         return found
 
+    def failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
+        """See :meth:`Batches.failed`."""
+        ids: list[str] = self._run(self._batches.failed(batch_id, cancelled=cancelled))
+        return ids
+
     def cancel(self, batch_id: str, reason: str = "cancelled by a client") -> BatchRecord:
         """See :meth:`Batches.cancel`."""
         record: BatchRecord = self._run(self._batches.cancel(batch_id, reason))
