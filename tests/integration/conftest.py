@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.histories import check, read_all
 from tests.integration.crew import Crew, WarmParent, gather_crew
-from tests.integration.job_histories import check, read_all
 from tests.making import MakeSettings
 
 from penstock.runtime.broker import Broker

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from tests.histories import check, read_all
 from tests.integration.crew import Crew, Worker
-from tests.integration.job_histories import check, read_all
 from tests.integration.sample_jobs import QUEUE, compute, fail, hold, note
 from tests.waiting import eventually
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.histories import read_all
 from tests.integration import orchestrating
-from tests.integration.job_histories import read_all
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
 from tests.waiting import eventually

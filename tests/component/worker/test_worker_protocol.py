@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tests.component.worker.given import QUEUE, settings
-from tests.integration.job_histories import check, read_all
+from tests.histories import check, read_all
 from tests.unit.jobs.telling import BROKEN
 
 from penstock.bus.memory import MemoryBus
