@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.decider.simulating import scene
+from tests.unit.decider.simulating import poisson, scene
 
 from penstock.decider.simulator import contenders
 from penstock.decider.simulator.contenders import UnknownContender
@@ -100,9 +100,18 @@ def test_an_unknown_name_is_refused(name, said) -> None:
         contenders.check(name, {"hybrid": None})
 
 
-def test_every_baseline_of_the_leaderboard_can_be_made(jobs_scene=None) -> None:
-    from tests.unit.decider.simulating import poisson
+def test_a_figure_behind_a_strategy_is_its_setting() -> None:
+    jobs = poisson(0.5, 300)
+    quick, calm = (
+        given_scene.run(contenders.controller(name, given_scene))
+        for given_scene in (scene(jobs, sla_seconds=10.0),)
+        for name in ("deadline:1", "deadline:100")
+    )
+    assert calm.actions < quick.actions
+    assert calm.worker_seconds > quick.worker_seconds
 
+
+def test_every_baseline_of_the_leaderboard_can_be_made(jobs_scene=None) -> None:
     given_scene = scene(poisson(1.0, 60))
     for name in contenders.BASELINES:
         run = given_scene.run(contenders.controller(name, given_scene))

@@ -49,17 +49,18 @@ def controller(name: str, scene: Scene) -> Controller:
     """A fresh controller.
 
     Args:
-        name: a strategy's, or a baseline's with its figure behind a colon.
+        name: a strategy's or a baseline's; some take a figure behind a colon (``deadline:30`` has
+            ``change_seconds = 30``).
 
     Raises:
         UnknownContender.
     """
-    if name in scene.strategies:
-        profile = msgspec.structs.replace(scene.profile, strategy=name)
-        pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile)
-        return Core(pool, scene.strategies, scene.load.origin)
     check(name, scene.strategies)
     kind, _, figure = name.partition(":")
+    if kind in scene.strategies:
+        profile = _tuned(msgspec.structs.replace(scene.profile, strategy=kind), figure)
+        pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile)
+        return Core(pool, scene.strategies, scene.load.origin)
     return _BASELINES[kind](scene, float(figure or _FIGURES.get(kind, 0.0)))
 
 
@@ -68,12 +69,12 @@ def check(name: str, strategies: Strategies) -> None:
     kind, colon, figure = name.partition(":")
     if name in strategies or (kind in _BASELINES and not colon):
         return
-    if kind not in _BASELINES:
+    if kind not in _BASELINES and kind not in _TUNABLE:
         known = [*strategies, *_BASELINES]
         near = difflib.get_close_matches(kind, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
         raise UnknownContender(f"unknown strategy {name!r}; {hint}")
-    if kind not in _FIGURES:
+    if kind not in _FIGURES and kind not in _TUNABLE:
         raise UnknownContender(f"{kind} takes no figure, found {name!r}")
     try:
         right = float(figure) > 0
@@ -81,6 +82,16 @@ def check(name: str, strategies: Strategies) -> None:
         right = False
     if not right:
         raise UnknownContender(f"found {name!r}, expected {kind}:NUMBER, above 0")
+
+
+def _tuned(profile: Profile, figure: str) -> Profile:
+    """With the strategy's one setting that a figure behind its name stands for."""
+    if not figure:
+        return profile
+    options = dict(profile.options)
+    own = options.get(profile.strategy, {})
+    options[profile.strategy] = {**own, _TUNABLE[profile.strategy]: float(figure)}
+    return msgspec.structs.replace(profile, options=options)
 
 
 def _ruled(rule: rules.Rule, scene: Scene, stable_seconds: float = 0.0) -> Controller:
@@ -153,6 +164,9 @@ _BASELINES: Mapping[str, Callable[[Scene, float], Controller]] = {
 }
 _FIGURES = {"keda": 5.0, "hpa": 0.7}
 """Baselines that take a figure, and the one they have without: messages a worker, utilisation."""
+
+_TUNABLE = {"deadline": "change_seconds"}
+"""Strategies that take a figure, and the setting that it is."""
 
 BASELINES = (
     "keda:1",

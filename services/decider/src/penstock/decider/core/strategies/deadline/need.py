@@ -20,9 +20,13 @@ _STEP_SHARE = 0.15
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Workers, and the job that asks for them (None: traffic does, or nobody)."""
+    """Attributes:
+    workers: the fewest. asked: what is asked for where there are fewer.
+    binding: the job that needs them; None: those do that may come, or nobody.
+    """
 
     workers: int
+    asked: int
     binding: Stand | None = None
 
 
@@ -37,18 +41,16 @@ def need(sight: Sight, rate_to_expect: float) -> Need:
         rate_to_expect: jobs a second while a worker starts.
     """
     ahead = sight.blind_seconds > 0 and rate_to_expect > 0
-    stands = (*sight.stands, _coming(sight, rate_to_expect)) if ahead else sight.stands
-    found, binding = _walk(sight, stands)
+    found, binding = _walk(sight, sight.stands)
     if not sight.planned and not ahead and _can_wait(sight, found):
-        return Need(0)
+        return Need(0, 0)
     workers = whole(found)
-    steady = _steady(sight, rate_to_expect) if ahead else 0
-    return Need(workers, binding) if workers >= steady else Need(steady)
-
-
-def with_step(needed: int) -> int:
-    """What is asked for where more are needed than there are."""
-    return whole(needed * (1 + _STEP_SHARE)) if needed > 1 else needed
+    asked = whole(found * (1 + _STEP_SHARE)) if workers > 1 else workers
+    if not ahead:
+        return Need(workers, asked, binding)
+    coming = whole(_walk(sight, (_coming(sight, rate_to_expect),))[0])
+    before = max(coming, _steady(sight, rate_to_expect))
+    return Need(max(workers, before), max(asked, before), binding if workers >= before else None)
 
 
 def last_moment_seconds(sight: Sight) -> float:

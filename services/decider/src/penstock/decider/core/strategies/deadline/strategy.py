@@ -30,7 +30,7 @@ import msgspec
 from penstock.config.settings import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, wasted
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
-from penstock.decider.core.strategies.deadline.need import Need, need, with_step
+from penstock.decider.core.strategies.deadline.need import Need, need
 from penstock.decider.core.strategies.deadline.sight import Sight, see, spawn_of
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
@@ -82,7 +82,7 @@ def _rate_to_expect(snapshot: PoolSnapshot) -> float:
 
 
 def _grow(sight: Sight, needed: Need, past: Past) -> Demand:
-    workers = with_step(needed.workers)
+    workers = needed.asked
     values = {**_figures(sight, needed), **_binding(sight, needed)}
     past = msgspec.structs.replace(past, wasted_seconds=0.0)
     return ask("deadline.need", workers, _why_needed(sight, needed, values), values, remember(past))
@@ -93,7 +93,8 @@ def _shrink(
 ) -> Demand:
     """Who could go goes once what was wasted for them is worth a change."""
     planned, values = sight.planned, _figures(sight, needed)
-    workers = kept(sight, needed.workers, past.most_busy, change_seconds)
+    least = min(needed.asked, planned)  # a step up is not taken back the next moment
+    workers = kept(sight, least, past.most_busy, change_seconds)
     if workers < planned:
         waste = past.wasted_seconds + wasted(sight, workers) * seconds
     else:

@@ -1,0 +1,295 @@
+"""Strategy `deadline`: what it asks for, what it keeps, and that it never turns the wrong way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.decider.given import NOW, pool, snapshot, took
+
+from penstock.decider.core.strategies.deadline.hands import Group, Hands, Service
+from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
+from penstock.decider.core.strategies.deadline.passage import passage_seconds
+from penstock.decider.core.strategies.deadline.poisson import most_arrivals
+from penstock.decider.core.strategies.deadline.strategy import Deadline, Options
+from penstock.decider.core.strategy import Demand, StrategyInputs
+from penstock.events.snapshot import Budget, Forecast, SpawnFit
+
+STRATEGY = Deadline()
+SPAWN = SpawnFit(mean_seconds=1.0, p95_seconds=1.0, p99_seconds=1.0)
+
+
+def demand(
+    current: int = 0,
+    memory: dict[str, Any] | None = None,
+    change_seconds: float = 3.0,
+    sla: float = 10.0,
+    quantile: float = 0.99,
+    now: float = NOW,
+    **measured: Any,
+) -> Demand:
+    """Job seconds are 2 unless said."""
+    fields = {"spawn_fit": SPAWN, "workers_ready": current, **measured}
+    fields.setdefault("workers_idle", 0 if fields.get("waiting") else current)
+    return STRATEGY.demand(
+        StrategyInputs(
+            pool=pool(strategy="deadline", sla_seconds=sla, quantile=quantile),
+            snapshot=snapshot(**fields),
+            age_seconds=0.0,
+            current=current,
+            now=now,
+            memory=memory or {},
+            options=Options(change_seconds=change_seconds),
+        )
+    )
+
+
+def waits(count: int, oldest: float) -> dict[str, Any]:
+    return {
+        "waiting": count,
+        "oldest_waiting_seconds": oldest,
+        "waiting_ages_seconds": (oldest,) * min(count, 2),
+    }
+
+
+# --- what is needed ------------------------------------------------------------------------------
+def test_nothing_to_do_needs_nobody() -> None:
+    assert demand().workers == 0
+
+
+def test_one_job_waits_for_its_last_moment() -> None:
+    assert demand(**waits(1, 1.0)).workers == 0
+    assert demand(**waits(1, 7.0)).workers == 1
+
+
+def test_a_burst_is_answered_at_once_with_as_many_as_start_all_in_time() -> None:
+    """200 jobs of 2 s in 9 s after a worker has started: 44 on the mean, and some for chance."""
+    asked = demand(**waits(200, 0.0))
+    assert 40 <= asked.workers <= 60
+    values = asked.reasons[0].values
+    assert values["binding_place"] == 200
+    assert "job 200 of 200 in line" in asked.reasons[0].text
+
+
+def test_the_binding_job_would_be_late_with_fewer() -> None:
+    asked = demand(current=5, **waits(60, 6.0))
+    late = asked.reasons[0].values["late_seconds_with_one_less"]
+    assert asked.workers > 5
+    assert late > 0
+    assert f"would start {late:g} s late with" in asked.reasons[0].text
+
+
+def test_workers_that_are_starting_count() -> None:
+    """They were ordered with the last demand; nobody asks for them twice."""
+    first = demand(**waits(200, 0.0))
+    ordered = int(first.workers)
+    again = demand(
+        ordered,
+        dict(first.memory),
+        now=NOW + 0.5,
+        workers_ready=0,
+        workers_idle=0,
+        **waits(200, 0.5),
+    )
+    assert again.workers == ordered
+
+
+def test_workers_that_never_start_are_not_counted_on() -> None:
+    first = demand(**waits(200, 0.0))
+    ordered = int(first.workers)
+    again = demand(
+        ordered,
+        dict(first.memory),
+        now=NOW + 8.0,
+        workers_ready=0,
+        workers_idle=0,
+        **waits(200, 8.0),
+    )
+    assert again.workers > ordered
+
+
+def test_a_promise_shorter_than_a_start_keeps_enough_warm_for_steady_traffic() -> None:
+    slow = SpawnFit(mean_seconds=20.0, p95_seconds=20.0, p99_seconds=20.0)
+    busy = {"arrival_per_second": 5.0, "spawn_fit": slow, "service": took(2.0)}
+    assert demand(**busy).workers >= 11
+    rising = Forecast(
+        model="slope",
+        horizon_seconds=20.0,
+        mean_per_second=10.0,
+        p80_per_second=11.0,
+        p95_per_second=12.0,
+        p99_per_second=13.0,
+    )
+    assert demand(**busy, forecast=rising).workers >= 21
+
+
+def test_a_spent_error_budget_makes_it_more_careful() -> None:
+    spent = Budget(sla_seconds=10, quantile=0.99, window_seconds=86_400, remaining_share=-1.0)
+    assert demand(**waits(200, 0.0), budget=spent).workers > demand(**waits(200, 0.0)).workers
+
+
+# --- who is kept ---------------------------------------------------------------------------------
+def seconds_until_fewer(current: int, change_seconds: float, **measured: Any) -> tuple[int, int]:
+    """Looks each second until it asks for fewer: after how many looks, and how many."""
+    memory: dict[str, Any] = {}
+    for look in range(600):
+        asked = demand(current, memory, change_seconds, now=NOW + look, **measured)
+        memory = dict(asked.memory)
+        if asked.workers < current:
+            return look, int(asked.workers)
+    return 600, current
+
+
+def test_idle_workers_go_when_they_have_idled_for_what_a_change_costs() -> None:
+    assert seconds_until_fewer(10, 30.0) == (3, 0)
+    assert seconds_until_fewer(1, 30.0) == (30, 0)
+
+
+def test_those_that_the_load_needs_soon_again_stay() -> None:
+    steady = {"arrival_per_second": 5.0, "workers_idle": 2}
+    looks, left = seconds_until_fewer(20, 3.0, **steady)
+    assert looks < 10
+    assert 10 <= left <= 15
+
+
+def test_with_a_high_price_it_is_calm() -> None:
+    load = {"arrival_per_second": 0.1, "workers_idle": 1}
+    assert seconds_until_fewer(1, 3.0, **load)[0] < 10
+    assert seconds_until_fewer(1, 120.0, **load)[0] == 600
+
+
+# --- it only ever turns one way ------------------------------------------------------------------
+pools_measured = st.fixed_dictionaries(
+    {
+        "waiting": st.integers(0, 300),
+        "oldest_waiting_seconds": st.floats(0.01, 30),
+        "arrival_per_second": st.floats(0.01, 50),
+        "current": st.integers(0, 60),
+        "idle": st.integers(0, 60),
+        "wasted": st.floats(0, 5),
+        "sla": st.floats(1, 40),
+    }
+)
+
+
+def asked(
+    waiting: int,
+    oldest_waiting_seconds: float,
+    arrival_per_second: float,
+    current: int,
+    idle: int,
+    wasted: float,
+    sla: float,
+    quantile: float = 0.95,
+) -> float:
+    past = Past(planned=current, asked_at=NOW - 1.0, wasted_seconds=wasted)
+    return demand(
+        current,
+        remember(past),
+        sla=sla,
+        quantile=quantile,
+        waiting=waiting,
+        oldest_waiting_seconds=oldest_waiting_seconds,
+        waiting_ages_seconds=(oldest_waiting_seconds, oldest_waiting_seconds / 2)
+        if waiting
+        else (),
+        arrival_per_second=arrival_per_second,
+        workers_ready=current,
+        workers_idle=min(idle, current),
+    ).workers
+
+
+@given(pools_measured, st.integers(0, 50), st.floats(1, 4), st.floats(1, 3))
+def test_more_load_never_asks_for_fewer(measured, more, faster, older) -> None:
+    loaded = {
+        **measured,
+        "waiting": measured["waiting"] + more,
+        "arrival_per_second": measured["arrival_per_second"] * faster,
+        "oldest_waiting_seconds": measured["oldest_waiting_seconds"] * older,
+    }
+    assert asked(**loaded) >= asked(**measured)
+
+
+@given(pools_measured, st.floats(0.1, 1), st.floats(0.95, 0.999))
+def test_a_tighter_promise_never_asks_for_fewer(measured, share, quantile) -> None:
+    tighter = {**measured, "sla": measured["sla"] * share}
+    assert asked(**tighter, quantile=quantile) >= asked(**measured)
+
+
+@given(pools_measured)
+def test_the_same_again_is_the_same(measured) -> None:
+    assert asked(**measured) == asked(**measured)
+
+
+# --- the parts -----------------------------------------------------------------------------------
+def test_passage_times_at_their_limits() -> None:
+    """Without noise a line grows evenly; without drift, as its square; against it, hardly ever."""
+    assert passage_seconds(10, 30, growth=2.0, variance=0.0) == 10
+    assert passage_seconds(0, 30, growth=0.0, variance=9.0) == pytest.approx(100)
+    assert passage_seconds(0, 30, growth=1e-9, variance=9.0) == pytest.approx(100, rel=1e-3)
+    assert passage_seconds(0, 300, growth=-5.0, variance=9.0) == math.inf
+    assert passage_seconds(30, 30, growth=1.0, variance=9.0) == 0
+
+
+@given(st.floats(0, 20), st.floats(21, 60), st.floats(-1, 3), st.floats(0.1, 20), st.floats(1, 9))
+def test_passage_times_know_no_units(line, room, growth, variance, factor) -> None:
+    """Rates a minute instead of a second give minutes."""
+    found = passage_seconds(line, room, growth, variance)
+    turned = passage_seconds(line, room, growth * factor, variance * factor)
+    assert turned * factor == pytest.approx(found, rel=1e-6)
+
+
+groups = st.lists(
+    st.builds(Group, st.integers(1, 20), st.one_of(st.none(), st.floats(0, 5))), max_size=3
+)
+
+
+@given(groups, st.floats(1, 200), st.floats(2, 30), st.floats(0, 3), st.floats(0.1, 10))
+def test_the_fewest_have_begun_so_many_and_one_less_has_not(
+    found, place, seconds, cv2, job_seconds
+) -> None:
+    hands = Hands(tuple(found), 1.0, Service(job_seconds, cv2), safety=2.0)
+    fewest = math.ceil(hands.fewest(place, seconds) - 1e-9)
+    assert hands.begun(fewest, seconds) >= place - 1e-6
+    if fewest > 0:
+        assert hands.begun(fewest - 1, seconds) < place + 1e-6
+
+
+@given(groups, st.floats(1, 200), st.floats(2, 30), st.floats(0.1, 10), st.floats(0.001, 1000))
+def test_the_fewest_know_no_units(found, place, seconds, job_seconds, factor) -> None:
+    def turned(by: float) -> float:
+        scaled = [
+            Group(each.workers, None if each.ready_seconds is None else each.ready_seconds * by)
+            for each in found
+        ]
+        hands = Hands(tuple(scaled), 1.0 * by, Service(job_seconds * by, 1.0), safety=2.0)
+        return hands.fewest(place, seconds * by)
+
+    assert turned(factor) == pytest.approx(turned(1.0), rel=1e-6)
+
+
+@given(st.floats(0.01, 500), st.floats(0.001, 0.3))
+def test_the_most_that_come_are_exceeded_as_seldom_as_said(mean, share) -> None:
+    most = most_arrivals(mean, share)
+    beyond = 1.0 - sum(
+        math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+        for count in range(most + 1)
+    )
+    assert beyond <= share * 1.15 + 1e-9
+
+
+def test_what_is_remembered_comes_back_from_the_log() -> None:
+    past = Past(
+        planned=3, asked_at=NOW, starts=((NOW, 2),), busy=((NOW - 1, 3),), wasted_seconds=1.5
+    )
+    assert recall(remember(past)) == past
+    assert recall({"planned": "many"}) == Past()
+
+
+def test_the_busiest_moment_counts_for_a_while() -> None:
+    past = Past().note_busy(5, NOW, 10).note_busy(2, NOW + 4, 10)
+    assert past.most_busy == 5
+    assert past.note_busy(2, NOW + 11, 10).most_busy == 2
