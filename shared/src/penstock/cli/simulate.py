@@ -71,7 +71,8 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     default="",
     metavar="NAME[,NAME…]",
     help="Strategies (deadline:N sets its change_seconds) and baselines (keda:N, hpa:SHARE, aws, "
-    "flink, horizon, spark, peak, clairvoyant); 'all' that look at jobs; else the profile's own, hybrid and clairvoyant.",
+    "flink, horizon, spark, peak, clairvoyant); 'all' that look at jobs; else the profile's own, "
+    "hybrid and clairvoyant.",
 )
 @click.option("--sla", "slas", type=Numbers(), default="30", help="Seconds to start a job in.")
 @click.option(
