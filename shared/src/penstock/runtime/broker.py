@@ -55,18 +55,20 @@ class Broker:
 
     Args:
         store: folder for what it keeps; None for a temporary one.
-        port: loopback port; 0 for any free one. It stays the same through restarts.
+        port: 0 for any free one. It stays the same through restarts.
+        address: where it listens; whoever reaches it there may do anything.
     """
 
-    def __init__(self, store: Path | None = None, port: int = 0) -> None:
+    def __init__(self, store: Path | None = None, port: int = 0, address: str = LOOPBACK) -> None:
         self._store, self._port, self._monitor = store, port, 0
+        self._address = address
         self._open = ExitStack()
         self._folder = Path()
         self.child: Child | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://{LOOPBACK}:{self._port}"
+        return f"nats://{self._address}:{self._port}"
 
     @property
     def monitor_url(self) -> str:
@@ -144,7 +146,7 @@ class Broker:
         for name in ("ports", "store"):
             (self._folder / name).mkdir(exist_ok=True)
         settings = {
-            "host": LOOPBACK,
+            "host": self._address,
             "port": self._port or -1,  # -1: the server takes a free one and writes it down
             "http": f"{LOOPBACK}:{self._monitor or -1}",
             "ports_file_dir": str(self._folder / "ports"),
