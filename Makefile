@@ -46,8 +46,11 @@ bench: $(READY)  ## throughput, pickup and spawn figures, as JSON
 	@$(BIN)/python benchmarks/dispatch.py
 	@$(BIN)/python benchmarks/spawn.py
 
+peers: $(READY)  ## the same work beside other job systems, as JSON (10 min; makes their environments and fetches Redis)
+	@$(BIN)/python benchmarks/peers.py
+
 lock:  ## pin requirements.in anew, with hashes and without any address
-	@for f in requirements requirements-build; do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	@for f in requirements requirements-build $(basename $(wildcard benchmarks/peers/requirements-*.in)); do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
 clean:  ## remove the virtual environment and everything made
