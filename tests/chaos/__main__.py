@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.chaos.links import NotAllowed
@@ -36,9 +37,9 @@ def one(seed: int, options: argparse.Namespace) -> Verdict:
 
 def _keep(folder: Path, seed: int) -> None:
     for log in folder.glob("*.log"):
-        kept = Path.cwd() / f"chaos-{seed}-{log.name}"
+        kept = Path(tempfile.gettempdir()) / f"chaos-{seed}-{log.name}"
         kept.write_bytes(log.read_bytes())
-        print(f"kept {kept.name}", flush=True)
+        print(f"kept {kept}", flush=True)
 
 
 def main() -> None:

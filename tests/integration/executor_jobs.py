@@ -44,3 +44,14 @@ def lively(context: Context, path: str) -> int:
         context.heartbeat()
         time.sleep(0.2)
     return os.getpid()
+
+
+@job(queue="mail")
+def in_c(path: str, seconds: float) -> int:
+    """Computes in C code that holds the interpreter: no other thread of the process runs."""
+    with open(path, "a") as file:  # noqa: PTH123
+        file.write(f"{os.getpid()}\n")
+    turns, began = 1_000_000, time.monotonic()
+    sum(range(turns))
+    sum(range(int(turns * seconds / (time.monotonic() - began))))
+    return os.getpid()

@@ -158,6 +158,14 @@ def test_a_fork_that_fails_counts_as_a_failed_start() -> None:
     assert of(Start, played.play(s.Ticked(), after=0.25))
 
 
+def test_a_silent_worker_that_computes_is_left_alone_until_it_does_not() -> None:
+    played = Played(fleet(silent_seconds=30))
+    [name] = played.start({"mail": 1})
+    assert played.play(s.Computing(worker=name), after=29) == []
+    assert played.play(s.Ticked(), after=29) == []
+    assert played.play(s.Ticked(), after=2) != []
+
+
 def test_a_silent_worker_is_replaced_but_not_while_the_broker_is_away() -> None:
     played = Played(fleet(silent_seconds=30))
     [name] = played.start({"mail": 1})

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.runtime import pulse
+
 log = logging.getLogger("penstock.runtime")
 
 _FOLDER = "workers"
@@ -62,6 +64,7 @@ def write(run_dir: Path, worker: str, pool: str, started_at: float) -> Record:
 
 
 def remove(run_dir: Path, worker: str) -> None:
+    pulse.remove(run_dir, worker)
     with suppress(OSError):
         (run_dir / _FOLDER / f"{worker}.json").unlink()
 
@@ -77,5 +80,4 @@ def living(run_dir: Path) -> Iterator[Record]:
         if record and record.worker == file.stem and start_ticks(record.pid) == record.start_ticks:
             yield record
         else:
-            with suppress(OSError):
-                file.unlink()
+            remove(run_dir, file.stem)

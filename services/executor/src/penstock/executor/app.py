@@ -21,12 +21,13 @@ from penstock.events.subjects import Subjects, check_name
 from penstock.events.worker import WorkerReport, WorkerStuck
 from penstock.executor import lock
 from penstock.executor.core.fleet import by_pool
-from penstock.executor.core.stimulus import BusSeen, Reported, Ticked
+from penstock.executor.core.stimulus import BusSeen, Computing, Reported, Ticked
 from penstock.executor.executor import Executor
 from penstock.executor.hostinfo import UseMeter, host_size
 from penstock.executor.keeper import KeptSpark
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
+from penstock.executor.pulses import Pulses
 from penstock.executor.recover_desk import RecoverDesk
 from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
@@ -88,6 +89,7 @@ class _Shell:
             ended=self._orphans.ended,
         )
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
+        self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
         self._spark = KeptSpark(folder, running.settings)
         self._meter = UseMeter()
@@ -109,6 +111,7 @@ class _Shell:
         spawn(self._tell(), "snapshots")
         spawn(self._tick(), "tick")
         spawn(self._watch(), "stuck jobs")
+        spawn(self._keep_claims(), "pulses")
         asks = await self._desk.open()
         try:
             await self._running.stopping.wait()
@@ -175,6 +178,13 @@ class _Shell:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self._stuck.look()
+
+    async def _keep_claims(self) -> None:
+        while True:
+            await asyncio.sleep(self._pulses.look_seconds)
+            workers = self._executor.processes.by_worker
+            for worker in await self._pulses.look(workers.items(), time.monotonic()):
+                self._executor.learn(Computing(worker=worker))
 
     def _tell_stuck(self, event: WorkerStuck) -> None:
         self._outbox.put(msgspec.structs.replace(event, source=self._running.source))

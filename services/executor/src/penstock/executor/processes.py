@@ -58,6 +58,10 @@ class Processes:
     def pids(self) -> list[int]:
         return [each.pid for each in self._watched.values()]
 
+    @property
+    def by_worker(self) -> dict[str, int]:
+        return {each.worker: each.pid for each in self._watched.values()}
+
     def watch(self, worker: str, pid: int, ticks: int | None = None) -> None:
         """Reports the end of a process from now on, also when it has ended already.
 

@@ -12,7 +12,7 @@ from penstock.executor.recovery import Recovery
 
 log = logging.getLogger("penstock.executor")
 
-_ACK_SUBJECT = re.compile(r"\$JS\.ACK\.[^\s*>]+")
+ACK_SUBJECT = re.compile(r"\$JS\.ACK\.[^\s*>]+")
 """Reports come on a plain subject: nothing else may be published to by what they say."""
 
 
@@ -31,7 +31,7 @@ class Returns:
         why: str = "",
     ) -> None:
         """Returns messages to their queues; with ``why`` the jobs' events say so first."""
-        subjects = [subject for subject in ack_subjects if _ACK_SUBJECT.fullmatch(subject)]
+        subjects = [subject for subject in ack_subjects if ACK_SUBJECT.fullmatch(subject)]
         if len(subjects) < len(ack_subjects):
             log.warning("a worker reported claims that are none: %r", ack_subjects)
         task = asyncio.get_running_loop().create_task(

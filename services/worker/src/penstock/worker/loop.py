@@ -18,6 +18,7 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
+from penstock.runtime.pulse import pulse_of
 from penstock.worker import gates
 from penstock.worker.claims import Claims, hear_resumptions
 from penstock.worker.commits import Commits
@@ -85,6 +86,8 @@ class Worker:
         )
         self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
+        self._pulse = pulse_of(assignment)
+        self._runner.pulse, self._runner.lapsed = self._pulse, self._lapsed
         self._gates = Gates(bus, assignment, middleware, self._runner.surrender)
         self._runner.gates = self._gates
         self._ending = Ending(
@@ -105,6 +108,7 @@ class Worker:
         self._long: Held | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._extended_at = time.monotonic()
         self._told_busy = False
         self._took_first = False
         self.paused = self._hurried = False
@@ -336,7 +340,16 @@ class Worker:
             left = job.begun_at + job.timeout_seconds - time.monotonic()
             self._loop.call_later(max(left, 0.0), self._ending.end, job, TimedOut, "it timed out")
 
+    def _lapsed(self) -> bool:
+        """What is held may be others' by now: this process was stopped, or stuck in C code."""
+        return time.monotonic() - self._extended_at > self._settings.jobs.claim_seconds
+
     async def _extend(self) -> None:
+        if self._lapsed():
+            await self._release(self._take_back(), "its claim lapsed")
+        self._extended_at = time.monotonic()
+        if self._pulse:
+            self._pulse.beat()
         await self._bus.extend([job.delivery for job in self._held.values() if not job.lost])
 
     async def _report(self) -> None:

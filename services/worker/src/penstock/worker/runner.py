@@ -24,6 +24,7 @@ from penstock import telemetry
 from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict
 from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
+from penstock.runtime.pulse import Pulse
 from penstock.telemetry import names
 from penstock.worker import around, watchdog
 from penstock.worker.core.outcome import error_of, timed_out
@@ -34,6 +35,7 @@ from penstock.worker.watchdog import Watchdog
 log = logging.getLogger("penstock.worker")
 
 _TELL_EACH_SECONDS = 0.005
+_LOOK_SECONDS = 0.005
 _LOOP_SECONDS = 1.0
 """Beyond its timeout a job is the loop's to end; a loop that cannot run has its process ended."""
 
@@ -44,7 +46,8 @@ class Runner:
     """One thread, one job at a time.
 
     Attributes:
-        gates: what jobs that ask for it run inside.
+        gates: what jobs that ask for it run inside. pulse: tells the executor what runs.
+        lapsed: no job is begun while this is so.
 
     Args:
         make_context: gives a held job its :class:`penstock.jobs.Context`.
@@ -64,6 +67,8 @@ class Runner:
         self.current: Held | None = None
         self._dog: Watchdog | None = None
         self._inner: asyncio.AbstractEventLoop | None = None
+        self.pulse: Pulse | None = None
+        self.lapsed: Callable[[], bool] = lambda: False
         self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
         self._thread.start()
 
@@ -141,6 +146,8 @@ class Runner:
         while self._wake.get():
             told_at = time.monotonic()
             while self._todo:
+                while self.lapsed():
+                    time.sleep(_LOOK_SECONDS)
                 try:
                     job = self._todo.popleft()
                 except IndexError:  # taken back
@@ -163,6 +170,8 @@ class Runner:
             if job.timeout_seconds:
                 self._end_at(job.timeout_seconds + _LOOP_SECONDS)
             self.current = job
+        if self.pulse is not None:
+            self.pulse.begin(job.delivery.ack_subject)
         cpu = time.thread_time()
         try:
             try:

@@ -32,7 +32,7 @@ from penstock.executor.core.instruction import (
 from penstock.executor.core.lifecycle import Phase
 from penstock.executor.core.worker import Worker, move
 
-AboutWorker = s.Reported | s.Forked | s.ForkFailed | s.Exited | s.Condemned
+AboutWorker = s.Reported | s.Forked | s.ForkFailed | s.Exited | s.Condemned | s.Computing
 Step = tuple[Fleet, list[Instruction]]
 
 BLANK: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,6 +80,8 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
             return _exited(fleet, worker, fact.code, now)
         case s.Condemned():
             return _condemned(fleet, worker, now)
+        case s.Computing():
+            return fleet.having(replace(worker, computed_at=now)), []
 
 
 # --- commands ------------------------------------------------------------------------------------

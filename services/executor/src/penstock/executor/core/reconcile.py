@@ -72,6 +72,7 @@ def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:
     unheard = worker.heard_at is None
     patience = fleet.limits.start_seconds if unheard else fleet.limits.silent_seconds
     since = worker.asked_at if worker.heard_at is None else worker.heard_at
+    since = max(since, worker.computed_at)
     return now - max(since, fleet.bus_up_since) > patience
 
 

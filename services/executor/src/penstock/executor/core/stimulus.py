@@ -56,6 +56,12 @@ class Condemned(_Fact, frozen=True, kw_only=True):
     worker: str
 
 
+class Computing(_Fact, frozen=True, kw_only=True):
+    """A worker that cannot report was seen to use its processor."""
+
+    worker: str
+
+
 class BusSeen(_Fact, frozen=True, kw_only=True):
     """The broker answered (``up``) or did not: silence of workers means something, or nothing."""
 
@@ -77,6 +83,7 @@ Stimulus = (
     | Reported
     | Exited
     | Condemned
+    | Computing
     | Adopted
     | BusSeen
     | EndAsked

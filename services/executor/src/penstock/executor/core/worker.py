@@ -21,7 +21,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         together: how many were starting at the same time, this one included.
         pid: None until it is forked. ready_at: None until it asked for a job.
         heard_at: when it last reported. claims: what it held then. said: why it is ending, by its
-            own word. paused: it takes no jobs for now.
+            own word. paused: it takes no jobs for now. computed_at: when it was last seen to work
+            although it could not report.
         ending_because: why we asked it to end: ``scaled-down``, ``shutdown``, ``lost`` or
             ``stuck``; empty when we did not.
         drain_deadline: when it is killed if it still runs; None when we did not ask it to end.
@@ -38,6 +39,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     ready_at: float | None = None
     heard_at: float | None = None
+    computed_at: float = 0.0
     claims: tuple[Claim, ...] = ()
     said: str = ""
     paused: bool = False

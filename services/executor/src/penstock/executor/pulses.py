@@ -1,0 +1,71 @@
+"""Keeps the claims of jobs that keep their worker from doing so: C code holds the interpreter."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from penstock.bus.protocol import Bus, BusError, Delivery
+from penstock.bus.pull import delivery
+from penstock.executor.returns import ACK_SUBJECT
+from penstock.runtime import pulse
+
+log = logging.getLogger("penstock.executor")
+
+_DOES_NOT_LIVE = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE}
+
+
+class Pulses:
+    """Looks at workers whose loop does not get on although their process runs.
+
+    Args:
+        claim_seconds: how long a claim lasts; a loop is late when it has not beaten for half of it.
+    """
+
+    def __init__(self, bus: Bus, run_dir: Path, claim_seconds: float) -> None:
+        self._bus, self._run_dir = bus, run_dir
+        self._late_seconds = claim_seconds / 2
+        self.look_seconds = claim_seconds / 8
+        self._used: dict[str, float] = {}
+
+    async def look(self, workers: Iterable[tuple[str, int]], now: float) -> list[str]:
+        """Extends the claims of those that are late; a stopped process loses its own.
+
+        Args:
+            workers: names and process ids. now: monotonic seconds.
+
+        Returns:
+            The late ones that used their processor since the last look: they compute.
+        """
+        late: dict[str, Delivery] = {}
+        used: dict[str, float] = {}
+        for worker, pid in workers:
+            reading = pulse.read(self._run_dir, worker)
+            if reading is None or now - reading.beat_at < self._late_seconds:
+                continue
+            seconds = _cpu_seconds(pid)
+            if seconds is not None and ACK_SUBJECT.fullmatch(reading.claim):
+                late[worker] = delivery("", reading.claim.encode(), b"", None)
+                used[worker] = seconds
+        computing = [name for name in used if used[name] > self._used.get(name, used[name])]
+        self._used = used
+        try:
+            await self._bus.extend(list(late.values()))
+        except BusError as error:
+            log.debug("claims not extended: %s", error)
+        return computing
+
+
+def _cpu_seconds(pid: int) -> float | None:
+    """Of a process that runs or could; None of one that is stopped or gone."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() in _DOES_NOT_LIVE:
+            return None
+        times = process.cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)
