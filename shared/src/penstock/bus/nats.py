@@ -12,7 +12,7 @@ from typing import Any
 
 import nats.errors
 
-from penstock.bus import streams
+from penstock.bus import nkeys, streams
 from penstock.bus.protocol import (
     BusError,
     BusRefused,
@@ -34,6 +34,7 @@ log = logging.getLogger("penstock.bus")
 
 _ASK_AGAIN_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
+_NO_STREAM = 10059
 _FAR = "2200-01-01T00:00:00Z"
 _MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
@@ -71,6 +72,7 @@ class NatsBus:
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
+        self._may_not_make = False
         self._timeout = settings.nats.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
@@ -79,7 +81,9 @@ class NatsBus:
     async def open(self, name: str) -> None:
         reach = self._settings.nats
         options: dict[str, Any] = {}
-        if reach.credentials_file:
+        if reach.nkey_file:
+            options = nkeys.options(reach.nkey_file)
+        elif reach.credentials_file:
             options["user_credentials"] = reach.credentials_file
         elif reach.user:
             options |= {"user": reach.user, "password": reach.password}
@@ -106,7 +110,12 @@ class NatsBus:
             await self._ensure_patiently(streams.complete(stream, self._settings.streams.replicas))
 
     async def _on_error(self, error: Exception) -> None:
-        log.debug("nats: %s", error)
+        text = str(error).lower()  # nats-py has made it small already
+        if "permissions violation" not in text:
+            return log.debug("nats: %s", error)
+        if ".stream.create." in text:
+            self._may_not_make = True
+        return log.warning("the broker refused: %s", error)
 
     async def _on_disconnected(self) -> None:
         if not self._client.is_closed:
@@ -127,6 +136,12 @@ class NatsBus:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     async def _ensure_stream(self, config: dict[str, Any]) -> None:
+        # Asked first, since most roles may not make streams: they wait for one that may.
+        known = await self._api(f"STREAM.INFO.{config['name']}", fail=False)
+        if known.get("error", {}).get("err_code") != _NO_STREAM:
+            return
+        if self._may_not_make:
+            raise BusUnavailable(f"no stream {config['name']} yet, and we may not make it")
         answer = await self._api(f"STREAM.CREATE.{config['name']}", config, fail=False)
         error = answer.get("error")
         if error and error.get("err_code") != _ALREADY_EXISTS:

@@ -67,11 +67,12 @@ class Publisher:
     def __init__(self, client: WireClient, timeout_seconds: float) -> None:
         self._client = client
         self._timeout = timeout_seconds
-        self._inbox = f"_INBOX.{uuid.uuid4().hex}"
+        self._inbox = ""
         self._rounds: dict[str, tuple[_Gather, int]] = {}
         self._count = 0
 
     async def open(self) -> None:
+        self._inbox = self._client.new_inbox()
         await self._client.subscribe_raw(f"{self._inbox}.*", self._on_answer)
 
     def _on_answer(self, subject: str, _: bytes, body: bytes, headers: bytes | None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -44,7 +43,7 @@ class Inbox:
         self._client = client
         self._api = api_subject
         self._unwanted = unwanted
-        self._subject = f"_INBOX.{uuid.uuid4().hex}"
+        self._subject = client.new_inbox()
         self._subscription: Subscription | None = None
         self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
         self._waiter: asyncio.Future[None] | None = None

@@ -79,7 +79,7 @@ class Reader:
             elif not done.done():
                 done.set_result(status)
 
-        inbox = f"_INBOX.{uuid.uuid4().hex}"
+        inbox = self._client.new_inbox()
         subscription = await self._client.subscribe_raw(inbox, on)
         request = {"seq": max(start, 1), "next_by_subj": subject, "batch": limit}
         try:

@@ -35,6 +35,9 @@ COMMANDS = {
     "replay": Lazy(
         "penstock.cli.replay:replay", "Past decisions, computed again and proved equal.", CHECK
     ),
+    "deploy": Lazy(
+        "penstock.cli.deploy.command:deploy", "Keys and certificates of an installation.", CHECK
+    ),
     "config": Lazy("penstock.cli.config:config", "Check and show the settings in force.", CHECK),
 }
 

@@ -30,7 +30,9 @@ class Nats(Section, frozen=True, kw_only=True):
 
     Attributes:
         url: server or comma-separated servers; empty lets `penstock up` start its own.
-        credentials_file: a NATS `.creds` file. user / password: where no credentials file is used.
+        nkey_file: seed of an NKey, as `penstock deploy keys` makes them. credentials_file: a NATS
+            `.creds` file. user / password: where neither is used.
+        worker_nkey_file: the seed that an executor's workers use instead of its own.
         ca_file: certificate authority, turns TLS on.
         monitor_url: the server's monitoring address (``http://host:8222``): `penstock health` reads
             there how it stores; nothing else uses it.
@@ -39,6 +41,8 @@ class Nats(Section, frozen=True, kw_only=True):
     """
 
     url: str = ""
+    nkey_file: str = ""
+    worker_nkey_file: str = ""
     credentials_file: str = ""
     user: str = ""
     password: str = ""

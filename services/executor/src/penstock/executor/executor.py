@@ -157,7 +157,7 @@ class Executor:
             pool=start.pool,
             queues=self._pools[start.pool].queues,
             run_dir=str(self._run_dir),
-            settings=self._settings,
+            settings=_for_workers(self._settings),
             commanded_at=commanded_at,
             together=start.together,
             cause=start.cause,
@@ -227,3 +227,11 @@ def _line(event: WorkerEvent) -> str:
     }
     details = " ".join(f"{name}={value}" for name, value in told.items())
     return f"{event.name} {event.worker} of {event.pool}: {details}"
+
+
+def _for_workers(settings: Settings) -> Settings:
+    """They connect with a seed of their own, where there is one."""
+    if not (seed := settings.nats.worker_nkey_file):
+        return settings
+    nats = replace(settings.nats, nkey_file=seed, worker_nkey_file="")
+    return replace(settings, nats=nats)

@@ -1,0 +1,37 @@
+"""Who we are to a broker that knows us by NKey: an Ed25519 key pair in NATS' own spelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from penstock.bus.protocol import BusRefused
+
+MAX_SEED_BYTES = 200
+
+
+def options(seed_file: str) -> dict[str, Any]:
+    """What nats-py needs to connect with a seed.
+
+    Raises:
+        BusRefused: no such file, or no seed in it.
+    """
+    import nkeys  # type: ignore[import-untyped]  # noqa: PLC0415 - only where they are used
+
+    try:
+        with Path(seed_file).open("rb") as file:
+            seed = file.read(MAX_SEED_BYTES).strip()
+        pair = nkeys.from_seed(bytearray(seed))
+        public = pair.public_key.decode()
+    except OSError as error:
+        raise BusRefused(f"nats.nkey_file {seed_file} cannot be read: {error.strerror}") from None
+    except Exception:  # nkeys raises several kinds, some with the seed in their text
+        raise BusRefused(
+            f"nats.nkey_file {seed_file} holds no NKey seed (SU…); 'penstock deploy keys' makes one"
+        ) from None
+    return {"nkeys_seed_str": seed.decode(), "inbox_prefix": inbox(public)}
+
+
+def inbox(public_key: str) -> str:
+    """Where the broker's answers to this user go: nobody else may listen there."""
+    return f"_INBOX.{public_key}"

@@ -1,0 +1,1 @@
+"""`penstock deploy`: what an installation on several hosts needs before it starts."""

@@ -1,0 +1,64 @@
+"""The files with which broker and services know each other."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import nkeys  # type: ignore[import-untyped]
+
+from penstock.cli.deploy import certificates
+from penstock.cli.deploy.roles import ROLES, permissions
+from penstock.cli.errors import Failed
+from penstock.events.subjects import Subjects
+
+SEED_BYTES = 32
+
+
+def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: int) -> list[Path]:
+    """Makes ``folder`` with a folder for the broker and one for each role.
+
+    Raises:
+        Failed: ``folder`` exists: keys in use are never overwritten.
+    """
+    try:
+        folder.mkdir(parents=True, mode=0o755)
+    except FileExistsError:
+        raise Failed(
+            f"{folder} exists already; keys in use are not overwritten: move it away first"
+        ) from None
+    made = list(_files(Subjects(prefix), names, now, days))
+    return [_put(folder / name, content) for name, content in made]
+
+
+def _files(
+    subjects: Subjects, names: Sequence[str], now: datetime, days: int
+) -> Iterator[tuple[str, bytes]]:
+    tls = certificates.make(names, now, days)
+    users = []
+    for name, role in ROLES.items():
+        seed, public = _pair()
+        users.append({"nkey": public, "permissions": permissions(role, public, subjects)})
+        yield f"{name}/nkey.seed", seed
+        yield f"{name}/ca.pem", tls.authority
+    yield "nats/ca.pem", tls.authority
+    yield "nats/server.pem", tls.certificate
+    yield "nats/server.key", tls.key
+    # Its configuration language takes JSON.
+    yield "nats/users.conf", f"users: {json.dumps(users, indent=2)}\n".encode()
+
+
+def _pair() -> tuple[bytes, str]:
+    """Seed and public key of a new user."""
+    seed = bytes(nkeys.encode_seed(secrets.token_bytes(SEED_BYTES), nkeys.PREFIX_BYTE_USER))
+    return seed, nkeys.from_seed(bytearray(seed)).public_key.decode()
+
+
+def _put(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(content)
+    return path

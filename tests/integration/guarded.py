@@ -1,0 +1,88 @@
+"""A broker as it is deployed: the shipped configuration, with keys and certificates of a test."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from tests.making import MakeSettings
+
+from penstock.bus import nkeys
+from penstock.cli.deploy.keys import write
+from penstock.config import Settings
+from penstock.runtime.broker import Broker
+
+_SHIPPED = Path(__file__).parents[2] / "deploy/nats/nats.conf"
+
+
+class GuardedBroker(Broker):
+    """`deploy/nats/nats.conf` with other paths and ports.
+
+    Attributes:
+        secrets: what `penstock deploy keys` made.
+    """
+
+    def __init__(self, folder: Path, prefix: str = "penstock") -> None:
+        super().__init__()
+        self.secrets = folder / "secrets"
+        write(self.secrets, prefix, ["127.0.0.1"], datetime.now(UTC), 2)
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "nats.log").read_text("utf-8")
+
+    def violations(self) -> list[str]:
+        """Role and subject of what was refused; asking for streams too early is none."""
+        roles = {
+            nkeys.options(str(seed))["inbox_prefix"].removeprefix("_INBOX."): seed.parent.name
+            for seed in self.secrets.glob("*/nkey.seed")
+        }
+        found = re.findall(r'nkey:(\w+)" - (\w+) Violation - Subject "([^"]+)"', self.log)
+        return [
+            f"{roles[key]}: {verb} {subject}"
+            for key, verb, subject in found
+            if "STREAM.CREATE" not in subject
+        ]
+
+    def settings(self, make: MakeSettings, role: str, **tables: Any) -> Settings:
+        keys = {"nkey_file": f"{self.secrets}/{role}/nkey.seed"}
+        nats = {"url": self.url, "ca_file": f"{self.secrets}/{role}/ca.pem", **keys}
+        return make(nats={**nats, **tables.pop("nats", {})}, **tables)
+
+    def _config(self) -> str:
+        super()._config()
+        secrets = self.secrets / "nats"
+        text = _SHIPPED.read_text("utf-8")
+        for shipped, ours in (
+            ("$NATS_NAME", "guarded"),
+            ("$NATS_MAX_STORE", "8GB"),
+            ("port: 4222", f"host: 127.0.0.1\nport: {self._port or -1}"),
+            ("127.0.0.1:8222", f"127.0.0.1:{self._monitor or -1}"),
+            ('"/data"', f'"{self._folder / "store"}"'),
+            ('include "secrets/users.conf"', (secrets / "users.conf").read_text("utf-8")),
+            ("/etc/nats/secrets", str(secrets)),
+        ):
+            assert shipped in text, f"{_SHIPPED} no longer holds {shipped}"
+            text = text.replace(shipped, ours)
+        return f'ports_file_dir: "{self._folder / "ports"}"\n{text}'
+
+
+async def join(broker: GuardedBroker, role: str, errors: list[str] | None = None) -> Client:
+    """A plain connection as ``role``; what the broker refuses comes to ``errors``."""
+
+    async def refused(error: Exception) -> None:
+        if errors is not None:
+            errors.append(str(error).lower())
+
+    return await nats.connect(
+        broker.url,
+        tls=ssl.create_default_context(cafile=f"{broker.secrets}/{role}/ca.pem"),
+        allow_reconnect=False,
+        error_cb=refused,
+        **nkeys.options(f"{broker.secrets}/{role}/nkey.seed"),
+    )

@@ -1,0 +1,130 @@
+"""What the broker refuses, with the configuration and the keys as they are shipped."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nats
+import nats.errors
+import pytest
+from nats.aio.client import Client
+from tests.integration.guarded import GuardedBroker, join
+from tests.waiting import eventually
+
+from penstock.bus import nkeys
+from penstock.cli.deploy.keys import write
+from penstock.cli.deploy.roles import ROLES
+
+COMMAND, JOB, SNAPSHOT = "penstock.commands.h1", "penstock.jobs.q", "penstock.snapshots.pool.q"
+EVENT, LEASE = "penstock.events.job.j.JobCompleted", "penstock.state.lease.decider"
+DECISION, BEAT = "penstock.events.pool.q.ScalingDecisionMade", "penstock.beats.worker.h1.w"
+DELETE, PURGE = "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.PURGE.EVENTS"
+CREATE, UPDATE = "$JS.API.STREAM.CREATE.EVENTS", "$JS.API.STREAM.UPDATE.EVENTS"
+TAKE, ACK = "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_q", "$JS.ACK.JOBS.q_q.1.1.1.1.1"
+FORBIDDEN = {
+    "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+    "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q"],
+    "executor": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, "penstock.state.pause.q"],
+    "worker": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, "penstock.snapshots.host.h1"],
+    "orchestrator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, TAKE, ACK],
+    "dispatcher": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+    "operator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+    "subscriber": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+}
+UNHEARD = {
+    "metrics": ["penstock.commands.>"],
+    "decider": ["penstock.jobs.>", "penstock.commands.>"],
+    "executor": ["penstock.jobs.>"],
+    "worker": ["penstock.jobs.>", "penstock.commands.>"],
+    "orchestrator": ["penstock.jobs.>", "penstock.commands.>"],
+    "dispatcher": ["penstock.jobs.>", "penstock.commands.>"],
+    "operator": ["penstock.jobs.>"],
+    "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
+}
+EVERYBODY = [DELETE, PURGE, UPDATE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_what_a_role_must_not_publish_is_refused(guarded: GuardedBroker, role: str) -> None:
+    errors: list[str] = []
+    client = await join(guarded, role, errors)
+    subjects = [*FORBIDDEN[role], *EVERYBODY]
+    for subject in subjects:
+        await client.publish(subject, b"{}")
+    await _all_refused(client, errors, len(subjects))
+    allowed = [s for s in subjects if not any(f'publish to "{s.lower()}"' in e for e in errors)]
+    assert allowed == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_what_a_role_must_not_hear_is_refused(guarded: GuardedBroker, role: str) -> None:
+    errors: list[str] = []
+    client = await join(guarded, role, errors)
+    subjects = [*UNHEARD[role], ">", "_INBOX.>", "$JS.>"]
+    for subject in subjects:
+        await client.subscribe(subject)
+    await _all_refused(client, errors, len(subjects))
+    heard = [s for s in subjects if not any(f'subscription to "{s.lower()}"' in e for e in errors)]
+    assert heard == []
+
+
+async def test_anonymous_is_refused(guarded: GuardedBroker) -> None:
+    trusted = ssl.create_default_context(cafile=f"{guarded.secrets}/metrics/ca.pem")
+    with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
+        await nats.connect(guarded.url, tls=trusted, allow_reconnect=False)
+
+
+async def test_a_key_of_another_installation_is_refused(
+    guarded: GuardedBroker, tmp_path: Path
+) -> None:
+    write(tmp_path / "other", "penstock", ["127.0.0.1"], datetime.now(UTC), 2)
+    trusted = ssl.create_default_context(cafile=f"{guarded.secrets}/metrics/ca.pem")
+    with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
+        await nats.connect(
+            guarded.url,
+            tls=trusted,
+            allow_reconnect=False,
+            **nkeys.options(f"{tmp_path}/other/metrics/nkey.seed"),
+        )
+
+
+async def test_a_client_does_not_trust_a_broker_of_another_installation(
+    guarded: GuardedBroker, tmp_path: Path
+) -> None:
+    write(tmp_path / "other", "penstock", ["127.0.0.1"], datetime.now(UTC), 2)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await nats.connect(
+            guarded.url,
+            tls=ssl.create_default_context(cafile=f"{tmp_path}/other/metrics/ca.pem"),
+            allow_reconnect=False,
+            **nkeys.options(f"{guarded.secrets}/metrics/nkey.seed"),
+        )
+
+
+async def test_plain_text_is_refused(guarded: GuardedBroker) -> None:
+    host, port = guarded.url.removeprefix("nats://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    async with asyncio.timeout(10):
+        await reader.readline()  # INFO
+        writer.write(b'CONNECT {"verbose":false}\r\nPUB penstock.jobs.q 2\r\nhi\r\nPING\r\n')
+        answer = await reader.read()  # until the broker hangs up
+    writer.close()
+    assert b"PONG" not in answer
+
+
+async def _all_refused(client: Client, errors: list[str], number: int) -> None:
+    """Waits for so many refusals; fewer are the caller's to judge."""
+    with suppress(AssertionError):
+        await eventually(lambda: len(errors) >= number, 5)
+    await client.close()
