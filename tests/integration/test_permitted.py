@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.integration.guarded import GuardedBroker
 from tests.integration.sample_jobs import fail, note, send_note
 from tests.making import MakeSettings
+from tests.waiting import eventually
 
+from penstock.bus.nats import connect
 from penstock.cli import main as cli
+from penstock.cli.deploy.check import Found, look
 from penstock.config import Settings
 from penstock.jobs import Client
 from penstock.runtime import children
@@ -114,3 +118,28 @@ async def test_jobs_run_and_no_service_asks_for_what_it_may_not(site: Site, tmp_
         await client.resume_queue("work")
         await client.retry(poison)
     assert site.broker.violations() == []
+
+
+@pytest.mark.parametrize("role", sorted(set(SERVICES)))
+async def test_each_service_is_seen_to_work_with_its_own_key(site: Site, role: str) -> None:
+    settings = site.settings(role)
+    bus = await connect(settings)
+
+    async def fine() -> bool:
+        return (await look(bus, settings, role)).fine
+
+    await eventually(fine, 30, f"check of {role}")
+    await bus.close()
+
+
+async def test_a_host_that_never_spoke_is_not_fine(site: Site) -> None:
+    settings = site.settings("executor")
+    elsewhere = replace(settings, host=replace(settings.host, name="elsewhere"))
+    bus = await connect(settings)
+    found = await look(bus, elsewhere, "executor")
+    await bus.close()
+    assert (found.fine, found.silent_seconds) == (False, None)
+
+
+def test_a_service_that_fell_silent_is_not_fine() -> None:
+    assert not Found(role="metrics", silent_seconds=5.1, allowed_seconds=5.0).fine

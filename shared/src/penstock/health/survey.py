@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -189,27 +189,30 @@ def _host(stored: Stored) -> HostFacts | None:
     )
 
 
-async def _services(bus: NatsBus, settings: Settings) -> tuple[ServiceFacts, ...]:
-    """Each writes something again and again: metrics and decider often, the orchestrator seldom."""
-    subjects = Subjects(settings.prefix)
+class Trace(NamedTuple):
+    """What a service leaves again and again while it works."""
+
+    name: str
+    stream: str
+    subject: str
+    allowed_seconds: float
+
+
+def traces(settings: Settings, subjects: Subjects) -> tuple[Trace, ...]:
+    """Metrics and decider write often, the orchestrator seldom."""
     metrics = max(settings.metrics.interval_seconds * _SILENT_TIMES, settings.decider.stale_seconds)
-    traces = (
-        ("metrics", subjects.snapshots_stream, subjects.pool_snapshot("*"), metrics),
-        (
-            "decider",
-            subjects.state_stream,
-            subjects.state("lease", "decider"),
-            settings.decider.lease_seconds * _SILENT_TIMES,
-        ),
-        (
-            "orchestrator",
-            subjects.state_stream,
-            subjects.state("health", "report"),
-            REPORT_SECONDS * _SILENT_TIMES,
-        ),
+    lease, kept = settings.decider.lease_seconds * _SILENT_TIMES, REPORT_SECONDS * _SILENT_TIMES
+    state = subjects.state_stream
+    return (
+        Trace("metrics", subjects.snapshots_stream, subjects.pool_snapshot("*"), metrics),
+        Trace("decider", state, subjects.state("lease", "decider"), lease),
+        Trace("orchestrator", state, subjects.state("health", "report"), kept),
     )
+
+
+async def _services(bus: NatsBus, settings: Settings) -> tuple[ServiceFacts, ...]:
     found = []
-    for name, stream, subject, allowed in traces:
+    for name, stream, subject, allowed in traces(settings, Subjects(settings.prefix)):
         last = await bus.last(stream, subject)
         silent = max(time.time() - last.at.timestamp(), 0.0) if last else None
         found.append(ServiceFacts(name=name, silent_seconds=silent, allowed_seconds=allowed))

@@ -51,6 +51,29 @@ def keys(
     note(f"only user {owner} can read them: containers that use them run as that user")
 
 
+@deploy.command(example="penstock deploy check executor")
+@click.argument("role", type=click.Choice(["metrics", "decider", "orchestrator", "executor"]))
+@click.pass_obj
+def check(session: Session, role: str) -> None:
+    """Whether a service does its work: the health check of its container.
+
+    Looks at what the service leaves on the broker; an executor is that of this host. Exit code 1:
+    silent for too long.
+    """
+    from penstock.cli.deploy.check import look  # noqa: PLC0415 - keeps `--help` quick
+
+    found = session.ask(lambda bus, settings: look(bus, settings, role))
+    if session.as_json:
+        say_json(found)
+    silent = found.silent_seconds
+    heard = "never heard" if silent is None else f"heard {silent:.1f} s ago"
+    said = f"{role}: {heard}, at most {found.allowed_seconds:g} s are allowed"
+    if not found.fine:
+        raise Failed(said)
+    if not session.as_json:
+        say(said)
+
+
 def _hand_over(folder: Path, made: list[Path], uid: int) -> None:
     try:
         for path in {folder, *made, *(path.parent for path in made)}:

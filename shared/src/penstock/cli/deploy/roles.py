@@ -82,7 +82,7 @@ ROLES: dict[str, Role] = {
             "notices.recovered.*",
         ),
         listens=("beats.worker.>", "notices.recover.*"),
-        reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE"),
+        reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         claims=True,
     ),
     "worker": Role(
