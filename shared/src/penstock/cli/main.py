@@ -18,6 +18,7 @@ COMMANDS = {
     "decider": Lazy("penstock.cli.service:decider", "Run the deciding service.", RUN),
     "executor": Lazy("penstock.cli.service:executor", "Run this host's executor.", RUN),
     "orchestrator": Lazy("penstock.cli.service:orchestrator", "Run the orchestrator.", RUN),
+    "pipeline": Lazy("penstock.cli.pipeline:pipeline", "The event log as a lake, by Spark.", RUN),
     "worker": Lazy("penstock.cli.worker:worker", "Run one job worker, or list workers.", RUN),
     "job": Lazy("penstock.cli.job:job", "Submit, list, show, cancel and retry jobs.", LOOK),
     "dead": Lazy("penstock.cli.dead:dead", "Dead letters: why, retry, delete.", LOOK),

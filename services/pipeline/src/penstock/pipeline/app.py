@@ -1,0 +1,147 @@
+"""The pipeline in this process: two streams into the lake, until it is stopped or has caught up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.cli.catalogue import LOGGED
+from penstock.config import Settings
+from penstock.config.settings import Nats
+from penstock.events.envelope import Codec
+from penstock.events.record import RECORDS
+from penstock.events.snapshot import SNAPSHOTS
+from penstock.events.subjects import Subjects
+from penstock.pipeline.core.manifest import Whole
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.session import spark_session
+from penstock.pipeline.source import register
+
+log = logging.getLogger("penstock.pipeline")
+
+PARTS = {"events": LOGGED, "snapshots": Codec(*SNAPSHOTS, *RECORDS)}
+"""Folders of the lake, and what is known in each."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What `penstock pipeline run` was told.
+
+    Attributes:
+        lake: folder on any Hadoop file system. master: Spark's, such as ``local[2]``.
+        catch_up: end when all that was stored at the start has landed; else go on.
+        every_seconds: from batch to batch. max_messages: at most so many of a stream in a batch.
+        compact_every: batches of a stream after which small files are merged.
+    """
+
+    lake: str
+    master: str = "local[2]"
+    catch_up: bool = False
+    every_seconds: Annotated[float, Meta(gt=0)] = 5.0
+    max_messages: Annotated[int, Meta(gt=0)] = 200_000
+    compact_every: Annotated[int, Meta(gt=0)] = 200
+
+
+def run(settings: Settings, wanted: Run) -> dict[str, Whole]:
+    """Lands events and snapshots until caught up, or for ever; what the lake holds then.
+
+    Raises:
+        StreamingQueryException: a stream cannot be read or the lake not written; start it again.
+    """
+    with spark_session(wanted.master) as spark:
+        register(spark)
+        lakes = {name: _lake(spark, wanted.lake, name) for name in PARTS}
+        queries = []
+        for name, lake in lakes.items():
+            queries.append(start(spark, settings, wanted, name, lake))
+            if wanted.catch_up:
+                queries[-1].awaitTermination()
+                lake.compact()
+        if not wanted.catch_up:
+            _until_one_ends(spark, queries)
+        return {name: lake.contents() for name, lake in lakes.items()}
+
+
+def _until_one_ends(spark: SparkSession, queries: list[StreamingQuery]) -> None:
+    spark.streams.awaitAnyTermination()
+    for query in queries:
+        if not query.isActive:
+            query.awaitTermination()  # raises what it died of
+
+
+def _lake(spark: SparkSession, uri: str, name: str) -> Lake:
+    return Lake(spark, f"{uri.rstrip('/')}/{name}", PARTS[name])
+
+
+def start(
+    spark: SparkSession, settings: Settings, wanted: Run, name: str, lake: Lake
+) -> StreamingQuery:
+    """The query that lands one stream; what a crash left behind goes first."""
+    if left := lake.sweep():
+        log.warning("%s: deleted %d folders of a run that was cut off", name, left)
+    checkpoint = f"{lake.folder.uri}/_checkpoint"
+    source = spark.readStream.format("nats").options(
+        **source_options(settings.nats),
+        stream=getattr(Subjects(settings.prefix), f"{name}_stream"),
+        headers="false",
+        max_messages=str(wanted.max_messages),
+        start=_start_position(lake),
+    )
+    writer = (
+        source.load()
+        .writeStream.queryName(name)
+        .option("checkpointLocation", checkpoint)
+        .foreachBatch(partial(_land, lake, name, wanted.compact_every))
+    )
+    if wanted.catch_up:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{wanted.every_seconds} seconds").start()
+
+
+def _start_position(lake: Lake) -> str:
+    """Behind what the lake holds; counts only where its checkpoint was lost."""
+    last = lake.contents().last
+    return str(last + 1) if last else "earliest"
+
+
+def _land(lake: Lake, name: str, compact_every: int, messages: DataFrame, number: int) -> None:
+    query = messages.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    assert query
+    entry = lake.land(messages, query.replace("-", ""), number)
+    if entry is not None:
+        aside = entry.malformed + entry.unknown
+        log.info("%s: batch %d, %d rows, %d aside", name, number, entry.rows, aside)
+    if number % compact_every == compact_every - 1:
+        lake.compact()
+
+
+def source_options(nats: Nats) -> dict[str, str]:
+    """How to reach the broker, as the data source takes it."""
+    found = {
+        "servers": nats.url,
+        "credentials": nats.credentials_file,
+        "user": nats.user,
+        "password": nats.password,
+        "ca_file": nats.ca_file,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+@contextmanager
+def opened(lake: str, master: str = "local[2]") -> Iterator[dict[str, Lake]]:
+    """The lake's parts, with a session of their own."""
+    with spark_session(master) as spark:
+        yield {name: _lake(spark, lake, name) for name in PARTS}
+
+
+def compact(lake: str, master: str = "local[2]") -> dict[str, int]:
+    """Merges small files; how many of each part went. Not while a run writes there."""
+    with opened(lake, master) as lakes:
+        return {name: part.compact() for name, part in lakes.items()}

@@ -1,0 +1,165 @@
+"""One stream's part of the lake: batches land in it once each, whatever is killed and whenever.
+
+A batch has a folder of its own name in each partition, so that landing it again replaces what an
+earlier attempt left; its manifest entry, written last, makes it count.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable
+
+import msgspec
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.events.envelope import Event
+from penstock.pipeline.core.manifest import Entry, File, Whole, batch_name, fold, small_files
+from penstock.pipeline.events import ASIDE, MALFORMED, UNKNOWN, with_event_columns
+from penstock.pipeline.storage import Folder
+
+log = logging.getLogger("penstock.pipeline")
+
+PARTITIONS = ("set", "day", "event", "batch")
+_BATCHES = "set=*/day=*/event=*/batch=*"
+_MANIFEST = "_manifest"
+TARGET_BYTES = 128 * 1024 * 1024
+MERGE_FROM = 16
+"""Small files in a partition from which merging them is worth it."""
+
+
+class Lake:
+    """Events or snapshots as Parquet; one writer at a time.
+
+    Args:
+        uri: the stream's folder, on any Hadoop file system.
+        types: the events that are known.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str, types: Iterable[type[Event]]) -> None:
+        self._spark, self._types = spark, list(types)
+        self.folder = Folder(spark, uri)
+
+    def contents(self) -> Whole:
+        """What belongs to the lake now."""
+        return fold(self._whole(), self._entries().values())
+
+    def read(self) -> DataFrame:
+        """The rows; columns that came later are null in earlier files.
+
+        Raises:
+            ValueError: nothing has landed yet.
+        """
+        files = self.contents().files
+        if not files:
+            raise ValueError(f"the lake {self.folder.uri} is empty; run 'penstock pipeline run'")
+        return self._frame(files)
+
+    def land(self, messages: DataFrame, query: str, number: int) -> Entry | None:
+        """Stores one batch of messages; None if it is in the lake already."""
+        batch = batch_name(query, number)
+        path = f"{_MANIFEST}/{batch}.json"
+        if self._whole().holds(batch) or self.folder.exists(path):
+            return None
+        seen = Observation()
+        rows = with_event_columns(messages, self._types).withColumn("batch", f.lit(batch))
+        observed = rows.observe(seen, *_measures())
+        _write(observed, self.folder.uri)
+        entry = _entry(batch, seen.get, self._files(batch))
+        self.folder.write(path, msgspec.json.encode(entry))
+        return entry
+
+    def sweep(self) -> int:
+        """Deletes what crashes left, which the manifest does not name; how many folders."""
+        named = {file.path.rsplit("/", 1)[0] for file in self.contents().files}
+        left = [path for path, _ in self.folder.find(_BATCHES) if path not in named]
+        left += [path for glob in (".spark-staging-*", "_fresh-*") for path in self._paths(glob)]
+        for path in left:
+            self.folder.delete(path)
+        return len(left)
+
+    def compact(self, target_bytes: int = TARGET_BYTES, at_least: int = MERGE_FROM) -> int:
+        """Merges small files, partition by partition; how many went.
+
+        Who reads by the manifest sees every row once at every moment; who reads the folders may see
+        rows of a partition twice while its old files are being deleted.
+        """
+        before, entries = self._whole(), self._entries()
+        now = fold(before, entries.values())
+        gone: set[File] = set()
+        merged: list[File] = []
+        for partition, files in small_files(now.files, target_bytes, at_least):
+            merged += self._merge(partition, files, target_bytes)
+            gone.update(files)
+        if not gone:
+            return 0
+        kept = tuple(file for file in now.files if file not in gone)
+        number = before.number + 1
+        whole = msgspec.structs.replace(now, number=number, files=(*kept, *merged))
+        self.folder.write(f"{_MANIFEST}/whole-{number:09d}.json", msgspec.json.encode(whole))
+        self._forget(number, entries, gone)
+        return len(gone)
+
+    def _merge(self, partition: str, files: Iterable[File], target_bytes: int) -> tuple[File, ...]:
+        files = list(files)
+        parts = sum(file.bytes for file in files) // target_bytes + 1
+        batch = f"merged-{uuid.uuid4().hex[:8]}"
+        frame = (
+            self._frame(files)
+            .drop(*PARTITIONS)
+            .coalesce(parts)
+            .sortWithinPartitions("stream_sequence")
+        )
+        frame.write.parquet(f"{self.folder.uri}/{partition}/batch={batch}", compression="zstd")
+        return self._files(batch, partition)
+
+    def _forget(self, number: int, entries: dict[str, Entry], gone: Iterable[File]) -> None:
+        for path in {file.path.rsplit("/", 1)[0] for file in gone}:
+            self.folder.delete(path)
+        for path in entries:
+            self.folder.delete(path)
+        for path in self._paths(f"{_MANIFEST}/whole-*.json"):
+            if path < f"{_MANIFEST}/whole-{number:09d}.json":
+                self.folder.delete(path)
+
+    def _frame(self, files: Iterable[File]) -> DataFrame:
+        uri = self.folder.uri
+        reader = self._spark.read.option("basePath", uri).option("mergeSchema", True)
+        return reader.parquet(*(f"{uri}/{file.path}" for file in files))
+
+    def _files(self, batch: str, partition: str = "set=*/day=*/event=*") -> tuple[File, ...]:
+        found = self.folder.find(f"{partition}/batch={batch}/*.parquet")
+        return tuple(File(path=path, bytes=size) for path, size in found)
+
+    def _paths(self, pattern: str) -> list[str]:
+        return [path for path, _ in self.folder.find(pattern)]
+
+    def _whole(self) -> Whole:
+        found = self._paths(f"{_MANIFEST}/whole-*.json")
+        if not found:
+            return Whole(batch="whole")
+        return msgspec.json.decode(self.folder.read(found[-1]), type=Whole)
+
+    def _entries(self) -> dict[str, Entry]:
+        paths = self._paths(f"{_MANIFEST}/????????-*.json")
+        return {path: msgspec.json.decode(self.folder.read(path), type=Entry) for path in paths}
+
+
+def _measures() -> list[Column]:
+    aside = f.col("set") == ASIDE
+    return [
+        f.count(f.lit(1)).alias("rows"),
+        f.coalesce(f.min("stream_sequence"), f.lit(0)).alias("first"),
+        f.coalesce(f.max("stream_sequence"), f.lit(0)).alias("last"),
+        *(f.count_if(aside & (f.col("event") == why)).alias(why) for why in (MALFORMED, UNKNOWN)),
+    ]
+
+
+def _write(rows: DataFrame, uri: str) -> None:
+    writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+    writer.partitionBy(*PARTITIONS).parquet(uri, compression="zstd")
+
+
+def _entry(batch: str, seen: dict[str, int], files: tuple[File, ...]) -> Entry:
+    return Entry(batch=batch, files=files, **seen)

@@ -1,0 +1,59 @@
+"""A folder on any file system that Hadoop knows, through the session's own Java."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+class Folder:
+    """What the lake needs of a file system.
+
+    Args:
+        uri: such as ``/data/lake``, ``hdfs://…`` or ``s3a://…``.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._java: Any = spark._jvm
+        path = self._java.org.apache.hadoop.fs.Path(uri)
+        self._fs = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        self.uri = str(self._fs.makeQualified(path).toString())
+
+    def _path(self, path: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(f"{self.uri}/{path}")
+
+    def find(self, pattern: str) -> list[tuple[str, int]]:
+        """Paths below the folder that fit a glob, with their sizes in bytes."""
+        found = self._fs.globStatus(self._path(pattern)) or ()
+        return sorted(
+            (str(one.getPath().toString()).removeprefix(f"{self.uri}/"), int(one.getLen()))
+            for one in found
+        )
+
+    def read(self, path: str) -> bytes:
+        stream = self._fs.open(self._path(path))
+        try:
+            return bytes(self._java.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, path: str, body: bytes) -> None:
+        """All at once: a reader sees the file whole or not at all. Nothing may be there yet."""
+        fresh = self._path(f"_fresh-{uuid.uuid4().hex}")
+        stream = self._fs.create(fresh)
+        try:
+            stream.write(bytearray(body))
+        finally:
+            stream.close()
+        target = self._path(path)
+        self._fs.mkdirs(target.getParent())
+        if not self._fs.rename(fresh, target):
+            raise FileExistsError(f"{self.uri}/{path} cannot be written: is it there already?")
+
+    def exists(self, path: str) -> bool:
+        return bool(self._fs.exists(self._path(path)))
+
+    def delete(self, path: str) -> None:
+        self._fs.delete(self._path(path), True)
