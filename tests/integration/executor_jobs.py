@@ -46,11 +46,23 @@ def lively(context: Context, path: str) -> int:
     return os.getpid()
 
 
+def tell(path: str) -> None:
+    with open(path, "a") as file:  # noqa: PTH123
+        file.write(f"{os.getpid()}\n")
+
+
+@job(queue="mail")
+def wait_at(path: str, gate: str) -> int:
+    tell(path)
+    while not os.path.exists(gate):  # noqa: PTH110
+        time.sleep(0.02)
+    return os.getpid()
+
+
 @job(queue="mail")
 def in_c(path: str, seconds: float) -> int:
     """Computes in C code that holds the interpreter: no other thread of the process runs."""
-    with open(path, "a") as file:  # noqa: PTH123
-        file.write(f"{os.getpid()}\n")
+    tell(path)
     turns, began = 1_000_000, time.monotonic()
     sum(range(turns))
     sum(range(int(turns * seconds / (time.monotonic() - began))))

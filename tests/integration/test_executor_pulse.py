@@ -71,6 +71,26 @@ async def test_one_that_is_killed_in_c_is_given_back(
         assert (await client.wait(job_id, 30)).result == runs(path)[1]
 
 
+async def test_the_death_of_a_stopped_worker_takes_nothing_from_its_heir(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    """Its executor gives back what it held, and that is not fenced."""
+    path, gate = tmp_path / "runs", tmp_path / "gate"
+    async with stage(settings, jobs=JOBS) as host:
+        client = await two_workers(host)
+        job_id = await client.dispatch(jobs.wait_at(path=str(path), gate=str(gate)))
+        await eventually(lambda: runs(path), 15)
+        os.kill(runs(path)[0], signal.SIGSTOP)
+        await eventually(lambda: len(runs(path)) == 2, 10, "an heir")
+        os.kill(runs(path)[0], signal.SIGKILL)
+        await host.seen(WorkerReady, 3)
+        idle = await client.dispatch(jobs.quick())
+        await client.wait(idle, 10)
+        gate.touch()
+        assert (await client.wait(job_id, 10)).result == runs(path)[1]
+        assert len(runs(path)) == 2
+
+
 async def test_what_was_claimed_behind_it_runs_elsewhere_and_once(
     settings: MakeSettings, tmp_path: Path
 ) -> None:

@@ -23,9 +23,13 @@ _END = b"\n"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """``beat_at``: monotonic seconds, the same clock for all processes. ``claim``: may be over."""
+    """``beat_at``: monotonic seconds, the same clock for all processes.
+
+    ``job_id`` and ``claim``, its ack subject: of the job begun last, which may have ended.
+    """
 
     beat_at: float
+    job_id: str
     claim: str
 
 
@@ -48,9 +52,9 @@ class Pulse:
         """The loop looks after what is held."""
         _BEAT.pack_into(self._page, 0, time.monotonic())
 
-    def begin(self, claim: str) -> None:
-        """The job of this claim runs from now on; in the job's thread."""
-        written = claim.encode() + _END
+    def begin(self, job_id: str, claim: str) -> None:
+        """This job runs from now on; in the job's thread."""
+        written = f"{job_id} {claim}".encode() + _END
         if len(written) <= _BYTES - _BEAT.size:
             self._page[_BEAT.size : _BEAT.size + len(written)] = written
 
@@ -68,10 +72,11 @@ def read(run_dir: Path, worker: str) -> Reading | None:
         page = _file(run_dir, worker).read_bytes()
     except OSError:
         return None
-    claim, end, _ = page[_BEAT.size :].partition(_END)
+    line, end, _ = page[_BEAT.size :].partition(_END)
     if len(page) != _BYTES or not end:
         return None
-    return Reading(beat_at=_BEAT.unpack_from(page)[0], claim=claim.decode("ascii", "replace"))
+    job_id, _, claim = line.decode("ascii", "replace").partition(" ")
+    return Reading(beat_at=_BEAT.unpack_from(page)[0], job_id=job_id, claim=claim)
 
 
 def remove(run_dir: Path, worker: str) -> None:

@@ -27,6 +27,7 @@ from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
+from penstock.executor.pulses import last_claim
 from penstock.executor.returns import Returns
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
@@ -122,7 +123,7 @@ class Executor:
 
     def _exited(self, worker: str, code: int | None) -> None:
         self._tell_ended(worker, code)
-        self.learn(s.Exited(worker=worker, code=code))
+        self.learn(s.Exited(worker=worker, code=code, claim=last_claim(self._run_dir, worker)))
 
     # --- instructions ----------------------------------------------------------------------------
     def _do(self, instruction: i.Instruction) -> None:

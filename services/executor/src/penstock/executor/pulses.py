@@ -10,6 +10,7 @@ import psutil
 
 from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.bus.pull import delivery
+from penstock.events.worker import Claim
 from penstock.executor.returns import ACK_SUBJECT
 from penstock.runtime import pulse
 
@@ -57,6 +58,14 @@ class Pulses:
         except BusError as error:
             log.debug("claims not extended: %s", error)
         return computing
+
+
+def last_claim(run_dir: Path, worker: str) -> Claim | None:
+    """Of the job that a worker began last; it may have ended."""
+    reading = pulse.read(run_dir, worker)
+    if reading is None:
+        return None
+    return Claim(job_id=reading.job_id, ack_subject=reading.claim, running_seconds=0.0)
 
 
 def _cpu_seconds(pid: int) -> float | None:

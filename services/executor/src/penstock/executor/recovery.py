@@ -71,15 +71,23 @@ class Recovery:
         """Has the worker look at once whether the job is still its own."""
         await self._bus.signal(self._subjects.cancel_notice(job_id))
 
+    async def is_free(self, job_id: str, worker: str) -> bool:
+        """Whether no other worker runs it."""
+        record = await self._record(job_id)
+        return record is not None and (record.state is not State.RUNNING or record.worker == worker)
+
     async def _running(self, job_id: str, worker: str) -> JobRecord | None:
         """The job, if this worker runs it."""
+        record = await self._record(job_id)
+        ours = record is not None and record.state is State.RUNNING and record.worker == worker
+        return record if ours else None
+
+    async def _record(self, job_id: str) -> JobRecord | None:
         try:
-            record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+            return lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
         except (ValueError, RecursionError, IllegalTransition) as error:
             log.error("job %s is left alone, its events cannot be read: %s", job_id, error)
             return None
-        ours = record is not None and record.state is State.RUNNING and record.worker == worker
-        return record if ours else None
 
     async def _tell(self, record: JobRecord, event: JobEvent) -> bool:
         expect = Expect(record.sequence, self._subjects.job(record.id))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from penstock.bus.protocol import Bus, BusError
 from penstock.executor.recovery import Recovery
@@ -30,22 +31,29 @@ class Returns:
         job_ids: Sequence[str] = (),
         why: str = "",
     ) -> None:
-        """Returns messages to their queues; with ``why`` the jobs' events say so first."""
-        subjects = [subject for subject in ack_subjects if ACK_SUBJECT.fullmatch(subject)]
-        if len(subjects) < len(ack_subjects):
+        """Returns messages to their queues; with ``why`` the jobs' events say so first.
+
+        Args:
+            job_ids: of the messages, in their order.
+        """
+        claims = {
+            subject: job_id
+            for subject, job_id in zip_longest(ack_subjects, job_ids, fillvalue="")
+            if ACK_SUBJECT.fullmatch(subject)
+        }
+        if len(claims) < len(ack_subjects):
             log.warning("a worker reported claims that are none: %r", ack_subjects)
-        task = asyncio.get_running_loop().create_task(
-            self._send(subjects, worker, job_ids if why else (), why)
-        )
+        task = asyncio.get_running_loop().create_task(self._send(claims, worker, why))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(
-        self, subjects: Sequence[str], worker: str, job_ids: Sequence[str], why: str
-    ) -> None:
+    async def _send(self, claims: Mapping[str, str], worker: str, why: str) -> None:
+        """Giving back is not fenced: what another worker runs by now would be taken from it."""
         try:
-            for job_id in job_ids:
-                await self._recovery.release(job_id, worker, why)
-            await self._bus.give_back(subjects)
+            for subject, job_id in claims.items():
+                if job_id and why:
+                    await self._recovery.release(job_id, worker, why)
+                if not job_id or await self._recovery.is_free(job_id, worker):
+                    await self._bus.give_back([subject])
         except BusError as error:
-            log.warning("%d claims return only when they lapse: %s", len(subjects), error)
+            log.warning("%d claims return only when they lapse: %s", len(claims), error)

@@ -171,7 +171,7 @@ class Runner:
                 self._end_at(job.timeout_seconds + _LOOP_SECONDS)
             self.current = job
         if self.pulse is not None:
-            self.pulse.begin(job.delivery.ack_subject)
+            self.pulse.begin(job.id, job.delivery.ack_subject)
         cpu = time.thread_time()
         try:
             try:

@@ -77,7 +77,7 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
         case s.ForkFailed():
             return _fork_failed(fleet, worker, fact.error, now)
         case s.Exited():
-            return _exited(fleet, worker, fact.code, now)
+            return _exited(fleet, worker, fact, now)
         case s.Condemned():
             return _condemned(fleet, worker, now)
         case s.Computing():
@@ -180,15 +180,17 @@ def _fork_failed(fleet: Fleet, worker: Worker, error: str, now: float) -> Step:
     return fleet, [note, *crash_loop]
 
 
-def _exited(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
+def _exited(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Step:
+    code, claims = fact.code, {claim.job_id: claim.ack_subject for claim in worker.claims}
+    if fact.claim:  # it may have begun a job since its last report
+        claims.setdefault(fact.claim.job_id, fact.claim.ack_subject)
     instructions: list[Instruction] = []
-    if worker.claims and code != 0:  # one that ended well gave back what it had itself
-        subjects = tuple(claim.ack_subject for claim in worker.claims)
+    if claims and code != 0:  # one that ended well gave back what it had itself
         instructions.append(
             GiveBack(
                 worker=worker.name,
-                ack_subjects=subjects,
-                job_ids=tuple(claim.job_id for claim in worker.claims),
+                ack_subjects=tuple(claims.values()),
+                job_ids=tuple(claims),
                 released="its worker did not end in time" if _ended_late(worker) else "",
             )
         )

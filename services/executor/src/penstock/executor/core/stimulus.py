@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.events.scaling import WorkersScaled
-from penstock.events.worker import WorkerReport
+from penstock.events.worker import Claim, WorkerReport
 
 
 class _Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,14 @@ class Reported(_Fact, frozen=True, kw_only=True):
 
 
 class Exited(_Fact, frozen=True, kw_only=True):
-    """A process ended; ``code`` as of ``waitpid``, None when it was not ours to ask for."""
+    """A process ended; ``code`` as of ``waitpid``, None when it was not ours to ask for.
+
+    ``claim``: of the job that it began last.
+    """
 
     worker: str
     code: int | None
+    claim: Claim | None = None
 
 
 class Adopted(_Fact, frozen=True, kw_only=True):
