@@ -110,7 +110,9 @@ class Publisher:
         return gather
 
     def _too_large(self, message: Outgoing) -> PayloadTooLarge | None:
-        size = len(message.body) + sum(len(k) + len(v) + 4 for k, v in message.headers.items())
+        size = len(message.body)
+        for key, value in message.headers.items():
+            size += len(key) + len(value) + 4
         limit = self._client.max_payload - _BUS_HEADERS_BYTES
         if size <= limit:
             return None

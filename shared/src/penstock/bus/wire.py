@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from penstock.bus.protocol import Outgoing
@@ -26,7 +27,6 @@ RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
 """``(subject, reply, body, header block)``; called while the socket is read, must not block."""
 
 _SUBJECT = re.compile(r"[!-~]+")
-_BAD_HEADER = re.compile(r"[\r\n]")
 _EXPECT = b"Nats-Expected-Last-Subject-Sequence: %d\r\n"
 _EXPECT_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n"
 
@@ -64,13 +64,15 @@ class WireParser(Parser):  # type: ignore[misc]
             reply = fields[3] if len(fields) == (6 if has_headers else 5) else b""
             split = body + int(fields[-2]) if has_headers else body
             position = body + size + 2
-            await self.nc._process_msg(
+            message = (
                 int(fields[2]),
                 fields[1],
                 reply,
                 buffer[split : body + size],
                 buffer[body:split] if has_headers else None,
             )
+            if not self.nc.deliver_raw(*message):
+                await self.nc._process_msg(*message)
         return position
 
 
@@ -92,10 +94,24 @@ class WireClient(Client):  # type: ignore[misc]
         return subscription
 
     async def send(self, frames: bytes) -> None:
-        """Writes protocol frames; buffered by nats-py while it reconnects."""
+        """Writes protocol frames; buffered by nats-py while it reconnects.
+
+        At once where the socket keeps up: by way of nats-py's flusher each write comes a turn of
+        the loop later, and a job that is picked up waits for four.
+        """
+        if self.is_connected and not self._pending and (socket := self._idle_socket()):
+            socket.write(frames)
+            return
         await self._send_command(frames)
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
+
+    def _idle_socket(self) -> TcpTransport | None:
+        transport = self._transport
+        if not isinstance(transport, TcpTransport) or transport._io_writer is None:
+            return None
+        below = transport._io_writer.transport
+        return None if below.is_closing() or below.get_write_buffer_size() else transport
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self._raw.pop(sid, None)
@@ -104,10 +120,16 @@ class WireClient(Client):  # type: ignore[misc]
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
     ) -> None:
+        if not self.deliver_raw(sid, subject, reply, data, headers):
+            await super()._process_msg(sid, subject, reply, data, headers)
+
+    def deliver_raw(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
+    ) -> bool:
+        """Whether this is a message of a raw subscription; its handler has had it then."""
         handler = self._raw.get(sid)
         if handler is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-            return
+            return False
         sub = self._subs.get(sid)
         if sub is not None:
             sub._received += 1
@@ -118,6 +140,7 @@ class WireClient(Client):  # type: ignore[misc]
             handler(subject.decode(), reply, data, headers)
         except Exception:  # it would end nats-py's read loop
             log.exception("a message on %s could not be handled", subject)
+        return True
 
 
 def frame(message: Outgoing, reply: bytes, extra: bytes = b"") -> bytes:
@@ -137,21 +160,21 @@ def frame(message: Outgoing, reply: bytes, extra: bytes = b"") -> bytes:
         lines += _EXPECT % expect.sequence
         if expect.subject:
             lines += _EXPECT_SUBJECT % expect.subject.encode()
-    subject, body = message.subject.encode(), message.body
+    body, to = message.body, f"{message.subject} {reply.decode()}"
     if not lines:
-        return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
+        return b"".join((f"PUB {to} {len(body)}\r\n".encode(), body, b"\r\n"))
     size = len(lines) + 12  # "NATS/1.0\r\n" before, "\r\n" after
-    return b"HPUB %b %b %d %d\r\nNATS/1.0\r\n%b\r\n%b\r\n" % (
-        subject, reply, size, size + len(body), lines, body,
-    )  # fmt: skip
+    start = f"HPUB {to} {size} {size + len(body)}\r\nNATS/1.0\r\n".encode()
+    return b"".join((start, lines, b"\r\n", body, b"\r\n"))
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:
-    text = ""
-    for key, value in headers.items():
-        if _BAD_HEADER.search(value) or _BAD_HEADER.search(key) or ":" in key:
-            raise ValueError(f"header {key[:80]!r} holds a line break or a colon")
-        text += f"{key}: {value}\r\n"
+    if not headers:
+        return b""
+    text = "".join([f"{key}: {value}\r\n" for key, value in headers.items()])
+    ends = len(headers)  # one a line, or somebody has brought one along
+    if text.count("\r") != ends or text.count("\n") != ends or ":" in "".join(headers):
+        raise ValueError(f"one of the headers {list(headers)[:9]} holds a line break or a colon")
     return text.encode()
 
 
