@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -155,11 +156,17 @@ def main() -> None:
     machine, runs = describe(), {index: [] for index in range(len(wanted))}
     for round_ in range(options.repeat):
         for index, setup in enumerate(wanted):
-            found = measure(setup, cache, options)
+            told = f"{round_ + 1} {setup.peer} {setup.mode}"
+            try:
+                found = measure(setup, cache, options)
+            except (RuntimeError, subprocess.SubprocessError) as error:  # the others go on
+                print(f"{told} failed: {error}", file=sys.stderr)
+                continue
             runs[index].append(found)
-            rate = round(found["jobs_per_second"])
-            print(f"{round_ + 1} {setup.peer} {setup.mode}: {rate} jobs/s", file=sys.stderr)
-    rows = [median_row(setup, runs[index], cache) for index, setup in enumerate(wanted)]
+            print(f"{told}: {round(found['jobs_per_second'])} jobs/s", file=sys.stderr)
+    rows = [
+        median_row(setup, runs[index], cache) for index, setup in enumerate(wanted) if runs[index]
+    ]
     report = {
         "benchmark": "peers",
         "machine": machine,
