@@ -45,7 +45,8 @@ _PLACES, _NAP_SECONDS, _WARM_JOBS = 10, 0.1, 200
 def measure(setup: Setup, cache: Path, options: argparse.Namespace) -> dict[str, Any]:
     programs, found = environment(cache, setup.peer), {"load": round(os.getloadavg()[0], 2)}
     with broker(cache, setup) as (url, broker_pid):
-        env = {"PEERS_URL": url, "PEERS_MODE": setup.mode, "PYTHONPATH": str(APPS)}
+        paths = os.pathsep.join(filter(None, [str(APPS), os.environ.get("PYTHONPATH")]))
+        env = {"PEERS_URL": url, "PEERS_MODE": setup.mode, "PYTHONPATH": paths}
 
         def driven(*what: object) -> dict[str, Any]:
             return drive(programs, env, setup.app, *map(str, what))
