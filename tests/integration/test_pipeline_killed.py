@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 KILLS = int(os.environ.get("PIPELINE_KILLS", "2"))
 SEED = int(os.environ.get("PIPELINE_SEED", "1"))
 EVENTS = 400
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 
 
 async def test_a_killed_query_leaves_no_gap_and_no_double(

@@ -27,6 +27,8 @@ _MANIFEST = "_manifest"
 TARGET_BYTES = 128 * 1024 * 1024
 MERGE_FROM = 16
 """Small files in a partition from which merging them is worth it."""
+FOLD_FROM = 100
+"""Manifest entries from which one file for all of them is worth it."""
 
 
 class Lake:
@@ -40,6 +42,7 @@ class Lake:
     def __init__(self, spark: SparkSession, uri: str, types: Iterable[type[Event]]) -> None:
         self._spark, self._types = spark, list(types)
         self.folder = Folder(spark, uri)
+        self._newest = ("", Whole(batch="whole"))
 
     def contents(self) -> Whole:
         """What belongs to the lake now."""
@@ -92,7 +95,7 @@ class Lake:
         for partition, files in small_files(now.files, target_bytes, at_least):
             merged += self._merge(partition, files, target_bytes)
             gone.update(files)
-        if not gone:
+        if not gone and len(entries) < FOLD_FROM:
             return 0
         kept = tuple(file for file in now.files if file not in gone)
         number = before.number + 1
@@ -139,7 +142,10 @@ class Lake:
         found = self._paths(f"{_MANIFEST}/whole-*.json")
         if not found:
             return Whole(batch="whole")
-        return msgspec.json.decode(self.folder.read(found[-1]), type=Whole)
+        if found[-1] != self._newest[0]:  # its contents never change
+            whole = msgspec.json.decode(self.folder.read(found[-1]), type=Whole)
+            self._newest = (found[-1], whole)
+        return self._newest[1]
 
     def _entries(self) -> dict[str, Entry]:
         paths = self._paths(f"{_MANIFEST}/????????-*.json")

@@ -114,10 +114,12 @@ def read_range(options: ReadOptions, first: int, last: int) -> Iterator[list[Mes
     while position <= last:
         try:
             for chunk in _read(options, position, last):
-                deadline = time.monotonic() + options.timeout_seconds
                 if chunk:
                     yield chunk
                     position = chunk[-1].sequence + 1
+                    deadline = time.monotonic() + options.timeout_seconds
+                elif time.monotonic() > deadline:
+                    raise BusUnavailable(f"stream {options.stream}: no reader at {position}")
             return
         except BusUnavailable:
             if time.monotonic() > deadline:
@@ -138,9 +140,11 @@ def _read(options: ReadOptions, first: int, last: int) -> Iterator[list[Message]
                 yield [message for message in chunk if message.sequence <= last]
                 break
             position = chunk[-1].sequence + 1 if chunk else position
-            if at_end and _nothing_left(link, options, position, last):
-                yield chunk
-                break
+            if at_end:
+                if _nothing_left(link, options, position, last):
+                    yield chunk
+                    break
+                time.sleep(_AGAIN_SECONDS)
             # the next chunk comes while Spark works on this one
             size = min(options.fetch, last - position + 1)
             ahead = link.start(link.in_time(pull.take(size)))

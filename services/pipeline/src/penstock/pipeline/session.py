@@ -9,34 +9,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.runtime.java import find_java
+from penstock.runtime.paths import LOOPBACK
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # days are UTC days
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
 }
+ALONE = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+"""With a local master nobody else needs to reach the driver, and nobody can."""
+_JAVA_ENDS_SECONDS = 60.0
 
 
 @contextmanager
 def spark_session(master: str) -> Iterator[SparkSession]:
-    """A session, ended with the block.
+    """A session, ended with the block, and its Java with it.
 
     Raises:
         JavaMissing: no Java that Spark can use.
     """
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever python3 is on PATH
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["JAVA_HOME"] = str(find_java().home_for_launchers(Path(folder)))
         builder = SparkSession.builder.master(master).appName("penstock-pipeline")
-        for name, value in SETTINGS.items():
+        for name, value in {**SETTINGS, **(ALONE if master.startswith("local") else {})}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
@@ -44,3 +45,17 @@ def spark_session(master: str) -> Iterator[SparkSession]:
             yield spark
         finally:
             spark.stop()
+            _end_java()
+
+
+def _end_java() -> None:
+    """PySpark keeps its Java for the next session, as long as this process lives."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(_JAVA_ENDS_SECONDS)
