@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -336,10 +337,13 @@ class Profile(Section, frozen=True, kw_only=True):
     @property
     def policies_in_force(self) -> tuple[str, ...]:
         """Those named, else those usual for the strategy."""
-        if self.policies is not None:
-            return self.policies
-        own_pace = self.strategy in OWN_PACE
-        return tuple(name for name in USUAL_POLICIES if not (own_pace and name in PACES))
+        return _usual_policies(self.strategy) if self.policies is None else self.policies
+
+
+@lru_cache(maxsize=256)
+def _usual_policies(strategy: str) -> tuple[str, ...]:
+    own_pace = strategy in OWN_PACE
+    return tuple(name for name in USUAL_POLICIES if not (own_pace and name in PACES))
 
 
 PROFILES: dict[str, Profile] = {

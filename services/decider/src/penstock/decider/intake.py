@@ -138,11 +138,12 @@ async def _end(bus: Bus, stream: str, pattern: str) -> int | None:
 
 def wrong(snapshot: Event, subject: str) -> str | None:
     """What the types cannot say: it is of another pool or host, or counts below zero."""
-    if subject.rsplit(".", 1)[-1] != snapshot.key:
+    if subject.rpartition(".")[2] != snapshot.key:
         return f"found a snapshot of {snapshot.key!r}, expected the subject's"
     names, values = _numbers(type(snapshot))
-    for name, value in zip(names, values(snapshot), strict=True):
+    for value in values(snapshot):
         if value is not None and value < 0:
+            name = names[values(snapshot).index(value)]
             return f"found {name} = {value}, expected 0 or more"
     return None
 

@@ -14,7 +14,7 @@ from penstock.decider.core.conclude import Decision
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import dump
 from penstock.decider.reading import read
-from penstock.events.envelope import Event, encode
+from penstock.events.envelope import Event, encode, new_id
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, SlaBreachPredicted
 from penstock.events.subjects import Subjects
 
@@ -32,9 +32,12 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     now: float
 
 
-def tell(decision: Decision, made: Made, source: str) -> ScalingDecisionMade:
-    """The event of a decision."""
+def tell(
+    decision: Decision, made: Made, source: str, id_: str | None = None
+) -> ScalingDecisionMade:
+    """The event of a decision; ``id_`` if it has one already."""
     return ScalingDecisionMade(
+        id=id_ or new_id(),
         at=datetime.fromtimestamp(made.now, UTC),
         source=source,
         causation_id=decision.snapshot_ids[0] if decision.snapshot_ids else None,

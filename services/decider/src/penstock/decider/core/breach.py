@@ -31,6 +31,8 @@ def _predict(
     """Once when it begins, and again at most every 30 s while it lasts."""
     worst = outlook.worst_seconds
     if worst is None or worst <= profile.sla_seconds:
+        if state.predicted_at is None:
+            return state, []
         return msgspec.structs.replace(state, predicted_at=None), []
     if state.predicted_at is not None and now - state.predicted_at < REPEAT_SECONDS:
         return state, []
@@ -52,15 +54,16 @@ def _breach(
     oldest = snapshot.oldest_waiting_seconds if snapshot.waiting else 0.0
     if oldest is None:  # unknown: whatever was true still is
         return state, []
+    late = oldest > profile.sla_seconds
+    if late == (state.breached_at is not None):
+        return state, []
     fields = {"pool": snapshot.pool, "sla_seconds": profile.sla_seconds}
-    if oldest > profile.sla_seconds and state.breached_at is None:
+    if state.breached_at is None:
         notice = Notice(event=SlaBreached, fields={**fields, "oldest_waiting_seconds": oldest})
         return msgspec.structs.replace(state, breached_at=now), [notice]
-    if oldest <= profile.sla_seconds and state.breached_at is not None:
-        lasted = max(now - state.breached_at, 0.0)
-        notice = Notice(event=SlaRecovered, fields={**fields, "breached_seconds": lasted})
-        return msgspec.structs.replace(state, breached_at=None), [notice]
-    return state, []
+    lasted = max(now - state.breached_at, 0.0)
+    notice = Notice(event=SlaRecovered, fields={**fields, "breached_seconds": lasted})
+    return msgspec.structs.replace(state, breached_at=None), [notice]
 
 
 def _burn(state: PoolState, snapshot: PoolSnapshot) -> tuple[PoolState, list[Notice]]:

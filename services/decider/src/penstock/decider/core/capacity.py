@@ -42,28 +42,23 @@ def need(snapshot: PoolSnapshot | None, profile: Profile) -> Need:
     """Measured needs before the pool's settings; never so little that any number would fit."""
     cores = snapshot.worker_cpu_cores if snapshot else None
     memory = snapshot.worker_memory_bytes if snapshot else None
+    cores = profile.cpu_cores if cores is None else cores
+    memory = memory or profile.memory_bytes
     return Need(
-        max(profile.cpu_cores if cores is None else cores, _LEAST_CORES),
-        max(memory or profile.memory_bytes, _LEAST_BYTES),
+        cores if cores > _LEAST_CORES else _LEAST_CORES,
+        memory if memory > _LEAST_BYTES else _LEAST_BYTES,
     )
 
 
 def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
     """What the formula allows: the bound for anything new."""
-    others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
-    usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
-    usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
-    return Budget(
-        usable_cores * _free_share(rules.max_cpu_share, others_cores, host.cpu_cores),
-        usable_bytes * _free_memory_share(host, rules),
-        host.max_workers or math.inf,
-    )
+    return _start_budget(host, rules, _free_memory_share(host, rules))
 
 
-def budget(host: HostSnapshot, rules: Rules, planned: Budget) -> Budget:
+def budget(host: HostSnapshot, rules: Rules, planned: Budget | Load) -> Budget:
     """The bound for all workers; ``planned`` is what the host was asked for before."""
-    start = start_budget(host, rules)
-    keep_bytes = host.memory_bytes * _free_memory_share(host, rules)
+    free_memory = _free_memory_share(host, rules)
+    start, keep_bytes = _start_budget(host, rules, free_memory), host.memory_bytes * free_memory
     return Budget(
         max(start.cpu_cores, planned.cpu_cores),
         max(start.memory_bytes, min(planned.memory_bytes, keep_bytes)),
@@ -82,6 +77,17 @@ def carries(limit: Budget, each: Need) -> tuple[int, str]:
     return math.floor(fits[bound] + _SLACK), bound
 
 
+def _start_budget(host: HostSnapshot, rules: Rules, free_memory: float) -> Budget:
+    others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+    usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
+    usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
+    return Budget(
+        usable_cores * _free_share(rules.max_cpu_share, others_cores, host.cpu_cores),
+        usable_bytes * free_memory,
+        host.max_workers or math.inf,
+    )
+
+
 def _free_share(ceiling: float, used: float, total: float) -> float:
     return max(ceiling - used / total, 0.0) if total > 0 else 0.0
 
@@ -91,17 +97,12 @@ def _free_memory_share(host: HostSnapshot, rules: Rules) -> float:
     return _free_share(rules.max_memory_share, others, host.memory_bytes)
 
 
-class Room:
-    """A host while workers are being placed on it.
+class Load:
+    """What workers take of a host, all together."""
 
-    Attributes:
-        accepts: takes workers it did not have. keeps: goes on with those it has.
-    """
+    __slots__ = ("cpu_cores", "memory_bytes", "workers")
 
-    __slots__ = ("accepts", "cpu_cores", "host", "keeps", "limit", "memory_bytes", "workers")
-
-    def __init__(self, host: str, limit: Budget, *, accepts: bool, keeps: bool) -> None:
-        self.host, self.limit, self.accepts, self.keeps = host, limit, accepts, keeps
+    def __init__(self) -> None:
         self.cpu_cores = self.memory_bytes = 0.0
         self.workers = 0
 
@@ -109,6 +110,26 @@ class Room:
         self.cpu_cores += each.cpu_cores * count
         self.memory_bytes += each.memory_bytes * count
         self.workers += count
+
+
+class Room(Load):
+    """A host while workers are being placed on it.
+
+    Attributes:
+        accepts: takes workers it did not have. keeps: goes on with those it has.
+    """
+
+    __slots__ = ("accepts", "host", "keeps", "limit")
+
+    def __init__(self, host: str, limit: Budget, *, accepts: bool, keeps: bool) -> None:
+        self.cpu_cores = self.memory_bytes = 0.0
+        self.workers = 0
+        self.host, self.limit, self.accepts, self.keeps = host, limit, accepts, keeps
+
+    def hold(self, load: Load) -> None:
+        """Takes in what is there whatever is placed now."""
+        self.cpu_cores, self.memory_bytes = load.cpu_cores, load.memory_bytes
+        self.workers = load.workers
 
     def fits(self, each: Need, *, count: int = 1, whatever_cores: bool = False) -> bool:
         cpu_cores = self.cpu_cores + each.cpu_cores * count
@@ -149,6 +170,5 @@ class Room:
     def copy(self) -> Room:
         """A room to try things in."""
         twin = Room(self.host, self.limit, accepts=self.accepts, keeps=self.keeps)
-        twin.cpu_cores, twin.memory_bytes = self.cpu_cores, self.memory_bytes
-        twin.workers = self.workers
+        twin.hold(self)
         return twin

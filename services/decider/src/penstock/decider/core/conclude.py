@@ -63,9 +63,10 @@ def conclude(
     if advice:
         text = f"{target} advised: in advisor mode the plan stays {before.workers}"
         wished.trail.say("advice", "advisor", target, text, planned=before.workers)
-    expected, planned = _outlook(wished, target), dict(before.placement) if advice else share
-    after, told = _watched(this, claim, wished, sum(planned.values()))
-    after = _stepped(after, before.workers, planned, this.now)
+    expected = _outlook(wished, target)
+    after = _stepped(before, wished, dict(before.placement) if advice else share, this.now)
+    promised = _outlook(wished, after.workers) if advice else expected
+    after, told = _watched(this, claim, wished, after, promised)
     after, more = _told(this, wished, after, target)
     decision = Decision(
         pool=claim.pool,
@@ -84,10 +85,9 @@ def conclude(
 
 
 def _watched(
-    this: Round, claim: Claim, wished: Wish, planned: int
+    this: Round, claim: Claim, wished: Wish, state: PoolState, expected: Outlook | None
 ) -> tuple[PoolState, list[Notice]]:
-    """The state with what the strategy remembers and with what the plan means for the promise."""
-    state, expected = _remembering(this.state.pools[claim.pool], wished), _outlook(wished, planned)
+    """The state with what the plan means for the promise."""
     if wished.snapshot is None or expected is None:
         return state, []
     return breach.watch(state, wished.snapshot, claim.profile, expected, this.now)
@@ -131,6 +131,8 @@ def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None
 
 
 def _explain_moves(present: RollCall, before: PoolState, wished: Wish, share: Share) -> None:
+    if not (present.lost or present.draining):
+        return
     for gone, why in ((present.lost, "lost"), (present.draining, "draining")):
         left = sorted(host for host in before.placement if host in gone and host not in share)
         if left:
@@ -149,17 +151,13 @@ def _outlook(wished: Wish, target: int) -> Outlook | None:
     return Outlook(arriving_seconds=own, oldest_seconds=expected.oldest_seconds)
 
 
-def _remembering(state: PoolState, wished: Wish) -> PoolState:
-    if wished.memory is None or wished.memory == state.memory:
-        return state
-    return msgspec.structs.replace(state, memory=wished.memory)
-
-
-def _stepped(state: PoolState, before: int, share: Share, now: float) -> PoolState:
-    target = sum(share.values())
+def _stepped(state: PoolState, wished: Wish, share: Share, now: float) -> PoolState:
+    """The state with the plan, and with what the strategy remembers."""
+    before, planned, memory = state.workers, sum(share.values()), wished.memory
     return msgspec.structs.replace(
         state,
         placement=share,
-        up_at=now if target > before else state.up_at,
-        down_at=now if target < before else state.down_at,
+        up_at=now if planned > before else state.up_at,
+        down_at=now if planned < before else state.down_at,
+        memory=state.memory if memory is None or memory == state.memory else memory,
     )

@@ -37,7 +37,7 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
     outcome.
     """
     present, state, notices = hosts.call(_with_all_pools(state, inputs), inputs, now)
-    due = [pool for name, pool in sorted(inputs.pools.items()) if inputs.is_due(name)]
+    due = [inputs.pools[name] for name in sorted(inputs.due_pools)]
     moving = frozenset(pool.name for pool in due if not pool.profile.advisor)
     found = rooms.open_rooms(present, state, inputs, moving)
     this = Round(state=state, inputs=inputs, present=present, rooms=found, now=now)
@@ -61,6 +61,8 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
 
 def _with_all_pools(state: State, inputs: Inputs) -> State:
     """Every configured pool has a state; one that is not configured any more has none."""
+    if list(state.pools) == list(inputs.pools):  # as nearly always
+        return state
     pools = {name: state.pools.get(name) or PoolState() for name in inputs.pools}
     return msgspec.structs.replace(state, pools=pools)
 

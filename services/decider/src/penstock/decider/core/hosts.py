@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import msgspec
 
-from penstock.decider.core.inputs import Inputs, SeenHost
+from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import State
 from penstock.events.worker import HostJoined, HostLost
@@ -35,42 +36,51 @@ def call(state: State, inputs: Inputs, now: float) -> tuple[RollCall, State, lis
     deaf = _is_deaf(inputs, now)
     if deaf:  # silence counts from when we hear again
         state = msgspec.structs.replace(state, watching_since=now)
-    sets: dict[str, set[str]] = {"fresh": set(), "silent": set(), "draining": set(), "lost": set()}
-    for host in _all_hosts(state, inputs):
-        sets[_standing(host, state, inputs, now)].add(host)
-    forsaken = bool(sets["lost"]) and not sets["fresh"] | sets["silent"] | sets["draining"]
-    found = RollCall(
-        **{name: frozenset(hosts) for name, hosts in sets.items()}, deaf=deaf, forsaken=forsaken
-    )
-    notices = _joined(found, state, inputs.seen_hosts) + _lost(found, state, inputs, now)
-    present = found.fresh | found.draining
-    return (
-        found,
-        msgspec.structs.replace(
-            state, known=state.known | present, lost=(state.lost - present) | found.lost
-        ),
-        notices,
-    )
+    placed = _placed(state)
+    found = _sorted_out(placed.union(inputs.seen_hosts), state, inputs, now, deaf)
+    known = state.known.union(found.fresh, found.draining)
+    lost = state.lost.difference(found.fresh, found.draining).union(found.lost)
+    if known == state.known and lost == state.lost:  # as nearly always
+        return found, state, []
+    notices = _joined(found, state, inputs.seen_hosts) + _lost(found, placed, state, inputs, now)
+    return found, msgspec.structs.replace(state, known=known, lost=lost), notices
 
 
-def _all_hosts(state: State, inputs: Inputs) -> list[str]:
-    placed = {host for pool in state.pools.values() for host in pool.placement}
-    return sorted(placed | set(inputs.seen_hosts))
+def _placed(state: State) -> set[str]:
+    """Hosts that any pool is on."""
+    found: set[str] = set()
+    for pool in state.pools.values():
+        found.update(pool.placement)
+    return found
+
+
+def _sorted_out(every: set[str], state: State, inputs: Inputs, now: float, deaf: bool) -> RollCall:
+    sets: dict[str, list[str]] = {"fresh": [], "silent": [], "draining": [], "lost": []}
+    for host in every:
+        sets[_standing(host, state, inputs, now)].append(host)
+    return RollCall(
+        fresh=frozenset(sets["fresh"]),
+        silent=frozenset(sets["silent"]),
+        draining=frozenset(sets["draining"]),
+        lost=frozenset(sets["lost"]),
+        deaf=deaf,
+        forsaken=bool(sets["lost"]) and len(sets["lost"]) == len(every),
+    )
 
 
 def _is_deaf(inputs: Inputs, now: float) -> bool:
-    heard = [
-        *(seen.at for seen in inputs.seen_hosts.values()),
-        *(seen.at for seen in inputs.seen_pools.values()),
-    ]
-    return not heard or now - max(heard) > inputs.rules.stale_seconds
+    stale = inputs.rules.stale_seconds
+    heard: Iterable[SeenHost | SeenPool] = chain(
+        inputs.seen_hosts.values(), inputs.seen_pools.values()
+    )
+    return all(now - seen.at > stale for seen in heard)
 
 
 def _standing(host: str, state: State, inputs: Inputs, now: float) -> str:
-    seen, rules = inputs.seen_hosts.get(host), inputs.rules
+    seen, rules, since = inputs.seen_hosts.get(host), inputs.rules, state.watching_since
     heard_at = seen.at if seen else 0.0
-    if now - max(heard_at, state.watching_since) > rules.lease_seconds or (
-        host in state.lost and heard_at <= state.watching_since
+    if now - (heard_at if heard_at > since else since) > rules.lease_seconds or (
+        host in state.lost and heard_at <= since
     ):
         return "lost"
     if seen is None or now - heard_at > rules.stale_seconds:
@@ -93,9 +103,10 @@ def _joined(found: RollCall, state: State, seen: Mapping[str, SeenHost]) -> list
     ]
 
 
-def _lost(found: RollCall, state: State, inputs: Inputs, now: float) -> list[Notice]:
+def _lost(
+    found: RollCall, placed: set[str], state: State, inputs: Inputs, now: float
+) -> list[Notice]:
     """A host that had nothing and was not heard of in our time was lost before it."""
-    placed = {host for pool in state.pools.values() for host in pool.placement}
     seen, since = inputs.seen_hosts, state.watching_since
     return [
         Notice(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
@@ -69,5 +69,6 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     policies: Policies = SHIPPED
     due: frozenset[str] | None = None
 
-    def is_due(self, pool: str) -> bool:
-        return self.due is None or pool in self.due
+    @property
+    def due_pools(self) -> Collection[str]:
+        return self.pools.keys() if self.due is None else self.due & self.pools.keys()

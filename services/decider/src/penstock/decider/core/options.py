@@ -11,6 +11,11 @@ from penstock.config import ConfigError, Pool
 from penstock.config.explain import explain, hint
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs
 
+_NO_SETTINGS: Mapping[str, Any] = {}
+_MOST_READ = 50_000
+_read: dict[tuple[int, int], tuple[object, Mapping[str, Any], Any]] = {}
+"""Settings by whose they are and the table they were read from; both are kept, and so are ids."""
+
 
 def declared(taker: object) -> type[msgspec.Struct] | None:
     """The type of a strategy's or policy's settings; None for one that takes none.
@@ -25,17 +30,26 @@ def declared(taker: object) -> type[msgspec.Struct] | None:
 
 
 def read(taker: object, table: Mapping[str, Any]) -> Any:
-    """``table`` as what a strategy or policy declares; None for one that takes no settings."""
-    kind = declared(taker)
-    return None if kind is None else msgspec.convert(table, kind)
+    """``table`` as what a strategy or policy declares; None for one that takes no settings.
+
+    Tables stay as they are while they are in force, and are read once.
+    """
+    key = id(taker), id(table)
+    if key not in _read:
+        if len(_read) >= _MOST_READ:
+            _read.clear()
+        kind = declared(taker)
+        _read[key] = taker, table, None if kind is None else msgspec.convert(table, kind)
+    return _read[key][2]
 
 
 def demand(name: str, strategies: Mapping[str, Strategy], inputs: StrategyInputs) -> Demand:
     """Asks a strategy, with the pool's settings for it."""
-    settings = read(strategies[name], inputs.pool.profile.options.get(name, {}))
+    strategy = strategies[name]
+    settings = read(strategy, inputs.pool.profile.options.get(name, _NO_SETTINGS))
     if settings is not None:
         inputs = msgspec.structs.replace(inputs, options=settings)
-    return strategies[name].demand(inputs)
+    return strategy.demand(inputs)
 
 
 def check(pool: Pool, strategies: Mapping[str, Strategy]) -> None:

@@ -11,7 +11,7 @@ UNKNOWN_SPAWN_SECONDS = 1.0
 _TINY_SECONDS = 1e-6
 
 
-class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Expected waits in seconds; None where nobody would ever pick the job up.
 
     Attributes:
@@ -24,8 +24,10 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worst_seconds(self) -> float | None:
-        known = [wait for wait in (self.arriving_seconds, self.oldest_seconds) if wait is not None]
-        return max(known, default=None)
+        arriving, oldest = self.arriving_seconds, self.oldest_seconds
+        if arriving is None or oldest is None:
+            return oldest if arriving is None else arriving
+        return max(arriving, oldest)
 
 
 def outlook(snapshot: PoolSnapshot, workers: int) -> Outlook:
@@ -51,8 +53,8 @@ def _wait_seconds(snapshot: PoolSnapshot, workers: int, place: int) -> float | N
     """
     if workers <= 0:
         return None
-    ready = min(snapshot.workers_ready, workers)
-    idle = min(snapshot.workers_idle, ready)
+    ready = snapshot.workers_ready if snapshot.workers_ready < workers else workers
+    idle = snapshot.workers_idle if snapshot.workers_idle < ready else ready
     if place <= idle:
         return 0.0
     measured = snapshot.service

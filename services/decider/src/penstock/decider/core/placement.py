@@ -63,11 +63,11 @@ def _kept(claim: Claim, rooms: Rooms, style: str) -> Placement:
     """What stays where it is, with the surplus taken away."""
     if claim.anchor is not None:
         return {claim.anchor: claim.workers}
-    share = {
-        host: count
-        for host, count in sorted(claim.placement.items())
-        if host in rooms and rooms[host].keeps and count > 0
-    }
+    share = {}
+    for host in sorted(claim.placement):
+        room, count = rooms.get(host), claim.placement[host]
+        if room is not None and room.keeps and count > 0:
+            share[host] = count
     if claim.one_host and share:
         home = max(share, key=lambda host: share[host])
         share = {home: share[home]}

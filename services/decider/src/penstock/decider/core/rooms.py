@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
-from penstock.decider.core.capacity import Budget, Need, Room, budget, carries, need
+from penstock.decider.core.capacity import Budget, Load, Room, budget, carries, need
 from penstock.decider.core.fairshare import Claim
 from penstock.decider.core.hosts import RollCall
 from penstock.decider.core.inputs import Inputs
@@ -20,27 +21,22 @@ def open_rooms(
     only while there is no other to take it.
     """
     found: dict[str, Room] = {}
-    needs = {
-        name: need(seen.snapshot if seen else None, pool.profile)
-        for name, pool in inputs.pools.items()
-        for seen in (inputs.seen_pools.get(name),)
-    }
-    planned_on = _planned(state, needs)
-    for host in sorted(present.fresh | present.silent | present.draining):
-        planned = planned_on.get(host, Budget(0, 0, 0))
+    planned, held = _loads(state, inputs, moving)
+    for host in sorted(present.fresh.union(present.silent, present.draining)):
+        draining, load = host in present.draining, planned.get(host) or Load()
         limit = (
-            planned
+            Budget(load.cpu_cores, load.memory_bytes, load.workers)
             if host in present.silent
-            else budget(inputs.seen_hosts[host].snapshot, inputs.rules, planned)
+            else budget(inputs.seen_hosts[host].snapshot, inputs.rules, load)
         )
-        draining = host in present.draining
         found[host] = Room(
             host,
             limit,
             accepts=host in present.fresh,
             keeps=not draining or not present.fresh,
         )
-    _hold_the_others(found, state, moving, needs)
+        if host in held:
+            found[host].hold(held[host])
     return found
 
 
@@ -70,26 +66,21 @@ def alone(claim: Claim, found: Mapping[str, Room]) -> tuple[int, str, str]:
     return sum(count for (count, _), _ in counts), bound, host
 
 
-def _planned(state: State, needs: dict[str, Need]) -> dict[str, Budget]:
-    """What each host was asked for before this round, as by what workers need now."""
-    found: dict[str, Budget] = {}
+def _loads(
+    state: State, inputs: Inputs, moving: frozenset[str]
+) -> tuple[dict[str, Load], dict[str, Load]]:
+    """What each host was asked for before this round, as by what workers need now; and of that,
+    what belongs to pools that are not placed now."""
+    planned: dict[str, Load] = defaultdict(Load)
+    held: dict[str, Load] = defaultdict(Load)
     for name, remembered in state.pools.items():
-        each = needs[name]
+        if not remembered.placement:
+            continue
+        seen = inputs.seen_pools.get(name)
+        each = need(seen.snapshot if seen else None, inputs.pools[name].profile)
+        stays = name not in moving
         for host, count in remembered.placement.items():
-            sofar = found.get(host, Budget(0, 0, 0))
-            found[host] = Budget(
-                sofar.cpu_cores + each.cpu_cores * count,
-                sofar.memory_bytes + each.memory_bytes * count,
-                sofar.workers + count,
-            )
-    return found
-
-
-def _hold_the_others(
-    found: dict[str, Room], state: State, moving: frozenset[str], needs: dict[str, Need]
-) -> None:
-    for name, remembered in state.pools.items():
-        if name not in moving:
-            for host, count in remembered.placement.items():
-                if host in found:
-                    found[host].add(needs[name], count)
+            planned[host].add(each, count)
+            if stays:
+                held[host].add(each, count)
+    return planned, held

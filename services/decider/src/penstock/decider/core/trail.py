@@ -14,12 +14,11 @@ class Trail:
     changed the number carries the number before it as ``values["from"]``.
     """
 
+    __slots__ = ("_reasons", "workers")
+
     def __init__(self) -> None:
         self._reasons: list[Reason] = []
-
-    @property
-    def workers(self) -> int:
-        return self._reasons[-1].workers if self._reasons else 0
+        self.workers = 0
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -32,6 +31,7 @@ class Trail:
         self._reasons.append(
             Reason(step=step, rule=rule, workers=workers, text=text, values=values)
         )
+        self.workers = workers
 
     def change(self, step: str, rule: str, workers: int, text: str, **values: Any) -> None:
         """A step that has something to say only if it changes the number."""
@@ -41,3 +41,5 @@ class Trail:
     def take(self, reasons: tuple[Reason, ...]) -> None:
         """Goes on from reasons that somebody else gave."""
         self._reasons.extend(reasons)
+        if reasons:
+            self.workers = reasons[-1].workers

@@ -12,7 +12,7 @@ from penstock.decider.core.counterfactual import Change, Setting
 from penstock.decider.program import program
 from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
-from penstock.decider.replay.recompute import Gap, Recomputer, Recorded
+from penstock.decider.replay.recompute import Gap, Recomputer, Recorded, told
 from penstock.decider.replay.settings import of_entries
 from penstock.decider.replay.verify import again, differing
 from penstock.events.envelope import encode
@@ -53,7 +53,7 @@ def explain(
 
 def _explained(made: ScalingDecisionMade, step: Step) -> Explanation:
     raw = encode(made)
-    other = again(step, Recorded(raw, made))
+    other = again(step, Recorded(raw, told(raw)))
     setting = Setting(step.before, step.inputs, step.round.at.timestamp())
     if other == raw:
         changes = counterfactual.nearest(setting, made.pool)

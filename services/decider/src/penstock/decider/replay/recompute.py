@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,11 +37,21 @@ class Mismatch(msgspec.Struct, frozen=True):
     recomputed: Mapping[str, Any]
 
 
+class Told(msgspec.Struct, frozen=True, tag_field="type", tag=ScalingDecisionMade.__name__):
+    """What a told decision has to be looked up by, and what no recomputation can know."""
+
+    id: str
+    source: str
+    pool: str
+    epoch: int = 0
+    round: int = 0
+
+
 class Recorded(msgspec.Struct, frozen=True):
-    """A decision as it was told: its bytes, and what they say."""
+    """A decision as it was told: its bytes, and whose they are."""
 
     raw: bytes
-    decision: ScalingDecisionMade
+    decision: Told
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -54,7 +64,8 @@ class Unreadable(msgspec.Struct, frozen=True):
 Found = Step | Gap | Mismatch | Recorded | Unreadable | CheckpointTaken
 """A checkpoint is found when it is complete: its last part."""
 
-_decision = msgspec.json.Decoder(ScalingDecisionMade).decode
+told = msgspec.json.Decoder(Told).decode
+_NOTHING: tuple[Found, ...] = ()
 
 
 class Recomputer:
@@ -80,9 +91,9 @@ class Recomputer:
         self._broken: set[int] = set()
         self._parts: list[CheckpointTaken] = []
         self._recent: deque[tuple[int, Seen]] = deque(maxlen=MOST_BEHIND)
-        self._takers: dict[str, Callable[[Entry], Iterator[Found]]] = {}
+        self._takers: dict[str, Callable[[Entry], Sequence[Found]]] = {}
 
-    def take(self, entry: Entry) -> Iterator[Found]:
+    def take(self, entry: Entry) -> Sequence[Found]:
         """What this entry leads to."""
         taker = self._takers.get(entry.subject)
         if taker is None:
@@ -98,39 +109,38 @@ class Recomputer:
         if noun == "round" and isinstance(part := _record(entry), CheckpointTaken):
             self._collect(part)
 
-    def _taker(self, subject: str) -> Callable[[Entry], Iterator[Found]]:
+    def _taker(self, subject: str) -> Callable[[Entry], Sequence[Found]]:
         _, stream, noun, *_, name = subject.split(".")
         if stream == "events":
-            told = name == ScalingDecisionMade.__name__
-            return self._take_decision if told else _take_nothing
+            decided = name == ScalingDecisionMade.__name__
+            return self._take_decision if decided else _take_nothing
         return {
             "pool": self._take_snapshot,
             "host": self._take_snapshot,
             "round": self._take_record,
         }.get(noun, self._take_other)
 
-    def _take_decision(self, entry: Entry) -> Iterator[Found]:
+    def _take_decision(self, entry: Entry) -> Sequence[Found]:
         raw = bytes(entry.body)
         try:
-            yield Recorded(raw, _decision(raw))
+            return (Recorded(raw, told(raw)),)
         except ValueError as error:
-            yield Unreadable(entry.subject, str(error))
+            return (Unreadable(entry.subject, str(error)),)
 
-    def _take_snapshot(self, entry: Entry) -> Iterator[Found]:
+    def _take_snapshot(self, entry: Entry) -> Sequence[Found]:
         self._keep(entry.sequence, _accept(entry))
-        return iter(())
+        return _NOTHING
 
-    def _take_other(self, entry: Entry) -> Iterator[Found]:
+    def _take_other(self, entry: Entry) -> Sequence[Found]:
         self._keep(entry.sequence, None)
-        return iter(())
+        return _NOTHING
 
-    def _take_record(self, entry: Entry) -> Iterator[Found]:
+    def _take_record(self, entry: Entry) -> Sequence[Found]:
         self._keep(entry.sequence, None)
         record = _record(entry)
         if isinstance(record, RoundDecided):
-            yield from self._take_round(record)
-        elif isinstance(record, CheckpointTaken):
-            yield from self._take_part(record)
+            return (self._take_round(record),)
+        return self._take_part(record) if isinstance(record, CheckpointTaken) else _NOTHING
 
     def _keep(self, sequence: int, seen: Seen) -> None:
         if not sequence:
@@ -139,23 +149,23 @@ class Recomputer:
         for chain in self._chains.values():
             chain.take(sequence, seen)
 
-    def _take_round(self, told: RoundDecided) -> Iterator[Found]:
+    def _take_round(self, told: RoundDecided) -> Step | Gap:
         chain = self._chains.get(told.epoch)
         if chain is None:
-            yield Gap(told, "" if told.epoch in self._broken else "no checkpoint before it")
+            why = "" if told.epoch in self._broken else "no checkpoint before it"
             self._broken.add(told.epoch)
-            return
+            return Gap(told, why)
         try:
-            yield chain.decide(told, self._settings.get(told.settings))
+            return chain.decide(told, self._settings.get(told.settings))
         except Broken as broken:
             del self._chains[told.epoch]
             self._broken.add(told.epoch)
-            yield Gap(told, str(broken))
+            return Gap(told, str(broken))
 
-    def _take_part(self, part: CheckpointTaken) -> Iterator[Found]:
+    def _take_part(self, part: CheckpointTaken) -> Sequence[Found]:
         parts = self._collect(part)
         if parts is None:
-            return
+            return _NOTHING
         old = self._chains.get(part.epoch)
         whole = old is not None and old.number == part.number - 1
         if not (whole and self._free):
@@ -163,8 +173,8 @@ class Recomputer:
             if old is not None and whole and old.state != new.state:
                 recorded, recomputed = portable(new.state), portable(old.state)
                 if recorded != recomputed:
-                    yield Mismatch(part, recorded, recomputed)
-        yield part
+                    return Mismatch(part, recorded, recomputed), part
+        return (part,)
 
     def _collect(self, part: CheckpointTaken) -> list[CheckpointTaken] | None:
         """All parts, when this is the last one."""
@@ -188,8 +198,8 @@ class Recomputer:
         return chain
 
 
-def _take_nothing(_: Entry) -> Iterator[Found]:
-    return iter(())
+def _take_nothing(_: Entry) -> Sequence[Found]:
+    return _NOTHING
 
 
 def _record(entry: Entry) -> Event | UnknownEvent | None:

@@ -94,6 +94,8 @@ def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
         for offset, entry in read(file):
             if offset < start:
                 recomputer.glance(entry)
-            elif any(verifier.take(found, offset >= end) for found in recomputer.take(entry)):
-                break
+                continue
+            for found in recomputer.take(entry):
+                if verifier.take(found, offset >= end):
+                    return verifier.finish()
     return verifier.finish()

@@ -157,8 +157,7 @@ def again(step: Step, recorded: Recorded) -> bytes | None:
         through=step.round.through,
         now=step.round.at.timestamp(),
     )
-    event = tell(decision, made, told.source)
-    return encode(msgspec.structs.replace(event, id=told.id))
+    return encode(tell(decision, made, told.source, told.id))
 
 
 def _of(step: Step, pool: str) -> Decision | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -28,6 +27,7 @@ from penstock.events.subjects import check_name
 
 MOST_BYTES = 8192
 """A policy may remember so much; it is written with each decision."""
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 
 class BadAnswer(ValueError):
@@ -36,18 +36,21 @@ class BadAnswer(ValueError):
 
 def ask(proposal: Proposal, memories: Memories, policies: Policies, trail: Trail) -> None:
     """Asks each of the pool's policies; what it changes goes on the trail."""
-    for policy in _chosen(proposal.profile, policies, trail):
-        if policy.before is None:
-            continue
-        try:
-            own = _own(proposal, policy, memories, trail.workers)
-            verdict = _verdict(policy.before(own))
-        except Exception as error:
-            _report(policy, error, trail)
-            continue
-        if verdict is not None:
-            values = verdict.values
-            trail.change(policy.step, policy.name, verdict.workers, verdict.text, **values)
+    for name, policy in _chosen(proposal.profile, policies):
+        if policy is None:
+            trail.say("policy", name, trail.workers, f"{name} is not installed and was skipped")
+        elif policy.before is not None:
+            try:
+                own = _own(proposal, policy, memories, trail.workers)
+                verdict = policy.before(own)
+                if verdict is not None:
+                    _check_verdict(verdict)
+            except Exception as error:
+                _report(policy, error, trail)
+                continue
+            if verdict is not None:
+                values = verdict.values
+                trail.change(policy.step, policy.name, verdict.workers, verdict.text, **values)
 
 
 def tell(
@@ -59,34 +62,32 @@ def tell(
         What they remember, without those that the pool has no more, and what they want to be told.
     """
     kept, notices = dict[str, Any](), list[Notice]()
-    for policy in _chosen(proposal.profile, policies, Trail()):
+    for _, policy in _chosen(proposal.profile, policies):
+        if policy is None:
+            continue
         memory = memories.get(policy.name)
         if policy.after is not None:
             try:
                 own = _own(proposal, policy, memories, proposal.workers)
-                aftermath = _aftermath(policy.after(own, result))
+                aftermath = policy.after(own, result)
+                if aftermath is not None:
+                    memory = _portable(aftermath)
+                    notices += aftermath.notices
             except Exception as error:
                 _report(policy, error, trail)
-            else:
-                memory = memory if aftermath is None else aftermath.memory
-                notices += () if aftermath is None else aftermath.notices
         if memory:
             kept[policy.name] = memory
     return kept, notices
 
 
-def _chosen(profile: Profile, policies: Policies, trail: Trail) -> Iterator[Policy]:
-    """In the order of the settings, those that cap last."""
-    caps = []
+def _chosen(profile: Profile, policies: Policies) -> list[tuple[str, Policy | None]]:
+    """In the order of the settings, those that cap last; None for one that is not installed."""
+    found = list[tuple[str, Policy | None]]()
+    caps = list[tuple[str, Policy | None]]()
     for name in profile.policies_in_force:
         policy = policies.get(name)
-        if policy is None:
-            trail.say("policy", name, trail.workers, f"{name} is not installed and was skipped")
-        elif policy.caps:
-            caps.append(policy)
-        else:
-            yield policy
-    yield from caps
+        (caps if policy is not None and policy.caps else found).append((name, policy))
+    return found + caps if caps else found
 
 
 def _own(proposal: Proposal, policy: Policy, memories: Memories, workers: int) -> Proposal:
@@ -110,25 +111,20 @@ def _report(policy: Policy, error: Exception, trail: Trail) -> None:
     trail.say(policy.step, policy.name, trail.workers, text)
 
 
-def _verdict(verdict: Verdict | None) -> Verdict | None:
-    if verdict is None:
-        return None
+def _check_verdict(verdict: Verdict) -> None:
     if type(verdict.workers) is not int or not 0 <= verdict.workers <= MOST_WORKERS:
         raise BadAnswer(f"found {verdict.workers!r}, expected 0 to {MOST_WORKERS} workers")
-    msgspec.json.encode((verdict.text, verdict.values))
-    return verdict
+    _encode((verdict.text, verdict.values))
 
 
-def _aftermath(aftermath: Aftermath | None) -> Aftermath | None:
-    """As it comes back from the log, so that a replay and a new leader see the same."""
-    if aftermath is None:
-        return None
-    raw = msgspec.json.encode(aftermath.memory)
+def _portable(aftermath: Aftermath) -> Any:
+    """Its memory as it comes back from the log, so that a replay and a new leader see the same."""
+    raw = _encode(aftermath.memory)
     if len(raw) > MOST_BYTES:
         raise BadAnswer(f"found {len(raw)} bytes to remember, expected at most {MOST_BYTES}")
     for notice in aftermath.notices:
         _check_notice(notice)
-    return msgspec.structs.replace(aftermath, memory=msgspec.json.decode(raw))
+    return _decode(raw)
 
 
 def _check_notice(notice: Notice) -> None:

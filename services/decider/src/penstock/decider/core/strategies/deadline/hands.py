@@ -16,7 +16,7 @@ _NEVER = math.inf
 _TINY_SECONDS = 1e-6
 
 
-class Service(msgspec.Struct, frozen=True):
+class Service(msgspec.Struct, frozen=True, gc=False):
     """How long jobs run: mean in seconds, and variance over squared mean."""
 
     seconds: float
@@ -24,22 +24,25 @@ class Service(msgspec.Struct, frozen=True):
 
     def rounds(self, seconds: float) -> float:
         """Mean number of jobs that a worker ends in so long a time, wherever in a job it is."""
-        return max(seconds, 0.0) / max(self.seconds, _TINY_SECONDS)
+        if seconds <= 0:
+            return 0.0
+        return seconds / (self.seconds if self.seconds > _TINY_SECONDS else _TINY_SECONDS)
 
     def rounds_from_fresh(self, rounds: float) -> float:
         """The same for a worker that begins a job at the start: fewer, if jobs are of one length.
 
         Never more than in equilibrium, which irregular jobs would allow: that is not promised.
         """
-        lost = (1.0 - min(self.cv2, 1.0)) / 2
-        return rounds - lost * (1.0 - math.exp(-2.0 * rounds)) if lost else rounds
+        if self.cv2 >= 1.0:
+            return rounds
+        return rounds - (1.0 - self.cv2) / 2 * (1.0 - math.exp(-2.0 * rounds))
 
     def variance(self, rounds: float) -> float:
         """Of that number: as for a coin at first, cv² for each round in the long run."""
         return rounds * (self.cv2 + (1.0 - self.cv2) / (1.0 + 6.0 * rounds))
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(msgspec.Struct, frozen=True, gc=False):
     """Workers that are alike.
 
     Attributes:
@@ -50,12 +53,9 @@ class Group(msgspec.Struct, frozen=True):
     ready_seconds: float | None
 
 
-class Pace(msgspec.Struct, frozen=True):
-    """What one worker of a group picks up by some time: a sure first job, and further ones."""
-
-    first: float
-    further: float
-    variance: float
+Pace = tuple[float, float, float]
+"""What one worker picks up by some time: a sure first job, further ones, and their variance."""
+_NOTHING: Pace = (0.0, 0.0, 0.0)
 
 
 class Hands:
@@ -72,7 +72,6 @@ class Hands:
     ) -> None:
         self.groups = groups
         self.new_seconds = new_seconds
-        self._new = Group(0, new_seconds)
         self._service, self._safety = service, safety
 
     def fewest(self, place: float, seconds: float) -> float:
@@ -81,28 +80,28 @@ class Hands:
         May be broken; infinite where no number of workers can.
         """
         workers, first, further, variance = 0, 0.0, 0.0, 0.0
-        for group in (*self.groups, self._new):
-            is_new = group is self._new
-            pace = self._pace(group, max(seconds, self.new_seconds) if is_new else seconds)
+        for group in self.groups:
+            pace = self._pace(group.ready_seconds, seconds)
             more = _more(place - first, further, variance, pace, self._safety)
-            if more <= group.workers or is_new:
+            if more <= group.workers:
                 return workers + more
             workers += group.workers
-            first += group.workers * pace.first
-            further += group.workers * pace.further
-            variance += group.workers * pace.variance
-        return _NEVER  # never reached: new ones come last
+            first += group.workers * pace[0]
+            further += group.workers * pace[1]
+            variance += group.workers * pace[2]
+        pace = self._pace(self.new_seconds, max(seconds, self.new_seconds))
+        return workers + _more(place - first, further, variance, pace, self._safety)
 
     def begun(self, workers: int, seconds: float) -> float:
         """Jobs that so many workers have begun by then, at the least."""
         first = further = variance = 0.0
-        for group in (*self.groups, self._new):
-            count = workers if group is self._new else min(group.workers, workers)
+        for group in (*self.groups, Group(workers, self.new_seconds)):
+            count = min(group.workers, workers)
             workers -= count
-            pace = self._pace(group, seconds)
-            first += count * pace.first
-            further += count * pace.further
-            variance += count * pace.variance
+            pace = self._pace(group.ready_seconds, seconds)
+            first += count * pace[0]
+            further += count * pace[1]
+            variance += count * pace[2]
         return first + max(further - self._safety * math.sqrt(variance), 0.0)
 
     def start_seconds(self, place: float, workers: int) -> float:
@@ -120,15 +119,15 @@ class Hands:
             low, high = (low, middle) if self.begun(workers, middle) >= place else (middle, high)
         return high
 
-    def _pace(self, group: Group, seconds: float) -> Pace:
-        ready, service = group.ready_seconds, self._service
-        if ready is None:
+    def _pace(self, ready_seconds: float | None, seconds: float) -> Pace:
+        service = self._service
+        if ready_seconds is None:
             rounds = service.rounds(seconds)
-            return Pace(0.0, rounds, service.variance(rounds))
-        if seconds < ready:
-            return Pace(0.0, 0.0, 0.0)
-        rounds = service.rounds(seconds - ready)
-        return Pace(1.0, service.rounds_from_fresh(rounds), service.variance(rounds))
+            return 0.0, rounds, service.variance(rounds)
+        if seconds < ready_seconds:
+            return _NOTHING
+        rounds = service.rounds(seconds - ready_seconds)
+        return 1.0, service.rounds_from_fresh(rounds), service.variance(rounds)
 
 
 def _more(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
@@ -137,14 +136,18 @@ def _more(left: float, further: float, variance: float, pace: Pace, safety: floa
     The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
     jobs alone, or by all, which is a quadratic in x.
     """
-    by_first = left / pace.first if pace.first > 0 else _NEVER
     if left <= 0:
         return 0.0
-    each, missing, z2 = pace.first + pace.further, left - further, safety * safety
-    if missing <= 0 and missing * missing >= z2 * variance:
+    first, more, spread = pace
+    each, missing, z2 = first + more, left - further, safety * safety
+    square = missing * missing - z2 * variance
+    if missing <= 0 and square >= 0:
         return 0.0
     if each <= 0:
         return _NEVER
-    half = each * missing + z2 * pace.variance / 2
-    root = half * half - each * each * (missing * missing - z2 * variance)
-    return max(min(by_first, (half + math.sqrt(max(root, 0.0))) / (each * each)), 0.0)
+    half = each * missing + z2 * spread / 2
+    root = half * half - each * each * square
+    by_all = (half + math.sqrt(root if root > 0 else 0.0)) / (each * each)
+    if first > 0 and left / first < by_all:
+        return left / first
+    return by_all if by_all > 0 else 0.0

@@ -5,14 +5,15 @@ Places are looked at in a few spots; between them nothing sudden happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
 _SPOTS = 8
 
 
-class Stand(msgspec.Struct, frozen=True):
+class Stand(msgspec.Struct, frozen=True, gc=False):
     """A job's place in the line, the first being 1, and the seconds from now until it is late.
 
     Attributes:
@@ -24,22 +25,36 @@ class Stand(msgspec.Struct, frozen=True):
     is_here: bool = True
 
 
-def waiting(count: int, ages_seconds: Sequence[float], promise_seconds: float) -> Iterator[Stand]:
+class _Spot(msgspec.Struct, frozen=True, gc=False):
+    """A share of the way through the line, and between which of the known ages that is."""
+
+    share: float
+    left: int
+    right: int
+    beyond_left: float
+
+
+def waiting(count: int, ages_seconds: Sequence[float], promise_seconds: float) -> tuple[Stand, ...]:
     """The jobs that wait, oldest first.
 
     Args:
         ages_seconds: ages at evenly spaced places in the line, the oldest first; two are enough.
     """
-    spots = min(count, _SPOTS)
-    for spot in range(spots):
-        share = spot / (spots - 1) if spots > 1 else 0.0
-        age = _between(ages_seconds, share)
-        yield Stand(1 + share * (count - 1), promise_seconds - age)
+    found, behind = [], count - 1
+    for spot in _spots(min(count, _SPOTS), len(ages_seconds)):
+        older = ages_seconds[spot.left]
+        age = older + (ages_seconds[spot.right] - older) * spot.beyond_left
+        found.append(Stand(1 + spot.share * behind, promise_seconds - age))
+    return tuple(found)
 
 
-def _between(values: Sequence[float], share: float) -> float:
-    """The value at a share of the way through evenly spaced ones."""
-    at = share * (len(values) - 1)
-    left = min(int(at), len(values) - 1)
-    right = min(left + 1, len(values) - 1)
-    return values[left] + (values[right] - values[left]) * (at - left)
+@lru_cache(maxsize=256)
+def _spots(spots: int, ages: int) -> tuple[_Spot, ...]:
+    """Where to look in a line of which so many ages are known."""
+    return tuple(_spot(spot / (spots - 1) if spots > 1 else 0.0, ages) for spot in range(spots))
+
+
+def _spot(share: float, ages: int) -> _Spot:
+    at = share * (ages - 1)
+    left = min(int(at), ages - 1)
+    return _Spot(share, left, min(left + 1, ages - 1), at - left)
