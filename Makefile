@@ -37,6 +37,7 @@ check: $(READY)  ## style, types, import contracts, generated docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python docs/generate.py --check
+	@$(BIN)/python deploy/lock.py --check
 
 docs: $(READY)  ## write the generated pages (events, settings)
 	@$(BIN)/python docs/generate.py
@@ -52,6 +53,7 @@ peers: $(READY)  ## the same work beside other job systems, as JSON (10 min; mak
 lock:  ## pin requirements.in anew, with hashes and without any address
 	@for f in requirements requirements-build $(basename $(wildcard benchmarks/peers/requirements-*.in)); do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+	@$(BIN)/python deploy/lock.py
 
 clean:  ## remove the virtual environment and everything made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.*

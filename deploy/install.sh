@@ -1,0 +1,22 @@
+#!/bin/sh
+# Installs into /opt/penstock while an image is built.
+#   install.sh locked ROLE     what requirements-ROLE.lock names, by hash
+#   install.sh own FOLDER...   Penstock's own packages
+set -eu
+pip="/opt/build/bin/pip --python /opt/penstock/bin/python install -q --disable-pip-version-check --no-cache-dir --no-compile"
+what=$1; shift
+cd /src
+case $what in
+  # Sources are built with the locked tools; these are put into the environment and taken out again.
+  locked) /opt/build/bin/pip wheel -q --disable-pip-version-check --no-cache-dir --no-build-isolation --no-deps \
+            --require-hashes -r "deploy/requirements-$1.lock" -w /tmp/wheels
+          $pip --no-deps --no-index /tmp/wheels/*.whl
+          rm -rf /tmp/wheels
+          find /opt/penstock -type d -name tests -path '*/site-packages/*' -prune -exec rm -rf {} + ;;
+  own)    for folder in "$@"; do
+            /opt/build/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps "./$folder" -w /tmp/own
+          done
+          $pip --no-deps --no-index /tmp/own/*.whl
+          rm -rf /tmp/own ;;
+  *)      echo "found '$what', expected locked or own" >&2; exit 2 ;;
+esac

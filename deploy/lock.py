@@ -1,0 +1,88 @@
+"""Writes requirements-ROLE.lock: what one image holds, taken from the one requirements.lock.
+
+python deploy/lock.py            writes them (needs the virtual environment of `make install`)
+python deploy/lock.py --check    compares; exit code 1 when one is out of date
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+HERE = Path(__file__).parent
+ROLES = {
+    "metrics": ("shared", "services/metrics"),
+    "decider": ("shared", "services/decider"),
+    "orchestrator": ("shared", "services/orchestrator"),
+    "executor": ("shared", "services/executor", "services/worker"),
+}
+IMAGE = {
+    "python_version": "3.11",
+    "python_full_version": "3.11.2",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "os_name": "posix",
+    "implementation_name": "cpython",
+    "platform_python_implementation": "CPython",
+}
+NOTE = "# Made by deploy/lock.py from requirements.lock; `make lock` writes it anew.\n"
+
+
+def main(arguments: list[str]) -> int:
+    blocks = locked((HERE.parent / "requirements.lock").read_text("utf-8"))
+    stale = []
+    for role, folders in ROLES.items():
+        path = HERE / f"requirements-{role}.lock"
+        text = NOTE + "".join(blocks[name] for name in sorted(closure(wanted(folders))))
+        if arguments != ["--check"]:
+            path.write_text(text, "utf-8")
+        elif not path.is_file() or path.read_text("utf-8") != text:
+            stale.append(path.name)
+    if stale:
+        sys.stderr.write(f"out of date: {', '.join(stale)}; run: make lock\n")
+    return bool(stale)
+
+
+def locked(text: str) -> Mapping[str, str]:
+    """The lock's entries by name, without comments."""
+    entries = re.findall(r"^[^\s#].*?(?=^[^\s#]|\Z)", text, re.M | re.S)
+    found = {}
+    for entry in entries:
+        lines = [line for line in entry.splitlines() if not line.lstrip().startswith("#")]
+        name = re.match(r"[A-Za-z0-9._-]+", entry)
+        assert name, f"no name in {entry[:80]!r}"
+        found[canonicalize_name(name[0])] = "\n".join(lines).rstrip() + "\n"
+    return found
+
+
+def wanted(folders: Iterable[str]) -> Iterable[Requirement]:
+    for folder in folders:
+        table = tomllib.loads((HERE.parent / folder / "pyproject.toml").read_text("utf-8"))
+        yield from map(Requirement, table["project"].get("dependencies", []))
+
+
+def closure(roots: Iterable[Requirement]) -> set[str]:
+    """Names of all that is needed, ours left out."""
+    done: set[tuple[str, str]] = set()
+    ahead = [(root, extra) for root in roots for extra in root.extras | {""}]
+    while ahead:
+        requirement, extra = ahead.pop()
+        name = canonicalize_name(requirement.name)
+        if name.startswith("penstock-") or (name, extra) in done:
+            continue
+        done.add((name, extra))
+        for below in map(Requirement, requires(name) or []):
+            if below.marker is None or below.marker.evaluate({**IMAGE, "extra": extra}):
+                ahead += [(below, each) for each in below.extras | {""}]
+    return {name for name, _ in done}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
