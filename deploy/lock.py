@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from importlib.metadata import requires
 from pathlib import Path
@@ -51,14 +52,14 @@ def main(arguments: list[str]) -> int:
 
 
 def locked(text: str) -> Mapping[str, str]:
-    """The lock's entries by name, without comments."""
+    """The lock's entries by name, without comments; one name may have an entry a Python version."""
     entries = re.findall(r"^[^\s#].*?(?=^[^\s#]|\Z)", text, re.M | re.S)
-    found = {}
+    found: dict[str, str] = defaultdict(str)
     for entry in entries:
         lines = [line for line in entry.splitlines() if not line.lstrip().startswith("#")]
         name = re.match(r"[A-Za-z0-9._-]+", entry)
         assert name, f"no name in {entry[:80]!r}"
-        found[canonicalize_name(name[0])] = "\n".join(lines).rstrip() + "\n"
+        found[canonicalize_name(name[0])] += "\n".join(lines).rstrip() + "\n"
     return found
 
 

