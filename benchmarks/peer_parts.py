@@ -172,12 +172,17 @@ def cpu_seconds(pids: Sequence[int]) -> float:
     """Of processes, those they started, and those of these that have ended."""
     total = 0.0
     for one in tree(pids):
-        times = one.cpu_times()
-        total += times.user + times.system + times.children_user + times.children_system
+        with suppress(psutil.NoSuchProcess):  # ended just now: its parent has its time
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
     return total
 
 
 def memory_mib(pids: Sequence[int]) -> float:
     """Proportional set size: what processes share is counted once."""
     time.sleep(0.5)  # what has just ended is gone
-    return sum(float(one.memory_full_info().pss) for one in tree(pids)) / 2**20
+    total = 0
+    for one in tree(pids):
+        with suppress(psutil.NoSuchProcess):
+            total += one.memory_full_info().pss
+    return total / 2**20

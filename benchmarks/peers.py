@@ -26,6 +26,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from machine import describe
 from peer_parts import (
     APPS,
@@ -168,7 +170,11 @@ def main() -> None:
             told = f"{round_ + 1} {setup.peer} {setup.mode}"
             try:
                 found = measure(setup, cache, options)
-            except (RuntimeError, subprocess.SubprocessError) as error:  # the others go on
+            except (
+                RuntimeError,
+                subprocess.SubprocessError,
+                psutil.Error,
+            ) as error:  # the others go on
                 print(f"{told} failed: {error}", file=sys.stderr)
                 continue
             runs[index].append(found)
