@@ -35,6 +35,8 @@ from penstock.jobs import Client
 from penstock.runtime.broker import Broker
 from penstock.worker import process
 
+APART_SECONDS = (0.4, 0.05)
+"""The broker looks for what is due at most every 250 ms: closer ones wait for each other."""
 AT_ONCE = 200
 """Dispatches under way."""
 _fork = multiprocessing.get_context("fork")
@@ -114,11 +116,11 @@ async def together(client: Client, bus: NatsBus, jobs: int, ahead_seconds: float
     return {"dispatched_per_second": round(jobs / seconds), **await lateness(bus, due)}
 
 
-async def singles(client: Client, bus: NatsBus, jobs: int) -> dict[str, Any]:
-    """One each 50 ms, as seen by workers that are idle in between."""
-    first = datetime.now(UTC) + timedelta(seconds=2)
-    due = await dispatch(client, (first + timedelta(milliseconds=50 * n) for n in range(jobs)))
-    return await lateness(bus, due)
+async def singles(client: Client, bus: NatsBus, jobs: int, apart_seconds: float) -> dict[str, Any]:
+    """One after another, as seen by workers that are idle in between."""
+    first, apart = datetime.now(UTC) + timedelta(seconds=2), timedelta(seconds=apart_seconds)
+    due = await dispatch(client, (first + n * apart for n in range(jobs)))
+    return {"apart_seconds": apart_seconds, **await lateness(bus, due)}
 
 
 async def measure(settings: Settings, options: argparse.Namespace) -> dict[str, Any]:
@@ -126,7 +128,7 @@ async def measure(settings: Settings, options: argparse.Namespace) -> dict[str, 
     client = Client(bus)
     with workers(settings, options.workers):
         await client.wait((await client.dispatch_many([noop(number=0)]))[0], 30)
-        alone = await singles(client, bus, options.singles)
+        alone = [await singles(client, bus, options.singles, apart) for apart in APART_SECONDS]
         rows = [
             await together(client, bus, options.jobs, options.ahead) for _ in range(options.repeat)
         ]
@@ -137,10 +139,10 @@ async def measure(settings: Settings, options: argparse.Namespace) -> dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--singles", type=int, default=500)
+    parser.add_argument("--singles", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--ahead", type=float, default=20.0, help="seconds to dispatch them all in")
+    parser.add_argument("--ahead", type=float, default=30.0, help="seconds to dispatch them all in")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
     with Broker() as broker:
