@@ -56,21 +56,29 @@ def conclude(
 ) -> tuple[Decision, list[Notice]]:
     """The decision, and what it means for the promise."""
     before, seen = this.state.pools[claim.pool], this.inputs.seen_pools.get(claim.pool)
-    target = sum(share.values())
+    current, target = wished.proposal.current, sum(share.values())
     _explain_share(this, claim, wished, target)
     _explain_moves(this.present, before, wished, share)
     advice = claim.profile.advisor
     if advice:
-        text = f"{target} advised: in advisor mode the plan stays {before.workers}"
-        wished.trail.say("advice", "advisor", target, text, planned=before.workers)
+        text = f"{target} advised: in advisor mode the plan stays {current}"
+        wished.trail.say("advice", "advisor", target, text, planned=current)
     expected = _outlook(wished, target)
-    after = _stepped(before, wished, dict(before.placement) if advice else share, this.now)
-    promised = _outlook(wished, after.workers) if advice else expected
+    planned = current if advice else target
+    placement = dict(before.placement) if advice else share
+    after = _stepped(before, wished, placement, planned - current, this.now)
+    promised = _outlook(wished, planned) if advice else expected
     after, told = _watched(this, claim, wished, after, promised)
-    after, more = _told(this, wished, after, target)
+    result = Result(
+        target=target,
+        planned=planned,
+        reasons=wished.trail.reasons,
+        breached_at=after.breached_at,
+    )
+    after, more = _told(this, wished, after, result)
     decision = Decision(
         pool=claim.pool,
-        current=before.workers,
+        current=current,
         target=target,
         reasons=wished.trail.reasons,
         strategy=claim.profile.strategy,
@@ -94,18 +102,11 @@ def _watched(
 
 
 def _told(
-    this: Round, wished: Wish, state: PoolState, target: int
+    this: Round, wished: Wish, state: PoolState, result: Result
 ) -> tuple[PoolState, list[Notice]]:
     """The state with what the policies remember."""
-    trail = wished.trail
-    result = Result(
-        target=target,
-        planned=state.workers,
-        reasons=trail.reasons,
-        breached_at=state.breached_at,
-    )
     known = this.inputs.policies
-    memories, notices = chain.tell(wished.proposal, state.policies, known, result, trail)
+    memories, notices = chain.tell(wished.proposal, state.policies, known, result, wished.trail)
     if memories == state.policies:
         return state, notices
     return msgspec.structs.replace(state, policies=memories), notices
@@ -151,13 +152,14 @@ def _outlook(wished: Wish, target: int) -> Outlook | None:
     return Outlook(arriving_seconds=own, oldest_seconds=expected.oldest_seconds)
 
 
-def _stepped(state: PoolState, wished: Wish, share: Share, now: float) -> PoolState:
-    """The state with the plan, and with what the strategy remembers."""
-    before, planned, memory = state.workers, sum(share.values()), wished.memory
+def _stepped(state: PoolState, wished: Wish, plan: Share, step: int, now: float) -> PoolState:
+    """The state with the plan, ``step`` workers more than before, and with what the strategy
+    remembers."""
+    memory = wished.memory
     return msgspec.structs.replace(
         state,
-        placement=share,
-        up_at=now if planned > before else state.up_at,
-        down_at=now if planned < before else state.down_at,
+        placement=plan,
+        up_at=now if step > 0 else state.up_at,
+        down_at=now if step < 0 else state.down_at,
         memory=state.memory if memory is None or memory == state.memory else memory,
     )

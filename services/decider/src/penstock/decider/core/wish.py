@@ -66,7 +66,7 @@ def wish(
         pool=pool,
         snapshot=seen.snapshot,
         age_seconds=staleness.age_seconds(seen, now),
-        current=state.workers,
+        current=proposal.current,
         now=now,
         memory=state.memory,
     )
@@ -136,12 +136,13 @@ def _limited(
 
 def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: float) -> Proposal:
     """Before anything is wanted: that it stays as it is."""
+    current = state.workers
     return Proposal(
         pool=pool.name,
         profile=pool.profile,
-        current=state.workers,
-        wanted=state.workers,
-        workers=state.workers,
+        current=current,
+        wanted=current,
+        workers=current,
         busy=busy_workers(snapshot) if snapshot else 0,
         urgent=bool(snapshot and is_urgent(snapshot, pool.profile, state)),
         up_at=state.up_at,

@@ -61,7 +61,8 @@ def tell(
     Returns:
         What they remember, without those that the pool has no more, and what they want to be told.
     """
-    kept, notices = dict[str, Any](), list[Notice]()
+    kept: dict[str, Any] = {}
+    notices: list[Notice] = []
     for _, policy in _chosen(proposal.profile, policies):
         if policy is None:
             continue
@@ -82,8 +83,8 @@ def tell(
 
 def _chosen(profile: Profile, policies: Policies) -> list[tuple[str, Policy | None]]:
     """In the order of the settings, those that cap last; None for one that is not installed."""
-    found = list[tuple[str, Policy | None]]()
-    caps = list[tuple[str, Policy | None]]()
+    found: list[tuple[str, Policy | None]] = []
+    caps: list[tuple[str, Policy | None]] = []
     for name in profile.policies_in_force:
         policy = policies.get(name)
         (caps if policy is not None and policy.caps else found).append((name, policy))

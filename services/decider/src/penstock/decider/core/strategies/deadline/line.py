@@ -25,13 +25,8 @@ class Stand(msgspec.Struct, frozen=True, gc=False):
     is_here: bool = True
 
 
-class _Spot(msgspec.Struct, frozen=True, gc=False):
-    """A share of the way through the line, and between which of the known ages that is."""
-
-    share: float
-    left: int
-    right: int
-    beyond_left: float
+_Spot = tuple[float, int, int, float]
+"""A share of the way through the line, the known ages before and after, and how far between."""
 
 
 def waiting(count: int, ages_seconds: Sequence[float], promise_seconds: float) -> tuple[Stand, ...]:
@@ -40,11 +35,11 @@ def waiting(count: int, ages_seconds: Sequence[float], promise_seconds: float) -
     Args:
         ages_seconds: ages at evenly spaced places in the line, the oldest first; two are enough.
     """
-    found, behind = [], count - 1
-    for spot in _spots(min(count, _SPOTS), len(ages_seconds)):
-        older = ages_seconds[spot.left]
-        age = older + (ages_seconds[spot.right] - older) * spot.beyond_left
-        found.append(Stand(1 + spot.share * behind, promise_seconds - age))
+    behind, found = count - 1, []
+    for share, left, right, beyond_left in _spots(min(count, _SPOTS), len(ages_seconds)):
+        older = ages_seconds[left]
+        age = older + (ages_seconds[right] - older) * beyond_left
+        found.append(Stand(1 + share * behind, promise_seconds - age))
     return tuple(found)
 
 
@@ -57,4 +52,4 @@ def _spots(spots: int, ages: int) -> tuple[_Spot, ...]:
 def _spot(share: float, ages: int) -> _Spot:
     at = share * (ages - 1)
     left = min(int(at), ages - 1)
-    return _Spot(share, left, min(left + 1, ages - 1), at - left)
+    return share, left, min(left + 1, ages - 1), at - left

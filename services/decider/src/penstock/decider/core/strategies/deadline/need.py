@@ -81,8 +81,8 @@ def _walked(
     hands, least = sight.hands(together), least_seconds(sight, together)
     found, binding = 0.0, None
     for stand in stands:
-        seconds = max(stand.seconds - later_seconds, least)
-        workers = hands.fewest(stand.place, seconds)
+        seconds = stand.seconds - later_seconds
+        workers = hands.fewest(stand.place, seconds if seconds > least else least)
         if workers > found:
             found, binding = workers, stand
     return found, binding
