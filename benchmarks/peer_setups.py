@@ -82,10 +82,14 @@ def setups() -> list[Setup]:
             dispatchers=4,
             broker="redis",
             packages=("celery", "kombu", "redis"),
-            workers=(_celery("-P", "prefork", "-c", "2"),),
+            workers={
+                FAST: tuple(_celery("-P", "solo", node=node) for node in (1, 2)),
+                RELIABLE: (_celery("-P", "prefork", "-c", "2"),),
+            }[mode],
             ten=two_celery,
             said={
-                FAST: "prefork, acks early, prefetch multiplier 128; results in Redis",
+                FAST: "2 workers of the solo pool (quicker than prefork), acks early, prefetch "
+                "multiplier 128; results in Redis",
                 RELIABLE: "prefork, acks late, reject on worker lost, prefetch multiplier 4; "
                 "results in Redis; a lost task comes again after the visibility timeout (1 h)",
             }[mode],
@@ -97,13 +101,10 @@ def setups() -> list[Setup]:
             dispatchers=4,
             broker="redis",
             packages=("dramatiq", "redis"),
-            workers=(_dramatiq(8 if mode == FAST else 1),),
+            workers=(_dramatiq(8),),
             ten=(_dramatiq(5),),
-            said={
-                FAST: "2 processes of 8 threads (its default), acks late always; results in Redis",
-                RELIABLE: "2 processes of 1 thread; acks late always; results in Redis; a lost "
-                "message comes again 60 s after the heartbeat",
-            }[mode],
+            said="2 processes of 8 threads (its default); acks late always; results in Redis; a lost "
+            "message comes again 60 s after the last heartbeat",
         ),
         lambda mode: Setup(
             peer="rq",

@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=4_000)
     parser.add_argument("--pickups", type=int, default=200)
     parser.add_argument("--naps", type=int, default=300)
     parser.add_argument("--repeat", type=int, default=3)
