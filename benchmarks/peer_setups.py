@@ -103,8 +103,8 @@ def setups() -> list[Setup]:
             packages=("dramatiq", "redis"),
             workers=(_dramatiq(8),),
             ten=(_dramatiq(5),),
-            said="2 processes of 8 threads (its default); acks late always; results in Redis; a lost "
-            "message comes again 60 s after the last heartbeat",
+            said="2 processes of 8 threads (its default); acks late always; results in Redis; a "
+            "lost message comes again 60 s after the last heartbeat",
         ),
         lambda mode: Setup(
             peer="rq",
