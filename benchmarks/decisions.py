@@ -26,6 +26,7 @@ from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus
 from penstock.config import Pool, Profile, Settings
 from penstock.config.load import check
+from penstock.decider import garbage
 from penstock.decider.commands import Commander
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
@@ -151,6 +152,7 @@ class Decider:
 
 
 async def measure(settings: Settings, pools: int, strategy: str, news: bool, seconds: float) -> Any:
+    garbage.look_rarely()  # as the service does
     bus = await connect(settings)
     decider = Decider(bus, Subjects(settings.prefix), Installation(pools, strategy), news)
     await decider.load()
@@ -180,7 +182,7 @@ async def measure(settings: Settings, pools: int, strategy: str, news: bool, sec
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pools", default="10,100,1000,10000")
-    parser.add_argument("--strategy", default="hybrid")
+    parser.add_argument("--strategy", default="deadline")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of pools")
     options = parser.parse_args()
     result: dict[str, Any] = {"benchmark": "decisions", "machine": describe()}

@@ -184,7 +184,7 @@ def make(path: Path, strategy: str, day: int, seconds: int) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=float, default=30.0)
-    parser.add_argument("--strategy", default="hybrid")
+    parser.add_argument("--strategy", default="deadline")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", type=Path, help="keep the log here")
     options = parser.parse_args()

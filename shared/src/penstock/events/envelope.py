@@ -29,7 +29,9 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone: two of them can always be compared."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+class Event(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True, gc=False
+):
     """Something that happened, in the past tense.
 
     Attributes:

@@ -10,7 +10,7 @@ from penstock.events.envelope import Codec, Event
 from penstock.events.snapshot import Budget
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One step of the way from measurement to number.
 
     Attributes:

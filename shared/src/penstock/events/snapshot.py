@@ -13,7 +13,7 @@ import msgspec
 from penstock.events.envelope import Codec, Event
 
 
-class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
+class Quantiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A distribution, summed up: sample count, mean and quantiles, all in seconds.
 
     Attributes:
@@ -30,7 +30,7 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: float | None = None
 
 
-class SpawnFit(msgspec.Struct, frozen=True, kw_only=True):
+class SpawnFit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How long a worker takes to start when ``k`` start together on its host.
 
     ``L(k) = L(1) + contention_seconds * (k - 1)``, of the mean and of each quantile: a straight
@@ -49,7 +49,7 @@ class SpawnFit(msgspec.Struct, frozen=True, kw_only=True):
     most_together: int = 1
 
 
-class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+class Forecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Arrivals per second over the next ``horizon_seconds``.
 
     The quantiles are corrected by the model's own past errors, so that each is exceeded as often as
@@ -77,7 +77,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: float = 0.0
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is left of the share of jobs that may start late (the pool's quantile leaves it).
 
     ``allowed = max((1 - quantile) * jobs, 1)`` jobs may be late in any window: with few jobs, one.
@@ -162,7 +162,7 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     wakeup: str = "tick"
 
 
-class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True):
+class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The three sets of one pool on one host, kept apart."""
 
     planned: int

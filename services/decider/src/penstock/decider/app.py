@@ -11,7 +11,7 @@ from contextlib import suppress
 from penstock import telemetry
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
-from penstock.decider import plugins
+from penstock.decider import garbage, plugins
 from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies import shipped
@@ -43,6 +43,7 @@ def _check(configured: Mapping[str, Pool], strategies: Strategies, policies: Pol
 
 async def body(running: Service) -> None:
     """What the service does between its start and its end."""
+    garbage.look_rarely()
     end_telemetry = telemetry.setup("penstock-decider", running.source, running.settings)
     try:
         await Decider(running).run()

@@ -23,14 +23,14 @@ _LEAST_BYTES = 8 * 1024 * 1024
 _SLACK = 1e-9
 
 
-class Need(msgspec.Struct, frozen=True):
+class Need(msgspec.Struct, frozen=True, gc=False):
     """What one worker of a pool takes."""
 
     cpu_cores: float
     memory_bytes: float
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Budget(msgspec.Struct, frozen=True, gc=False):
     """What workers may take of a host, all together."""
 
     cpu_cores: float

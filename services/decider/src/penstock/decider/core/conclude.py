@@ -22,7 +22,7 @@ from penstock.events.scaling import Reason
 Share = dict[str, int]
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many workers a pool should have; see the event `ScalingDecisionMade`.
 
     With ``advice``, the plan in ``state`` stays what it was: nothing is commanded.

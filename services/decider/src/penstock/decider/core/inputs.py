@@ -14,14 +14,14 @@ from penstock.decider.core.registry import Strategies
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 
 
-class SeenPool(msgspec.Struct, frozen=True):
+class SeenPool(msgspec.Struct, frozen=True, gc=False):
     """The newest snapshot of a pool; ``at``: when the broker stored it, POSIX seconds."""
 
     snapshot: PoolSnapshot
     at: float
 
 
-class SeenHost(msgspec.Struct, frozen=True):
+class SeenHost(msgspec.Struct, frozen=True, gc=False):
     """The newest snapshot of a host; ``at``: when the broker stored it, POSIX seconds."""
 
     snapshot: HostSnapshot

@@ -13,7 +13,7 @@ Memories = Mapping[str, Mapping[str, Any]]
 """What policies remember, by name."""
 
 
-class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One pool. Times are POSIX seconds of the broker's clock.
 
     Attributes:
@@ -110,7 +110,7 @@ def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int
 def plans(state: State, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
     """The other way round: the full plan of each host, also of those that get nothing."""
     found: dict[str, dict[str, int]] = {host: {} for host in hosts}
-    for pool, remembered in sorted(state.pools.items()):
+    for pool, remembered in state.pools.items():
         for host, workers in remembered.placement.items():
             found.setdefault(host, {})[pool] = workers
     return found

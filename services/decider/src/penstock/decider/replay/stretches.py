@@ -7,14 +7,13 @@ Rounds before the first checkpoint of a log cannot be recomputed and are left ou
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import pairwise
 from pathlib import Path
 
-from penstock.decider import plugins
+from penstock.decider import garbage, plugins
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
 from penstock.decider.replay.recompute import Recomputer
@@ -83,7 +82,7 @@ def _spans(size: int, processes: int) -> list[tuple[int, int]]:
 
 
 def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
-    gc.set_threshold(100_000)  # nothing here refers to itself, and looking for it takes time
+    garbage.look_rarely()
     start, end = span
     recomputer = Recomputer(settings(path), installed())
     verifier = Verifier(pool)
