@@ -58,6 +58,16 @@ def compute(context: Context, witness: str, seconds: float) -> int:
     return turns
 
 
+@job(queue=QUEUE)
+def compute_in_c(context: Context, witness: str, seconds: float) -> None:
+    """Holds the interpreter: no other thread of its process runs."""
+    mark(context, witness)
+    turns, began = 100_000, time.monotonic()
+    sum(range(turns))
+    sum(range(int(turns * seconds / (time.monotonic() - began))))
+    mark(context, witness)
+
+
 @job(queue=QUEUE, tries=3, backoff=_SOON)
 def fail(context: Context, witness: str, times: int) -> int:
     mark(context, witness)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from tests.chaos.chaos_jobs import compute, fail, occupy, touch
-from tests.chaos.site import Site
+from tests.chaos.chaos_jobs import compute, compute_in_c, fail, occupy, touch
+from tests.chaos.site import CLAIM_SECONDS, Site
 from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError
@@ -62,10 +62,11 @@ def _some_call(site: Site, chance: random.Random) -> Call:
     calls = [
         touch(witness=witness),
         compute(witness=witness, seconds=chance.uniform(0, 0.1)),
+        compute_in_c(witness=witness, seconds=1.5 * CLAIM_SECONDS),
         fail(witness=witness, times=chance.choice([0, 1, 2, 3])),
         occupy(witness=witness, seconds=chance.uniform(0.01, 0.1), stubborn=chance.random() < 0.3),
     ]
-    return chance.choices(calls, [4, 2, 1, 1])[0]
+    return chance.choices(calls, [40, 20, 1, 10, 10])[0]
 
 
 async def _batch(site: Site) -> None:

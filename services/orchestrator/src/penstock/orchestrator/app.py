@@ -18,6 +18,7 @@ from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
 from penstock.orchestrator.log import steps
+from penstock.orchestrator.punctual import Punctual
 from penstock.orchestrator.reconcile import Reconciler
 from penstock.orchestrator.schedules import Ticker
 from penstock.orchestrator.wholes import Wholes
@@ -73,6 +74,7 @@ class Orchestrator:
             Client.over(self._bus, running.settings, running.source),
         )
         self.ticker = Ticker(self._bus, self._subjects, running.source)
+        self._punctual = Punctual(self._bus, self._subjects, running.pause)
         self.table = Unresolved(after_seconds, most)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
 
@@ -93,6 +95,7 @@ class Orchestrator:
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
+            self._service.spawn(self._punctual.run(), "delayed jobs")
             self._service.spawn(HealthWatch(self._service, self._bus).run(), "health")
         await self._service.stopping.wait()
         with suppress(BusError):
@@ -124,6 +127,7 @@ class Orchestrator:
         async for step in steps(self._bus, self._subjects, sequence):
             self._reading, self._read_at = time.monotonic(), step.at
             self.table.see(step)
+            self._punctual.see(step)
 
     @property
     def _is_behind(self) -> bool:

@@ -1,0 +1,83 @@
+"""Has delayed jobs start at their time: the broker looks at its schedules only every 250 ms.
+
+What is due is stored in its queue, in place of its schedule: one message, of which the broker takes
+it or refuses it because the schedule has fired, or somebody else was first. So any number of
+orchestrators may do this, and none: the broker is up to 250 ms later, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing
+from penstock.events.subjects import Subjects
+from penstock.orchestrator.core.unresolved import Step
+
+log = logging.getLogger("penstock.orchestrator")
+
+MOST_KEPT = 100_000
+MOST_AT_ONCE = 100
+"""More that are due at one instant are the broker's, which is quicker at many."""
+_LOOK_SECONDS = 0.2
+
+
+class Punctual:
+    """Knows which jobs are due when.
+
+    Args:
+        pause: waits so many seconds; False when it is time to end.
+    """
+
+    def __init__(
+        self, bus: Bus, subjects: Subjects, pause: Callable[[float], Awaitable[bool]]
+    ) -> None:
+        self._bus, self._subjects, self._pause = bus, subjects, pause
+        self._due: list[tuple[float, str, str]] = []
+
+    def see(self, step: Step) -> None:
+        """A step of a job; those that are due at a time are kept."""
+        due = step.due_at or 0.0
+        if step.queue and due > time.time() and len(self._due) < MOST_KEPT:
+            heapq.heappush(self._due, (due, step.queue, step.job_id))
+
+    async def run(self) -> None:
+        """Until it is time to end."""
+        while await self._pause(self._next_look(time.time())):
+            due = self.take(time.time())
+            if 0 < len(due) <= MOST_AT_ONCE:
+                await asyncio.gather(*(self._start(queue, job_id) for queue, job_id in due))
+
+    def take(self, now: float) -> list[tuple[str, str]]:
+        """Queue and id of those that are due (POSIX seconds), and no longer kept."""
+        found = []
+        while self._due and self._due[0][0] <= now:
+            _, queue, job_id = heapq.heappop(self._due)
+            found.append((queue, job_id))
+        return found
+
+    def _next_look(self, now: float) -> float:
+        first = self._due[0][0] if self._due else now + _LOOK_SECONDS
+        return min(max(first - now, 0.001), _LOOK_SECONDS)
+
+    async def _start(self, queue: str, job_id: str) -> None:
+        schedule = self._subjects.schedule(queue, job_id)
+        with suppress(BusError):  # it has fired, or the broker does it
+            kept = await self._bus.last(self._subjects.jobs_stream, schedule)
+            if kept is None:
+                return
+            headers = {
+                **kept.headers, "Nats-Schedule-Next": "purge", "Nats-Scheduler": schedule
+            }  # fmt: skip
+            await self._bus.append(
+                Outgoing(
+                    self._subjects.queue(queue),
+                    kept.body,
+                    headers,
+                    Expect(kept.sequence, schedule),
+                )
+            )
