@@ -37,7 +37,12 @@ E = TypeVar("E", bound=Event)
 _EVERYTHING = Codec(*SCALING_EVENTS, *WORKER_EVENTS)
 
 EMAILS = {
-    "emails": {"min_workers": 0, "max_workers": 50, "scale_down_cooldown_seconds": 0},
+    "emails": {
+        "strategy": "hybrid",  # its numbers are plain: rate times run time
+        "min_workers": 0,
+        "max_workers": 50,
+        "scale_down_cooldown_seconds": 0,
+    },
 }
 QUICK = {"lease_seconds": 0.9, "stale_seconds": 2.0, "repeat_seconds": 0.0}
 

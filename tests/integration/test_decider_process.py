@@ -131,7 +131,8 @@ async def test_the_story_of_a_scaling(settings: MakeSettings):
 
 async def test_a_thousand_pools(settings: MakeSettings):
     """Each decided every second, and a wake-up turned into a command without delay."""
-    pools = {f"p{number}": {"min_workers": 0, "max_workers": 5} for number in range(1000)}
+    pool = {"strategy": "hybrid", "min_workers": 0, "max_workers": 5}
+    pools = {f"p{number}": pool for number in range(1000)}
     async with world("nats", settings, pools=pools) as here:
         here.host("a")
         await here.start()
