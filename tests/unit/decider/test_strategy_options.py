@@ -11,7 +11,7 @@ from tests.unit.decider.given import inputs, pool, snapshot, state
 from penstock.config import ConfigError
 from penstock.config.load import check as settings_of
 from penstock.config.topology import pools
-from penstock.decider.core import registry
+from penstock.decider.core import options, registry
 from penstock.decider.core.decide import decide
 from penstock.decider.core.strategy import Demand
 
@@ -48,6 +48,15 @@ def test_a_strategy_gets_its_own_settings():
 def test_what_is_not_set_is_the_default():
     given = inputs([pool(strategy="mine")], [snapshot(waiting=3)], strategies=STRATEGIES)
     assert decide(state(), given, 1_000_000.0).decisions[0].target == 4
+
+
+@pytest.mark.parametrize("most", [2, 50_000])
+def test_each_table_is_read_as_what_it_says_however_many_come_and_go(most, monkeypatch):
+    monkeypatch.setattr(options, "_MOST_READ", most)
+    takers = [Mine(), Mine()]
+    for number in range(100):  # a table that is gone leaves its place in memory to the next one
+        read = [options.read(taker, {"plus": number}) for taker in takers]
+        assert read == [Mine.options(plus=number)] * 2
 
 
 def test_a_pools_settings_go_over_its_profiles_one_by_one():
