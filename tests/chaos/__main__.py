@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -56,6 +57,7 @@ def main() -> None:
         help="hosts in network namespaces of their own; some: every third seed",
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # mounts and namespaces are taken down
     bad = []
     for seed in range(options.seed, options.seed + options.runs):
         verdict = one(seed, options)
