@@ -91,7 +91,7 @@ def prepared() -> Iterator[Stage]:
     """A broker that runs, a temporary folder, and the rest ready to be started."""
     _own_environment()
     with temporary_dir() as folder, Broker() as broker:
-        settings = with_url(load(CONFIG, environment={}), broker.url)
+        settings = with_url(load(CONFIG, environment={}), broker.url, broker.monitor_url)
         run_dir = str(folder / "run")
         yield Stage(replace(settings, host=replace(settings.host, run_dir=run_dir)), broker, folder)
         shutil.rmtree(folder / "lake", ignore_errors=True)
