@@ -14,8 +14,8 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.worker.claims import Claims, Unreadable
 from penstock.worker.held import Held
+from penstock.worker.joblog import JobLog, Unreadable
 
 log = logging.getLogger("penstock.worker")
 
@@ -25,8 +25,8 @@ _RETRY_SECONDS = 0.1
 class Commits:
     """Asked from job threads by way of the worker's loop."""
 
-    def __init__(self, bus: Bus, claims: Claims) -> None:
-        self._bus, self._claims = bus, claims
+    def __init__(self, bus: Bus, joblog: JobLog) -> None:
+        self._bus, self._joblog = bus, joblog
 
     async def find(self, job: Held, name: str) -> str | None:
         """What was committed under this name, by whichever attempt. Raises Cancelled."""
@@ -50,7 +50,7 @@ class Commits:
         event = JobCommitted(
             job_id=job.id,
             correlation_id=job.id,
-            source=self._claims.source,
+            source=self._joblog.source,
             output=name,
             location=location,
         )
@@ -62,7 +62,7 @@ class Commits:
                 if name in record.commits:  # also our own, whose answer was lost
                     return record.commits[name]
                 job.appending = asyncio.ensure_future(
-                    self._bus.append(self._claims.outgoing(event, record.sequence))
+                    self._bus.append(self._joblog.outgoing(event, record.sequence))
                 )
                 job.sequence = await job.appending
                 return location
@@ -74,7 +74,7 @@ class Commits:
     async def _record(self, job: Held) -> JobRecord:
         """The job as its events tell it, while it is this attempt's. Raises Cancelled, BusError."""
         try:
-            record, _ = await self._claims.look_up(job.id)
+            record, _ = await self._joblog.look_up(job.id)
         except Unreadable as error:
             log.error("%s", error)
             raise Cancelled from error

@@ -20,7 +20,7 @@ from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
 from penstock.runtime.pulse import pulse_of
 from penstock.worker import gates
-from penstock.worker.claims import Claims, hear_resumptions
+from penstock.worker.claims import Claims
 from penstock.worker.commits import Commits
 from penstock.worker.context import RunContext
 from penstock.worker.core.ahead import Ahead
@@ -69,21 +69,20 @@ class Worker:
         self._assignment = assignment
         self._loop = asyncio.get_running_loop()
         self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker)
+        self._subjects = self._claims.joblog.subjects
         self._recorder = Recorder(bus, self._claims, settings.jobs.max_payload_bytes)
-        self._commits = Commits(bus, self._claims)
+        self._commits = Commits(bus, self._claims.joblog)
         self._intake = Intake(bus, assignment.queues, settings.jobs.poll_seconds)
         self._reporter = Reporter(
             bus,
-            self._claims.subjects,
+            self._subjects,
             host=assignment.host,
             worker=assignment.worker,
             pool=assignment.pool,
             sla_seconds=profile.sla_seconds,
         )
         self._client = Client.over(bus, settings)
-        self._checkpoints = Checkpoints(
-            bus, self._claims.subjects, settings.jobs.max_checkpoint_bytes
-        )
+        self._checkpoints = Checkpoints(bus, self._subjects, settings.jobs.max_checkpoint_bytes)
         self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
         self._pulse = pulse_of(assignment)
@@ -124,8 +123,8 @@ class Worker:
     # --- the way of a job ------------------------------------------------------------------------
     async def run(self) -> None:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
-        notices = await self._bus.listen(self._claims.subjects.cancel_notice("*"), self._noticed)
-        resumed = await hear_resumptions(self._bus, self._claims)
+        notices = await self._bus.listen(self._subjects.cancel_notice("*"), self._noticed)
+        resumed = await self._claims.hear_resumptions()
         claim_seconds = self._settings.jobs.claim_seconds
         ticking = self._spawn(
             go_round(
@@ -374,7 +373,7 @@ class Worker:
 
     async def _confirm(self, job: Held) -> None:
         """Stops a job that was cancelled or taken over; its own events decide. Raises BusError."""
-        ours, record = await still_ours(self._bus, self._claims, job)
+        ours, record = await still_ours(self._bus, self._claims.joblog, job)
         if not ours:
             await self._lose(job, record)
 

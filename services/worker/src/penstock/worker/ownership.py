@@ -6,24 +6,24 @@ import logging
 
 from penstock.bus.protocol import Bus
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.worker.claims import Claims, Unreadable
 from penstock.worker.held import Held
+from penstock.worker.joblog import JobLog, Unreadable
 
 log = logging.getLogger("penstock.worker")
 
 
-async def still_ours(bus: Bus, claims: Claims, job: Held) -> tuple[bool, JobRecord | None]:
+async def still_ours(bus: Bus, joblog: JobLog, job: Held) -> tuple[bool, JobRecord | None]:
     """False when the job was cancelled, taken over or is gone; then the record that says so.
 
     Raises:
         BusError: it cannot be told now.
     """
-    subjects = claims.subjects
+    subjects = joblog.subjects
     last = await bus.last(subjects.events_stream, subjects.job(job.id))
     if last is not None and last.sequence == job.sequence:
         return True, None
     try:
-        record, _ = await claims.look_up(job.id)
+        record, _ = await joblog.look_up(job.id)
     except Unreadable as error:
         log.error("%s", error)
         return True, None

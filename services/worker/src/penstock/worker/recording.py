@@ -22,9 +22,10 @@ from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.sealing import is_sealed
-from penstock.worker.claims import Claims, Unreadable
+from penstock.worker.claims import Claims
 from penstock.worker.core.outcome import ended_by_itself, failed, too_large
 from penstock.worker.held import Held
+from penstock.worker.joblog import Unreadable
 
 log = logging.getLogger("penstock.worker")
 
@@ -41,8 +42,8 @@ class Recorder:
     """Turns finished jobs into events, whatever the broker does meanwhile."""
 
     def __init__(self, bus: Bus, claims: Claims, max_result_bytes: int) -> None:
-        self._bus, self._claims = bus, claims
-        self._checkpoints = Checkpoints(bus, claims.subjects, max_result_bytes)
+        self._bus, self._claims, self._joblog = bus, claims, claims.joblog
+        self._checkpoints = Checkpoints(bus, self._joblog.subjects, max_result_bytes)
         self._max_result_bytes = max_result_bytes
 
     async def record(self, jobs: list[Held]) -> None:
@@ -66,7 +67,7 @@ class Recorder:
                 attempt=job.attempt,
                 verdict=job.verdict,
                 now=utc_now(),
-                source=self._claims.source,
+                source=self._joblog.source,
             )
             await self._tell(job, (event,), str(job.verdict))
         elif job.yielded:
@@ -112,7 +113,7 @@ class Recorder:
         self, pending: list[tuple[Held, JobCompleted]]
     ) -> Sequence[int | BusError]:
         messages = [
-            self._claims.outgoing(event, job.sequence, job.delivery.headers)
+            self._joblog.outgoing(event, job.sequence, job.delivery.headers)
             for job, event in pending
         ]
         try:
@@ -124,7 +125,7 @@ class Recorder:
         return JobCompleted(
             job_id=job.id,
             correlation_id=job.id,
-            source=self._claims.source,
+            source=self._joblog.source,
             queue=job.queue,
             attempt=job.attempt,
             run_seconds=job.run_seconds,
@@ -144,7 +145,7 @@ class Recorder:
             log.error("job %s: its end cannot be recorded: %s", job.id, answer)
             return Refusal.LOST
         try:
-            record, ours = await self._claims.look_up(job.id, event.id)
+            record, ours = await self._joblog.look_up(job.id, event.id)
         except Unreadable as error:
             log.error("job %s: its end cannot be recorded: %s", job.id, error)
             return Refusal.LOST
@@ -169,7 +170,7 @@ class Recorder:
             error=job.error,
             run_seconds=job.run_seconds,
             now=utc_now(),
-            source=self._claims.source,
+            source=self._joblog.source,
             outlook=job.outlook,
         )
         told = job.error.message.partition("\n")[0]
@@ -195,19 +196,19 @@ class Recorder:
 
     async def _verdict(self, job: Held, events: tuple[JobEvent, ...]) -> bool:
         """Stores the events and what follows from them; False when somebody else was first."""
-        record, stored = await self._claims.look_up(job.id, events[-1].id)
+        record, stored = await self._joblog.look_up(job.id, events[-1].id)
         if record is None or not (stored or _runs(record, job)):
             log.info("job %s: another worker or a cancel was first; failure dropped", job.id)
             return False
         if not stored:
-            first, *rest = (self._claims.outgoing(e, None, job.delivery.headers) for e in events)
-            expect = Expect(record.sequence, self._claims.subjects.job(job.id))
+            first, *rest = (self._joblog.outgoing(e, None, job.delivery.headers) for e in events)
+            expect = Expect(record.sequence, self._joblog.subjects.job(job.id))
             last = await self._bus.append_atomic(
                 [msgspec.structs.replace(first, expect=expect), *rest]
             )
             for sequence, event in enumerate(events, last - len(events) + 1):
                 record = lifecycle.evolve(record, event, sequence)
-        await self._claims.follow_up(record, job.delivery.headers)
+        await self._joblog.follow_up(record, job.delivery.headers)
         return True
 
     async def progress(self, job: Held) -> None:
@@ -216,10 +217,14 @@ class Recorder:
             return
         done, total = job.recorded_progress = job.progress
         event = JobProgressed(
-            job_id=job.id, correlation_id=job.id, source=self._claims.source, done=done, total=total
+            job_id=job.id,
+            correlation_id=job.id,
+            source=self._joblog.source,
+            done=done,
+            total=total,
         )
         job.appending = asyncio.ensure_future(
-            self._bus.append(self._claims.outgoing(event, job.sequence))
+            self._bus.append(self._joblog.outgoing(event, job.sequence))
         )
         try:
             job.sequence = await job.appending

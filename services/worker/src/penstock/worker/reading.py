@@ -1,0 +1,103 @@
+"""Queue messages: what they must be before anything of them is believed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from penstock.bus.protocol import Delivery
+from penstock.config import Profile
+from penstock.events.job import JobError
+from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import payload, registry
+from penstock.jobs import queue as queues
+from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
+from penstock.jobs.pausing import Resumptions
+from penstock.jobs.registry import JobType
+from penstock.jobs.sealing import KeyRing, arguments
+from penstock.worker.held import Held
+
+_MAX_SEQUENCE = 2**63
+
+
+class Rejected(Exception):
+    """A queue message that cannot be run, with the kind of error to record."""
+
+    def __init__(self, kind: str, message: str, job_id: str = "", made_from: int = 0) -> None:
+        super().__init__(message)
+        self.error = JobError(kind=kind, message=message[:4000])
+        self.job_id, self.made_from = job_id, made_from
+
+
+class Locked(Exception):
+    """A job that this worker has no key for: another may have it, or this one later."""
+
+
+class Reader:
+    """Reads the messages of queues.
+
+    Args:
+        profile: the pool's, for what a job leaves open.
+        resumptions: when a queue was last resumed: a pause is no part of the pickup time.
+    """
+
+    def __init__(
+        self, subjects: Subjects, ring: KeyRing, profile: Profile, resumptions: Resumptions
+    ) -> None:
+        self._subjects, self._ring = subjects, ring
+        self._profile, self._resumptions = profile, resumptions
+
+    def read(self, delivery: Delivery) -> Held:
+        """The job of a message, not yet claimed: its token is 0. Raises Rejected, Locked."""
+        call, sequence, attempt = self._called(delivery)
+        kind, found = self._typed(call, sequence)
+        now = time.time()
+        available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
+        return Held(
+            delivery=delivery,
+            payload=call,
+            kind=kind,
+            arguments=found,
+            attempt=attempt,
+            token=0,
+            sequence=sequence,
+            pickup_seconds=max(now - available, 0.0),
+            timeout_seconds=call.timeout_seconds or self._profile.timeout_seconds,
+            tries=call.tries or self._profile.tries,
+            started_at=now,
+        )
+
+    def _called(self, delivery: Delivery) -> tuple[payload.Payload, int, int]:
+        headers = delivery.headers
+        job_id = headers.get(queues.JOB, "")
+        try:
+            sequence = int(headers.get(queues.SEQUENCE, ""))
+            attempt = int(headers.get(queues.ATTEMPT, "1"))
+            check_name("job", job_id)
+            call = payload.decode(delivery.body)
+        except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise Rejected("malformed", f"not a job message: {error}") from error
+        if call.id != job_id:
+            raise Rejected("malformed", f"header names job {job_id}, body names {call.id[:80]}")
+        if delivery.subject != self._subjects.queue(call.queue):
+            raise Rejected("malformed", f"came on {delivery.subject}, names {call.queue[:80]!r}")
+        if not (0 < sequence < _MAX_SEQUENCE and attempt > 0):
+            raise Rejected("malformed", "its sequence or attempt is out of range")
+        return call, sequence, attempt
+
+    def _typed(
+        self, call: payload.Payload, sequence: int
+    ) -> tuple[JobType[Any, Any], dict[str, Any]]:
+        try:
+            kind = registry.find(call.function)
+            return kind, kind.decode(arguments(call, self._ring))
+        except UnknownJob as error:
+            raise Rejected("unknown-job", str(error), call.id, sequence) from error
+        except (BadArguments, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise Rejected("bad-arguments", str(error), call.id, sequence) from error
+        except Undecryptable as error:
+            raise Rejected("undecryptable", str(error), call.id, sequence) from error
+        except MissingKey as error:
+            raise Locked(str(error)) from error
