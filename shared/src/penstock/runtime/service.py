@@ -14,6 +14,7 @@ import uvloop
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
+from penstock.runtime.tasks import Tasks
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock")
@@ -36,30 +37,22 @@ class Service:
         self.source = f"{name}/{socket.gethostname()}.{os.getpid()}"
         self.stopping = asyncio.Event()
         self.failure: BaseException | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(self._died)
 
     def spawn(self, work: Coroutine[Any, Any, None], label: str) -> asyncio.Task[None]:
         """Runs a loop beside the others. A loop that dies ends the service, with its error."""
-        task = asyncio.create_task(work, name=f"{self.name}:{label}")
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
+        return self._tasks.spawn(work, f"{self.name}:{label}")
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("%s died: %r", task.get_name(), error, exc_info=error)
-            self.failure = self.failure or error
-            self.stopping.set()
+    def _died(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self.stopping.set()
 
     async def pause(self, seconds: float) -> bool:
         """Waits, or returns at once when stopping. True while the service goes on."""
         return not await within(seconds, self.stopping.wait())
 
     async def end_tasks(self) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
 
 async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from itertools import zip_longest
 
 from penstock.bus.protocol import Bus, BusError
 from penstock.executor.recovery import Recovery
+from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor")
 
@@ -22,7 +22,7 @@ class Returns:
 
     def __init__(self, bus: Bus, recovery: Recovery) -> None:
         self._bus, self._recovery = bus, recovery
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def give_back(
         self,
@@ -43,9 +43,7 @@ class Returns:
         }
         if len(claims) < len(ack_subjects):
             log.warning("a worker reported claims that are none: %r", ack_subjects)
-        task = asyncio.get_running_loop().create_task(self._send(claims, worker, why))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._send(claims, worker, why))
 
     async def _send(self, claims: Mapping[str, str], worker: str, why: str) -> None:
         """Giving back is not fenced: what another worker runs by now would be taken from it."""

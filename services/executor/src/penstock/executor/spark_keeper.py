@@ -28,15 +28,15 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from penstock.config import Settings
 from penstock.executor import spark_server
 from penstock.executor.spark_release import release
 from penstock.executor.spark_server import Options, Server, ServerFailed
+from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor.spark_keeper")
 
@@ -81,20 +81,20 @@ class Keeper:
         self._server: Server | None = None
         self._starting: asyncio.Task[Server] | None = None
         self._idle: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._change = asyncio.Lock()  # one server at a time: they share a folder
         self.stopping = asyncio.Event()
 
     async def run(self, listener: socket.socket) -> None:
         """Until told to stop or left alone."""
         door = await asyncio.start_unix_server(self._lease, sock=listener)
-        self._spawn(self._end_when_alone())
+        self._tasks.spawn(self._end_when_alone())
         await self.stopping.wait()
         door.close()
-        tasks = [*self._tasks, *([self._starting] if self._starting else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._starting:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        await self._tasks.cancel()
         await self._stop_server()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -119,7 +119,7 @@ class Keeper:
             self._uncount(writer)
             writer.close()
             if session := self._sessions.pop(writer, ""):
-                self._spawn(self._release(session))
+                self._tasks.spawn(self._release(session))
 
     async def _release(self, session: str) -> None:
         """Ends what a worker that died left running."""
@@ -167,7 +167,7 @@ class Keeper:
             async with self._change:
                 self._server = server = await spark_server.start(self._folder, self._options)
             log.info("Spark Connect server %d is ready on port %d", server.child.pid, server.port)
-            self._spawn(self._watch(server))
+            self._tasks.spawn(self._watch(server))
             return server
         except ServerFailed as error:
             log.error("%s", error)
@@ -192,7 +192,7 @@ class Keeper:
         self._idle = None
         if self._server:
             log.info("no worker used Spark for %g s", self._idle_seconds)
-            self._spawn(self._stop_server())
+            self._tasks.spawn(self._stop_server())
 
     async def _stop_server(self) -> None:
         server, self._server = self._server, None
@@ -211,11 +211,6 @@ class Keeper:
             seconds = seconds + step if alone else 0.0
         log.info("no executor and no worker for %g s", self._alone_seconds)
         self.stopping.set()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import logging
 
 from penstock.events.worker import WorkerReport
 from penstock.executor.spark_release import release
+from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor")
 
@@ -24,7 +25,7 @@ class SparkOrphans:
     def __init__(self, remote: str) -> None:
         self._remote = remote
         self._sessions: dict[str, str] = {}
-        self._tasks: set[asyncio.Task[bool]] = set()
+        self._tasks = Tasks()
 
     def hear(self, report: WorkerReport) -> None:
         """Takes in what a worker reports."""
@@ -36,6 +37,4 @@ class SparkOrphans:
         session = self._sessions.pop(worker, "")
         if session and code != 0:
             log.warning("worker %s died: its Spark session %s is ended", worker, session)
-            task = asyncio.create_task(asyncio.to_thread(release, self._remote, session))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(asyncio.to_thread(release, self._remote, session))

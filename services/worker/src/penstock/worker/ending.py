@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.jobs.errors import Interruption
+from penstock.runtime.tasks import Tasks
 from penstock.worker.held import Held
 from penstock.worker.runner import Runner
 from penstock.worker.spark import SparkLease
@@ -34,7 +35,7 @@ class Ending:
         self._runner, self._spark, self._quit = runner, spark, quit
         self._grace_seconds = max(grace_seconds, _LEAST_GRACE_SECONDS)
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def end(self, job: Held, how: type[Interruption], why: str) -> None:
         """Throws ``how`` into the job, if it still runs."""
@@ -42,9 +43,7 @@ class Ending:
             return
         self._runner.interrupt(job, how)
         if job.used_spark:
-            task = self._loop.create_task(asyncio.to_thread(self._spark.interrupt, job.id))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(asyncio.to_thread(self._spark.interrupt, job.id))
         self._runner.last_chance(job, self._grace_seconds + 2 * QUIT_SECONDS)
         self._loop.call_later(self._grace_seconds, self._give_up, job, why)
 

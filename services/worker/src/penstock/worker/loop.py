@@ -12,13 +12,12 @@ from typing import Any
 from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.config import Settings
 from penstock.config.topology import pools
-from penstock.jobs import queue as queues
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, TimedOut
-from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.assignment import Assignment
 from penstock.runtime.pulse import pulse_of
+from penstock.runtime.tasks import Tasks
 from penstock.worker import gates
 from penstock.worker.claims import Claims
 from penstock.worker.commits import Commits
@@ -32,13 +31,14 @@ from penstock.worker.gates import Gates
 from penstock.worker.held import Held
 from penstock.worker.intake import Intake
 from penstock.worker.lifetime import EMPTY, Lifetime
+from penstock.worker.losses import Losses
 from penstock.worker.orphan import Orphan
-from penstock.worker.ownership import still_ours
 from penstock.worker.recording import Recorder
 from penstock.worker.reports import Reporter
 from penstock.worker.rounds import go_round
 from penstock.worker.runner import Runner
 from penstock.worker.spark import SparkLease
+from penstock.worker.stock import Stock
 
 log = logging.getLogger("penstock.worker")
 
@@ -85,6 +85,8 @@ class Worker:
         self._checkpoints = Checkpoints(bus, self._subjects, settings.jobs.max_checkpoint_bytes)
         self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
+        self._stock = Stock(self._claims, self._runner)
+        self._tasks = Tasks(self._broke)
         self._pulse = pulse_of(assignment)
         self._runner.pulse, self._runner.lapsed = self._pulse, self._lapsed
         self._gates = Gates(bus, assignment, middleware, self._runner.surrender)
@@ -95,17 +97,22 @@ class Worker:
             settings.jobs.cancel_grace_seconds,
             self._must_quit,
         )
+        self._losses = Losses(
+            bus,
+            self._claims.joblog,
+            self._stock,
+            self._ending,
+            self._spark,
+            settings.jobs.cancel_grace_seconds,
+            self._tasks,
+        )
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._lifetime = Lifetime(profile, assignment.burst)
         self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
-        self._held: dict[str, Held] = {}
-        self._unfinished = 0
-        self._changed = asyncio.Event()
-        self._exclusive = exclusively(bus, assignment, self._changed.set, self._yield)
+        self._exclusive = exclusively(bus, assignment, self._stock.changed.set, self._yield)
         self._taking: asyncio.Task[Any] | None = None
         self._winning: set[asyncio.Task[Any]] = set()
         self._long: Held | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._extended_at = time.monotonic()
         self._told_busy = False
@@ -123,10 +130,10 @@ class Worker:
     # --- the way of a job ------------------------------------------------------------------------
     async def run(self) -> None:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
-        notices = await self._bus.listen(self._subjects.cancel_notice("*"), self._noticed)
+        notices = await self._bus.listen(self._subjects.cancel_notice("*"), self._losses.hear)
         resumed = await self._claims.hear_resumptions()
         claim_seconds = self._settings.jobs.claim_seconds
-        ticking = self._spawn(
+        ticking = self._tasks.spawn(
             go_round(
                 {
                     self._extend: claim_seconds / 3,
@@ -135,7 +142,7 @@ class Worker:
                 }
             )
         )
-        leasing = self._spawn(self._exclusive.run()) if self._exclusive else None
+        leasing = self._tasks.spawn(self._exclusive.run()) if self._exclusive else None
         try:
             await self._report()
             while not self.stopping:
@@ -143,7 +150,7 @@ class Worker:
             await self._intake.close()
             if self._winning:
                 await asyncio.wait(self._winning)
-            await self._release(self._take_back(), self.stopping)
+            await self._stock.release(self._stock.take_back(), self.stopping)
             self._hurry()  # one may have begun meanwhile
             await self._finish()
         finally:
@@ -166,30 +173,28 @@ class Worker:
         end it, and what it could not record runs again elsewhere.
         """
         orphaned = self.stopping == ORPHANED
-        while self._held and not (orphaned and not self._unfinished):
-            self._changed.clear()
-            await self._changed.wait()
+        while self._stock.jobs and not (orphaned and not self._stock.unfinished):
+            self._stock.changed.clear()
+            await self._stock.changed.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.host.orphan_grace_seconds):
-                while self._held:
-                    self._changed.clear()
-                    await self._changed.wait()
-        if self._held:
-            log.error("%d jobs ended and could not be recorded: no broker", len(self._held))
+                await self._stock.empty()
+        if self._stock.jobs:
+            log.error("%d jobs ended and could not be recorded: no broker", len(self._stock.jobs))
 
     async def _take_some(self) -> None:
-        self._changed.clear()  # before looking, so that no change in between is missed
-        room = 0 if self._long else self._ahead.room(self._unfinished)
-        room = self._lifetime.room(room, self._unfinished)
-        if room == 0 or not self._may_begin or len(self._held) > _MAX_UNRECORDED:
-            await self._changed.wait()
+        self._stock.changed.clear()  # before looking, so that no change in between is missed
+        room = 0 if self._long else self._ahead.room(self._stock.unfinished)
+        room = self._lifetime.room(room, self._stock.unfinished)
+        if room == 0 or not self._may_begin or len(self._stock.jobs) > _MAX_UNRECORDED:
+            await self._stock.changed.wait()
             return
-        idle = self._unfinished == 0
-        self._taking = self._spawn(self._take(room, idle))
+        idle = self._stock.unfinished == 0
+        self._taking = self._tasks.spawn(self._take(room, idle))
         await asyncio.wait([self._taking])  # its errors are told by `_ended`
         failed = self._taking.cancelled() or self._taking.exception()
         if not failed and not self._taking.result() and not idle:
-            await self._changed.wait()
+            await self._stock.changed.wait()
 
     async def _take(self, room: int, wait: bool) -> bool:
         try:
@@ -198,7 +203,7 @@ class Worker:
                 if wait and self._lifetime.burst:
                     self.stop(EMPTY)
                 return False
-            winning = self._spawn(self._win(deliveries))
+            winning = self._tasks.spawn(self._win(deliveries))
             self._winning.add(winning)
             winning.add_done_callback(self._winning.discard)
             won = await asyncio.shield(winning)
@@ -214,7 +219,7 @@ class Worker:
         return held and not (self.paused or self.stopping)
 
     async def _win(self, deliveries: list[Delivery]) -> list[Held]:
-        fresh = [d for d in deliveries if d.deliveries == 1 or not self._resume(d)]
+        fresh = [d for d in deliveries if d.deliveries == 1 or not self._stock.resume(d)]
         won = await self._claims.win(fresh) if fresh else []
         if not won:
             return won
@@ -223,36 +228,22 @@ class Worker:
             self._took_first = True
             tell_first_job(self._assignment, won[0])
         for job in won:
-            if job.id in self._held:
-                await self._lose(self._held[job.id], None)
-            self._held[job.id] = job
+            if job.id in self._stock.jobs:
+                await self._losses.lose(self._stock.jobs[job.id], None)
+            self._stock.jobs[job.id] = job
         if not self._may_begin:
-            await self._release(won, self.stopping or "its worker may not begin it now")
+            await self._stock.release(won, self.stopping or "its worker may not begin it now")
             return won
-        self._unfinished += len(won)
-        self._runner.add(won)
+        self._stock.begin(won)
         self._watch_over()
         return won
-
-    def _resume(self, delivery: Delivery) -> bool:
-        """Whether this is a job of ours whose claim lapsed, while this process was frozen say."""
-        job = self._held.get(delivery.headers.get(queues.JOB, ""))
-        if job is None or job.lost or job.delivery.sequence != delivery.sequence:
-            return False
-        job.delivery = delivery
-        return True
-
-    def _forget(self, job: Held) -> None:
-        if self._held.get(job.id) is job:
-            del self._held[job.id]
-        self._changed.set()
 
     def _collect(self) -> None:
         """Called when the job thread has finished some."""
         done = self._runner.collect()
         if not done:
             return
-        self._unfinished -= len(done)
+        self._stock.unfinished -= len(done)
         self._lifetime.done += len(done)
         self._end_at_limit()
         for job in done:
@@ -263,54 +254,36 @@ class Worker:
                 self._long = None
         self._gates.ended(done)
         self._reporter.finished(done)
-        self._changed.set()
-        self._spawn(self._record(done))
+        self._stock.changed.set()
+        self._tasks.spawn(self._record(done))
 
     async def _record(self, done: list[Held]) -> None:
         try:
             if self._spark.measures_cost:
-                await self._measure([job for job in done if job.used_spark])
+                for job in [job for job in done if job.used_spark]:
+                    job.spark_cost = await asyncio.to_thread(self._spark.cost, job.token)
             await self._recorder.record(done)
         finally:
             for job in done:
-                self._forget(job)
-        if not self._held and self._told_busy:
+                self._stock.forget(job)
+        if not self._stock.jobs and self._told_busy:
             self._told_busy = False
             await self._report()
-
-    async def _measure(self, jobs: list[Held]) -> None:
-        for job in jobs:
-            job.spark_cost = await asyncio.to_thread(self._spark.cost, job.token)
 
     def _take_no_more(self) -> None:
         if self._taking is not None:
             self._taking.cancel()
-
-    def _take_back(self) -> list[Held]:
-        """The jobs not begun, which now never will be here."""
-        behind = self._runner.take_back()
-        self._unfinished -= len(behind)
-        return behind
-
-    async def _release(self, jobs: list[Held], reason: str) -> None:
-        for job in jobs:
-            job.lost = True  # from here on; it may be delivered to us again
-        if jobs:
-            with suppress(BusError):
-                await self._claims.release(jobs, reason)
-        for job in jobs:
-            self._forget(job)
 
     # --- an exclusive queue ----------------------------------------------------------------------
     async def _yield(self) -> None:
         """Nobody may run jobs here any more: returns when nobody does."""
         self._take_no_more()
         why = "the lease of its queue was lost"
-        behind = self._take_back()
+        behind = self._stock.take_back()
         if (running := self._runner.current) is not None:
             self._runner.surrender(running, why)
-        await self._release(behind, why)
-        while self._unfinished:  # noqa: ASYNC110 - `_changed` is the taker's to clear
+        await self._stock.release(behind, why)
+        while self._stock.unfinished:  # noqa: ASYNC110 - `changed` is the taker's to clear
             await asyncio.sleep(0.01)
 
     # --- keeping what is held ---------------------------------------------------------------------
@@ -324,17 +297,17 @@ class Worker:
         self._watch = None
         self._collect()  # what has ended is not kept waiting by what runs
         job, limit = self._runner.current, self._settings.jobs.claim_ahead_seconds
-        if not self._unfinished or job is self._long is not None:
+        if not self._stock.unfinished or job is self._long is not None:
             return
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < limit:
             self._watch_over()
             return
         self._long = job
         self._ahead.saw(time.monotonic() - job.begun_at)
-        if behind := self._take_back():  # it turned out to be long: nobody waits behind it
-            self._spawn(self._release(behind, "held behind a long job"))
+        if behind := self._stock.take_back():  # it turned out to be long: nobody waits behind it
+            self._tasks.spawn(self._stock.release(behind, "held behind a long job"))
         self._told_busy = True
-        self._spawn(self._report())
+        self._tasks.spawn(self._report())
         if job.timeout_seconds:
             left = job.begun_at + job.timeout_seconds - time.monotonic()
             self._loop.call_later(max(left, 0.0), self._ending.end, job, TimedOut, "it timed out")
@@ -345,17 +318,17 @@ class Worker:
 
     async def _extend(self) -> None:
         if self._lapsed():
-            await self._release(self._take_back(), "its claim lapsed")
+            await self._stock.release(self._stock.take_back(), "its claim lapsed")
         self._extended_at = time.monotonic()
         if self._pulse:
             self._pulse.beat()
-        await self._bus.extend([job.delivery for job in self._held.values() if not job.lost])
+        await self._bus.extend([job.delivery for job in self._stock.jobs.values() if not job.lost])
 
     async def _report(self) -> None:
-        state = "busy" if self._unfinished else "idle"
+        state = "busy" if self._stock.unfinished else "idle"
         if self.stopping or self.paused:
             state = "draining"
-        held = list(self._held.values())
+        held = list(self._stock.jobs.values())
         await self._reporter.send(state, held, spark=self._spark.session_id, because=self.stopping)
 
     async def _check(self) -> None:
@@ -369,54 +342,21 @@ class Worker:
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < _CHECK_SECONDS:
             return
         await self._recorder.progress(job)
-        await self._confirm(job)
+        await self._losses.confirm(job)
 
-    async def _confirm(self, job: Held) -> None:
-        """Stops a job that was cancelled or taken over; its own events decide. Raises BusError."""
-        ours, record = await still_ours(self._bus, self._claims.joblog, job)
-        if not ours:
-            await self._lose(job, record)
-
-    # --- ending a job from outside ----------------------------------------------------------------
-    def _noticed(self, subject: str, _: bytes) -> None:
-        job = self._held.get(subject.rpartition(".")[2])
-        if job is not None:
-            self._spawn(self._confirm_cancel(job))
-
-    async def _confirm_cancel(self, job: Held) -> None:
-        """A notice is only a hint."""
-        with suppress(BusError):  # the next tick looks again
-            await self._confirm(job)
-
-    async def _lose(self, job: Held, record: JobRecord | None) -> None:
-        """The job has ended, or is somebody else's: stop its work; nothing more is recorded."""
-        if job.lost or self._held.get(job.id) is not job:
-            return
-        job.lost = True
-        if self._runner.drop(job):
-            self._unfinished -= 1
-            self._forget(job)
-        else:
-            log.info("job %s is not ours any more: stopping it", job.id)
-            grace = self._settings.jobs.cancel_grace_seconds
-            self._loop.call_later(grace, self._ending.end, job, Cancelled, "it was cancelled")
-        if record is not None and record.state.ended:
-            await self._bus.ack([job.delivery])
-        if job.used_spark:
-            await asyncio.to_thread(self._spark.interrupt, job.id)
-
+    # --- ending with the job that does not stop ---------------------------------------------------
     def _must_quit(self, job: Held, why: str) -> None:
-        self._spawn(self._quit(job, why))
+        self._tasks.spawn(self._quit(job, why))
 
     async def _quit(self, job: Held, why: str) -> None:
         with suppress(BusError, TimeoutError):
             async with asyncio.timeout(QUIT_SECONDS):
-                await self._release(self._runner.take_back(), why)
+                await self._stock.release(self._runner.take_back(), why)
                 if not job.lost:
                     job.ended_at = time.monotonic()
                     job.error = timed_out(job.timeout_seconds)
                     await self._recorder.record([job])
-                self._forget(job)
+                self._stock.forget(job)
                 self.stopping = f"a job did not stop although {why}"
                 await self._report()
         os._exit(UNRESPONSIVE)
@@ -428,7 +368,7 @@ class Worker:
             self.stopping = reason
             log.info("ending: %s", reason)
         self._take_no_more()
-        self._changed.set()
+        self._stock.changed.set()
 
     def quit(self, reason: str) -> None:
         """The same, quicker: the running job is interrupted and given back too."""
@@ -452,17 +392,8 @@ class Worker:
 
     def resume(self) -> None:
         self.paused = False
-        self._changed.set()
+        self._stock.changed.set()
 
-    def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("%r", error, exc_info=error)
-            self.exit_code = BROKEN
-            self.stop(f"broken: {error!r}")
+    def _broke(self, error: BaseException) -> None:
+        self.exit_code = BROKEN
+        self.stop(f"broken: {error!r}")

@@ -16,6 +16,7 @@ from penstock.jobs.errors import Defer, Skip
 from penstock.jobs.middleware import WithoutOverlapping
 from penstock.jobs.middleware import token as name_of
 from penstock.runtime.lease import Term
+from penstock.runtime.tasks import Tasks
 from penstock.worker.exclusive import GuardedLease
 from penstock.worker.held import Held
 from penstock.worker.watchdog import Watchdog
@@ -58,7 +59,7 @@ class Places:
         self._dog: Watchdog | None = None
         self._leases: OrderedDict[str, GuardedLease] = OrderedDict()
         self._held: set[_Place] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @contextmanager
     def gate(self, rule: WithoutOverlapping, name: str, key: str, job: Held) -> Iterator[None]:
@@ -88,7 +89,7 @@ class Places:
             if term := await lease.attempt():
                 place = _Place(lease, term, job)
                 self._held.add(place)
-                place.keeping = self._spawn(self._keep(place))
+                place.keeping = self._tasks.spawn(self._keep(place))
                 return place
         return None
 
@@ -127,8 +128,7 @@ class Places:
 
     async def close(self) -> None:
         """Lets heirs begin at once."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+        await self._tasks.wait(_CLOSE_SECONDS)
 
     def _leave(self, place: _Place) -> None:
         if place.left:
@@ -136,19 +136,13 @@ class Places:
         self._held.discard(place)
         place.left = True
         place.lease.calm()
-        self._spawn(self._release(place))
+        self._tasks.spawn(self._release(place))
 
     async def _release(self, place: _Place) -> None:
         if place.keeping is not None:
             place.keeping.cancel()
             await asyncio.wait([place.keeping])
         await place.lease.release(place.term)
-
-    def _spawn(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _refused(rule: WithoutOverlapping, key: str) -> Defer | Skip:

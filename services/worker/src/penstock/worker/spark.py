@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock import telemetry
 from penstock.config.settings import Spark
+from penstock.runtime.spark_address import address
 from penstock.telemetry import SpanKind, names
 from penstock.worker import spark_cost
 
@@ -51,7 +52,7 @@ class SparkLease:
 
     def __init__(self, run_dir: str | Path, settings: Spark) -> None:
         self._line = None if settings.remote else KeeperLine(Path(run_dir) / "spark.sock")
-        self._remote, self._ui = settings.remote, settings.ui_url
+        self._settings, self._ui = settings, settings.ui_url
         self.measures_cost = settings.measure_cost
         self._guard = threading.Lock()  # held for an instant only, never while waiting
         self._open: OpenSession | None = None
@@ -80,6 +81,7 @@ class SparkLease:
 
         Raises:
             SparkUnavailable: no keeper, or the server cannot be started.
+        ConfigError: the token of a remote one cannot be read.
         """
         found = self._open
         if found is None or self._job != job_id or found.stopped:
@@ -128,7 +130,7 @@ class SparkLease:
             self._line.close()
 
     def _ready(self) -> OpenSession:
-        remote = self._line.ask() if self._line else self._remote
+        remote = self._line.ask() if self._line else address(self._settings)
         found = self._open
         if found and found.remote == remote and not found.stopped and self._is_fresh():
             return found

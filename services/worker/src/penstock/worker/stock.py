@@ -1,0 +1,76 @@
+"""The jobs that a worker holds: what runs, what waits behind it, what ended and is unrecorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from penstock.bus.protocol import BusError, Delivery
+from penstock.jobs import queue as queues
+from penstock.worker.claims import Claims
+from penstock.worker.held import Held
+from penstock.worker.runner import Runner
+
+
+class Stock:
+    """What is held.
+
+    Attributes:
+        jobs: by id. unfinished: how many of them wait or run in the job thread.
+        changed: set whenever there may be room again, or nothing left.
+    """
+
+    def __init__(self, claims: Claims, runner: Runner) -> None:
+        self._claims, self._runner = claims, runner
+        self.jobs: dict[str, Held] = {}
+        self.unfinished = 0
+        self.changed = asyncio.Event()
+
+    def begin(self, won: list[Held]) -> None:
+        """Hands jobs to the job thread."""
+        self.unfinished += len(won)
+        self._runner.add(won)
+
+    def resume(self, delivery: Delivery) -> bool:
+        """Whether this is a job of ours whose claim lapsed, while this process was frozen say."""
+        job = self.jobs.get(delivery.headers.get(queues.JOB, ""))
+        if job is None or job.lost or job.delivery.sequence != delivery.sequence:
+            return False
+        job.delivery = delivery
+        return True
+
+    def take_back(self) -> list[Held]:
+        """The jobs not begun, which now never will be here."""
+        behind = self._runner.take_back()
+        self.unfinished -= len(behind)
+        return behind
+
+    def drop(self, job: Held) -> bool:
+        """Forgets a job that is not ours any more; False when it runs already."""
+        if not self._runner.drop(job):
+            return False
+        self.unfinished -= 1
+        self.forget(job)
+        return True
+
+    async def release(self, jobs: Sequence[Held], reason: str) -> None:
+        """Gives jobs back to their queues, as far as the broker hears it."""
+        for job in jobs:
+            job.lost = True  # from here on; it may be delivered to us again
+        if jobs:
+            with suppress(BusError):
+                await self._claims.release(jobs, reason)
+        for job in jobs:
+            self.forget(job)
+
+    def forget(self, job: Held) -> None:
+        if self.jobs.get(job.id) is job:
+            del self.jobs[job.id]
+        self.changed.set()
+
+    async def empty(self) -> None:
+        """Returns when nothing is held."""
+        while self.jobs:
+            self.changed.clear()
+            await self.changed.wait()

@@ -1,0 +1,51 @@
+"""Work beside the main course: asyncio tasks, kept until they end and never silent about errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+log = logging.getLogger("penstock")
+
+
+class Tasks:
+    """Those of one owner.
+
+    Args:
+        failed: told what a task died of, after it was logged.
+    """
+
+    def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Starts ``work`` in the running loop."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def wait(self, timeout_seconds: float | None = None) -> None:
+        """Until all have ended, or that long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_seconds)
+
+    async def cancel(self) -> None:
+        """Ends all of them."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("%s died: %r", task.get_name(), error, exc_info=error)
+            if self._failed:
+                self._failed(error)
