@@ -233,6 +233,7 @@ class Spark(Section, frozen=True, kw_only=True):
 
     Attributes:
         remote: a Spark Connect address (``sc://…``) to use instead of the host's own server.
+        token_file: holds the token that the server behind ``remote`` asks for.
         threads: local threads of the host's own server; 0 means one per usable core.
         memory: its Java heap. idle_seconds: it is stopped when unused this long.
         conf: Spark settings handed to the server.
@@ -242,6 +243,7 @@ class Spark(Section, frozen=True, kw_only=True):
     """
 
     remote: str = ""
+    token_file: str = ""
     threads: Count = 0
     memory: Annotated[str, Meta(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     idle_seconds: Positive = 300.0

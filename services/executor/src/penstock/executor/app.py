@@ -35,6 +35,7 @@ from penstock.executor.spark_orphans import SparkOrphans
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import service
 from penstock.runtime.paths import run_dir
+from penstock.runtime.spark_address import address
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.executor")
@@ -77,7 +78,7 @@ class _Shell:
         self._subjects = Subjects(running.settings.prefix)
         self._size = host_size()
         self._outbox = Outbox(self._bus, self._subjects)
-        self._orphans = SparkOrphans(running.settings.spark.remote)
+        self._orphans = SparkOrphans(address(running.settings.spark))
         recovery = Recovery(self._bus, running.settings, running.source)
         self._executor = Executor(
             running.settings,

@@ -1,4 +1,4 @@
-"""The files with which broker and services know each other."""
+"""The files with which broker, services and Spark know each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEED_BYTES = 32
 
 
 def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: int) -> list[Path]:
-    """Makes ``folder`` with a folder for the broker and one for each role.
+    """Makes ``folder`` with a folder for the broker, one for Spark and one for each role.
 
     Raises:
         Failed: ``folder`` exists: keys in use are never overwritten.
@@ -44,6 +44,10 @@ def _files(
         users.append({"nkey": public, "permissions": permissions(role, public, subjects)})
         yield f"{name}/nkey.seed", seed
         yield f"{name}/ca.pem", tls.authority
+    cluster, connect = (secrets.token_urlsafe(SEED_BYTES).encode() for _ in range(2))
+    yield "spark/cluster.secret", cluster
+    yield "spark/connect.token", connect
+    yield "worker/spark.token", connect
     yield "nats/ca.pem", tls.authority
     yield "nats/server.pem", tls.certificate
     yield "nats/server.key", tls.key
