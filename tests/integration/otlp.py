@@ -19,6 +19,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -54,23 +58,29 @@ class Collector:
     Args:
         port: 0 takes a free one.
         answer: HTTP status of each answer. hang: answers nothing until :meth:`release`.
+        host: address to listen on.
     """
 
-    def __init__(self, port: int = 0, answer: int = 200, hang: bool = False) -> None:
+    def __init__(
+        self, port: int = 0, answer: int = 200, hang: bool = False, host: str = "127.0.0.1"
+    ) -> None:
         self.answer = answer
         self.posts = 0
+        self._host = host
         self._spans: list[Received] = []
+        self.metrics: list[ExportMetricsServiceRequest] = []
+        self.logs: list[ExportLogsServiceRequest] = []
         self._news = threading.Condition()
         self._go = threading.Event()
         if not hang:
             self._go.set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+        self._server = ThreadingHTTPServer((host, port), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self._host}:{self._server.server_port}"
 
     @property
     def port(self) -> int:
@@ -108,8 +118,17 @@ class Collector:
                     )
             return found
 
-    def take(self, body: bytes) -> None:
+    def take(self, path: str, body: bytes) -> None:
         """Keeps what one request brought."""
+        match path.rpartition("/")[2]:
+            case "metrics":
+                self.metrics.append(ExportMetricsServiceRequest.FromString(body))
+            case "logs":
+                self.logs.append(ExportLogsServiceRequest.FromString(body))
+            case _:
+                self._take_spans(body)
+
+    def _take_spans(self, body: bytes) -> None:
         spans = _spans_in(ExportTraceServiceRequest.FromString(body))
         with self._news:
             self.posts += 1
@@ -145,7 +164,7 @@ def _handler(collector: Collector) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             collector.wait_until_released()
             if collector.answer == 200:
-                collector.take(body)
+                collector.take(self.path, body)
             answer = ExportTraceServiceResponse().SerializeToString()
             self.send_response(collector.answer)
             self.send_header("Content-Type", "application/x-protobuf")
