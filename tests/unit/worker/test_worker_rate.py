@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.worker.core.rate import LIFE_SECONDS, RateState, Rule, ask
+from penstock.worker.core.rate import RateState, Rule, ask
 
 START = 1_700_000_000.0
 SLIDING = Rule(limit=10, per_seconds=1.0, burst=10, window="sliding")
@@ -29,7 +29,7 @@ def starts(rule: Rule, asked: list[tuple[float, int]], late: list[float]) -> lis
     for number, (pause, want) in enumerate(asked):
         now += pause
         grant, state = ask(rule, state, want, now)
-        found += [now + late[number % len(late)] * LIFE_SECONDS] * grant.starts
+        found += [now + late[number % len(late)] * rule.life_seconds] * grant.starts
     return sorted(found)
 
 

@@ -11,13 +11,15 @@ bucket is. Sliding window: a start counts from when it was given until a window 
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
 
-LIFE_SECONDS = 0.25
-"""How long a start that was given is good."""
+_LIFE_SECONDS = 0.25
+_LIFE_SHARE = 0.1
+_LATE_SECONDS = 0.04
+_ASKS_A_SECOND = 40
+"""Starts are given singly below so many a second: none lapses, and asking costs little."""
 _CLOCKS_SECONDS = 0.02
 """Added to a sliding window: hosts know the broker's time to within a round trip."""
 _MOST_CHUNKS = 64
@@ -32,13 +34,26 @@ class Rule(msgspec.Struct, frozen=True):
     window: Literal["bucket", "sliding"]
 
     @property
+    def life_seconds(self) -> float:
+        """How long a start that was given is good."""
+        return min(_LIFE_SECONDS, _LIFE_SHARE * self.per_seconds)
+
+    @property
+    def reach_seconds(self) -> float:
+        """How long a start of a sliding window counts after its life."""
+        return self.per_seconds + _CLOCKS_SECONDS
+
+    @property
     def spacing_seconds(self) -> float:
-        return self.per_seconds / self.limit
+        """Between two starts when all are used, each as late as jobs usually come back."""
+        if self.window == "bucket":
+            return self.per_seconds / self.limit
+        return (self.reach_seconds + self.life_seconds + _LATE_SECONDS) / self.limit
 
     @property
     def most_at_once(self) -> int:
-        """As many starts as are due in the life of one, and never half of all."""
-        due = math.ceil(LIFE_SECONDS / self.spacing_seconds)
+        """Never half of all."""
+        due = int(1 / (self.spacing_seconds * _ASKS_A_SECOND))
         return max(1, min(due, self.limit // 2))
 
 
@@ -84,11 +99,11 @@ def _bucket(rule: Rule, state: RateState, want: int, now: float) -> tuple[int, f
 
 
 def _sliding(rule: Rule, state: RateState, want: int, now: float) -> tuple[int, float, RateState]:
-    reach = rule.per_seconds + _CLOCKS_SECONDS
+    reach = rule.reach_seconds
     given = tuple(chunk for chunk in state.given if chunk[0] + reach > now)
     starts = max(min(want, rule.limit - sum(count for _, count in given)), 0)
     if starts:
-        given = _fewer((*given, (now + LIFE_SECONDS, starts)))
+        given = _fewer((*given, (now + rule.life_seconds, starts)))
     first_until = min((until for until, _ in given), default=now)
     return starts, first_until + reach, msgspec.structs.replace(state, given=given)
 
