@@ -12,11 +12,16 @@ case $what in
             --require-hashes -r "deploy/requirements-$1.lock" -w /tmp/wheels
           $pip --no-deps --no-index /tmp/wheels/*.whl
           rm -rf /tmp/wheels
-          find /opt/penstock -type d -name tests -path '*/site-packages/*' -prune -exec rm -rf {} + ;;
+          cd /opt/penstock/lib/python3*/site-packages
+          find . -type d -name tests -prune -exec rm -rf {} +
+          find . '(' -name '*.pyi' -o -name '*.pxd' -o -name '*.a' -o -name '*.h' ')' -delete
+          # Containers start, and are asked for their health, without compiling first.
+          /opt/penstock/bin/python -m compileall -q -j 0 . >/dev/null || true ;;
   own)    for folder in "$@"; do
             /opt/build/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps "./$folder" -w /tmp/own
           done
           $pip --no-deps --no-index /tmp/own/*.whl
-          rm -rf /tmp/own ;;
+          rm -rf /tmp/own
+          /opt/penstock/bin/python -m compileall -q /opt/penstock/lib/python3*/site-packages/penstock ;;
   *)      echo "found '$what', expected locked or own" >&2; exit 2 ;;
 esac
