@@ -3,7 +3,8 @@
 #   install.sh locked ROLE     what requirements-ROLE.lock names, by hash
 #   install.sh own FOLDER...   Penstock's own packages
 set -eu
-pip="/opt/build/bin/pip --python /opt/penstock/bin/python install -q --disable-pip-version-check --no-cache-dir --no-compile"
+# With compiled modules: a warm parent that had to compile its own took 44 s.
+pip="/opt/build/bin/pip --python /opt/penstock/bin/python install -q --disable-pip-version-check --no-cache-dir"
 what=$1; shift
 cd /src
 case $what in
@@ -14,14 +15,11 @@ case $what in
           rm -rf /tmp/wheels
           cd /opt/penstock/lib/python3*/site-packages
           find . -type d -name tests -prune -exec rm -rf {} +
-          find . '(' -name '*.pyi' -o -name '*.pxd' -o -name '*.a' -o -name '*.h' ')' -delete
-          # Containers start, and are asked for their health, without compiling first.
-          /opt/penstock/bin/python -m compileall -q -j 0 . >/dev/null || true ;;
+          find . '(' -name '*.pyi' -o -name '*.pxd' -o -name '*.a' -o -name '*.h' ')' -delete ;;
   own)    for folder in "$@"; do
             /opt/build/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps "./$folder" -w /tmp/own
           done
           $pip --no-deps --no-index /tmp/own/*.whl
-          rm -rf /tmp/own
-          /opt/penstock/bin/python -m compileall -q /opt/penstock/lib/python3*/site-packages/penstock ;;
+          rm -rf /tmp/own ;;
   *)      echo "found '$what', expected locked or own" >&2; exit 2 ;;
 esac
