@@ -9,66 +9,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
-from multiprocessing.process import BaseProcess
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from machine import describe
+from noop_crew import at_work, settings_for
 from noop_jobs import noop
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import Outgoing
 from penstock.config import Settings
-from penstock.config.load import check
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, queue
-from penstock.orchestrator import app
 from penstock.runtime.broker import Broker
-from penstock.worker import process
 
 AGAIN_SHARE = 0.05
-_fork = multiprocessing.get_context("fork")
-
-
-def settings_for(url: str) -> Settings:
-    return check(
-        {
-            "nats": {"url": url, "request_timeout_seconds": 30},
-            "jobs": {"modules": ["noop_jobs"]},
-            "pools": {"bench": {}},
-        }
-    )
-
-
-def serve(settings: Settings) -> None:
-    sys.exit(process.main(process.alone(settings, "bench")))
-
-
-@contextmanager
-def at_work(settings: Settings, workers: int, orchestrators: int) -> Iterator[None]:
-    running: list[BaseProcess] = [
-        *(_fork.Process(target=serve, args=(settings,)) for _ in range(workers)),
-        *(_fork.Process(target=app.run, args=(settings,)) for _ in range(orchestrators)),
-    ]
-    for each in running:
-        each.start()
-    try:
-        yield
-    finally:
-        for each in running:
-            each.terminate()
-        for each in running:
-            each.join()
 
 
 async def dispatched(bus: NatsBus, jobs: int) -> list[tuple[int, JobDispatched]]:

@@ -11,66 +11,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Iterable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from machine import describe
+from noop_crew import at_work, settings_for
 from noop_jobs import noop
 from penstock.bus.nats import NatsBus, connect
 from penstock.config import Settings
-from penstock.config.load import check
 from penstock.events.job import JOB_EVENTS, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.orchestrator import app
 from penstock.runtime.broker import Broker
-from penstock.worker import process
 
 AT_ONCE = 200
 """Dispatches under way."""
-_fork = multiprocessing.get_context("fork")
-
-
-def settings_for(url: str) -> Settings:
-    return check(
-        {
-            "nats": {"url": url, "request_timeout_seconds": 30},
-            "jobs": {"modules": ["noop_jobs"]},
-            "pools": {"bench": {}},
-        }
-    )
-
-
-def serve(settings: Settings) -> None:
-    sys.exit(process.main(process.alone(settings, "bench")))
-
-
-@contextmanager
-def workers(settings: Settings, count: int) -> Iterator[None]:
-    running: list[BaseProcess] = [
-        _fork.Process(target=app.run, args=(settings,)),
-        *(_fork.Process(target=serve, args=(settings,)) for _ in range(count)),
-    ]
-    for worker in running:
-        worker.start()
-    try:
-        yield
-    finally:
-        for worker in running:
-            worker.terminate()
-        for worker in running:
-            worker.join()
 
 
 async def dispatch(client: Client, due: Iterable[datetime]) -> dict[str, float]:
@@ -139,7 +103,7 @@ async def among_others(client: Client, bus: NatsBus, jobs: int) -> dict[str, Any
 async def measure(settings: Settings, options: argparse.Namespace) -> dict[str, Any]:
     bus = await connect(settings)
     client = Client(bus)
-    with workers(settings, options.workers):
+    with at_work(settings, options.workers, orchestrators=1):
         await client.wait((await client.dispatch_many([noop(number=0)]))[0], 30)
         single = {
             "alone": await alone(client, bus, options.singles),

@@ -11,14 +11,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -26,46 +22,16 @@ import psutil
 import uvloop
 
 from machine import describe
+from noop_crew import at_work, fork, settings_for
 from noop_jobs import noop
 from penstock.bus.nats import NatsBus, connect
 from penstock.config import Settings
-from penstock.config.load import check
 from penstock.events.job import JOB_EVENTS, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.runtime.broker import Broker
-from penstock.worker import process
 
 EVENTS_PER_JOB = 3
-_fork = multiprocessing.get_context("fork")
-
-
-def settings_for(url: str) -> Settings:
-    return check(
-        {
-            "nats": {"url": url, "request_timeout_seconds": 30},
-            "jobs": {"modules": ["noop_jobs"]},
-            "pools": {"bench": {}},
-        }
-    )
-
-
-def serve(settings: Settings) -> None:
-    sys.exit(process.main(process.alone(settings, "bench")))
-
-
-@contextmanager
-def workers(settings: Settings, count: int) -> Iterator[list[BaseProcess]]:
-    running = [_fork.Process(target=serve, args=(settings,)) for _ in range(count)]
-    for worker in running:
-        worker.start()
-    try:
-        yield running
-    finally:
-        for worker in running:
-            worker.terminate()
-        for worker in running:
-            worker.join()
 
 
 def dispatch(settings: Settings, count: int) -> None:
@@ -92,13 +58,13 @@ async def warm(client: Client, jobs: int) -> None:
 
 async def throughput(settings: Settings, broker: Broker, count: int, jobs: int) -> dict[str, Any]:
     bus = await connect(settings)
-    with workers(settings, count) as running:
+    with at_work(settings, count) as pids:
         await warm(Client(bus), 2000)
         assert broker.child is not None
-        watched = [psutil.Process(broker.child.pid), *(psutil.Process(w.pid) for w in running)]
+        watched = [psutil.Process(broker.child.pid), *map(psutil.Process, pids)]
         before = [cpu_seconds(one) for one in watched]
         stored, started = await stored_events(bus), time.perf_counter()
-        dispatcher = _fork.Process(target=dispatch, args=(settings, jobs))
+        dispatcher = fork.Process(target=dispatch, args=(settings, jobs))
         dispatcher.start()
         while await stored_events(bus) < stored + EVENTS_PER_JOB * jobs:
             await asyncio.sleep(0.01)
@@ -122,7 +88,7 @@ async def pickup(settings: Settings, jobs: int) -> dict[str, Any]:
     """Dispatch called to JobStarted stamped, one job at a time on an idle worker."""
     bus = await connect(settings)
     client, waits = Client(bus), []
-    with workers(settings, 1):
+    with at_work(settings, 1):
         await warm(client, 10)
         for number in range(jobs):
             asked = time.time()

@@ -1,0 +1,47 @@
+"""Processes that the benchmarks of no-op jobs run against: workers of one pool, orchestrators."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+
+from penstock.config import Settings
+from penstock.config.load import check
+from penstock.orchestrator import app
+from penstock.worker import process
+
+fork = multiprocessing.get_context("fork")
+
+
+def settings_for(url: str) -> Settings:
+    return check(
+        {
+            "nats": {"url": url, "request_timeout_seconds": 30},
+            "jobs": {"modules": ["noop_jobs"]},
+            "pools": {"bench": {}},
+        }
+    )
+
+
+@contextmanager
+def at_work(settings: Settings, workers: int, orchestrators: int = 0) -> Iterator[list[int]]:
+    """Runs them, and gives the process ids of the workers."""
+    serving = [fork.Process(target=_serve, args=(settings,)) for _ in range(workers)]
+    others = [fork.Process(target=app.run, args=(settings,)) for _ in range(orchestrators)]
+    running: list[BaseProcess] = [*serving, *others]
+    for each in running:
+        each.start()
+    try:
+        yield [each.pid for each in serving if each.pid]
+    finally:
+        for each in running:
+            each.terminate()
+        for each in running:
+            each.join()
+
+
+def _serve(settings: Settings) -> None:
+    sys.exit(process.main(process.alone(settings, "bench")))
