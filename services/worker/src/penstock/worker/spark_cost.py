@@ -16,7 +16,8 @@ from penstock.events.job import SparkCost
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 2.0
+_SECONDS = 5.0
+"""A web UI that was never asked takes seconds on a busy host."""
 _MOST_BYTES = 32_000_000
 
 Row = Mapping[str, Any]
