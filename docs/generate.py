@@ -1,7 +1,7 @@
 """Writes the generated pages of this folder, and parts of pages, from the code.
 
-python docs/generate.py            writes events.md, settings.md, cli.md, parts of strategies.md
-                                   and policies.md
+python docs/generate.py            writes events.md, settings.md, cli.md, telemetry.md, parts of
+                                   strategies.md and policies.md
 python docs/generate.py --check    compares; exit code 1 and a summary when one is out of date
 """
 
@@ -17,12 +17,14 @@ import types
 import typing
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 from msgspec import NODEFAULT, Meta, UnsetType
+from telemetry_page import telemetry_page
 
 from penstock.cli.catalogue import ALL, entry
 from penstock.cli.command import GLOBAL_OPTIONS, Command, LazyGroup
@@ -45,6 +47,7 @@ NO_LIMIT = 1e9
 
 def main(arguments: list[str]) -> int:
     pages = {"events.md": events_page, "settings.md": settings_page, "cli.md": cli_page}
+    pages["telemetry.md"] = partial(telemetry_page, table)
     texts = {HERE / name: f"{NOTE}\n{make().strip()}\n" for name, make in pages.items()}
     parts = {"strategies.md": strategies_part, "policies.md": policies_part}
     texts |= {HERE / name: with_part(HERE / name, make()) for name, make in parts.items()}

@@ -39,6 +39,7 @@ SECTIONS = (
     declared.Decider,
     declared.Spark,
     declared.Telemetry,
+    declared.Http,
     declared.Profile,
 )
 

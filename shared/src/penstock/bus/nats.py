@@ -23,7 +23,7 @@ from penstock.bus.protocol import (
     Stored,
     Subscription,
 )
-from penstock.bus.publishing import Publisher
+from penstock.bus.publishing import LEADERLESS, Publisher
 from penstock.bus.pull import Inbox, delivery
 from penstock.bus.reading import Reader
 from penstock.bus.wire import WireClient, frame
@@ -155,11 +155,16 @@ class NatsBus:
                 timeout=self._timeout,
             )
         except nats.errors.NoRespondersError:
+            if self._client.clustered:
+                raise BusUnavailable(f"no server of the cluster answers {verb}") from None
             raise BusRefused("the broker runs without JetStream; start it with -js") from None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"the broker did not answer {verb}: {error!r}") from error
         answer: dict[str, Any] = json.loads(message.data)
-        if fail and (refusal := answer.get("error")):
+        refusal = answer.get("error") or {}
+        if refusal.get("err_code") in LEADERLESS:
+            raise BusUnavailable(f"{verb}: {refusal.get('description')}")
+        if fail and refusal:
             raise BusRefused(f"{verb}: {refusal.get('description')}")
         return answer
 
@@ -184,6 +189,12 @@ class NatsBus:
             found += streams
             if not streams or len(found) >= page.get("total", 0):
                 return found
+
+    async def missing_streams(self, names: Sequence[str]) -> list[str]:
+        """Those of ``names`` that the broker does not know. Raises BusError."""
+        answers = [await self._api(f"STREAM.INFO.{name}", fail=False) for name in names]
+        codes = [answer.get("error", {}).get("err_code") for answer in answers]
+        return [name for name, code in zip(names, codes, strict=True) if code == _NO_STREAM]
 
     async def account(self) -> dict[str, Any]:
         """What the account uses and may use, as the JetStream API has it."""

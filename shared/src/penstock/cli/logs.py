@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 from unicodedata import category
 
+from penstock.telemetry.spans import trace_id
+
 
 def printable(text: str) -> str:
     """``text`` without control characters: what jobs say must not steer the terminal."""
@@ -26,7 +28,7 @@ class PlainLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: at, level, logger, text, and the traceback if there is one."""
+    """One object a line: at, level, logger, text; trace and traceback where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -35,6 +37,8 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "text": record.getMessage(),
         }
+        if trace := trace_id():
+            line["trace_id"] = trace
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line)

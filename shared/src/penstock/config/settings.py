@@ -253,16 +253,41 @@ class Spark(Section, frozen=True, kw_only=True):
 
 
 class Telemetry(Section, frozen=True, kw_only=True):
-    """Traces by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
+    """Traces, metrics and logs by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
 
     Attributes:
         endpoint: base address of a collector; the standard ``OTEL_EXPORTER_OTLP_ENDPOINT`` is
             read where this is empty.
+        signals: which of ``traces``, ``metrics`` and ``logs`` are sent.
         sample_share: share of stories that are traced.
+        metrics_seconds: time between two posts of the metrics.
     """
 
     endpoint: str = ""
+    signals: tuple[Literal["traces", "metrics", "logs"], ...] = ("traces", "metrics", "logs")
     sample_share: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    metrics_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+
+
+class Http(Section, frozen=True, kw_only=True):
+    """Where services answer `/healthz`, `/readyz` and `/metrics`. There is no password.
+
+    A port that is taken is told in the log; the service goes on without its pages.
+
+    Attributes:
+        address: of this machine; empty turns the pages off.
+        metrics_port / decider_port / orchestrator_port / executor_port: 0 takes a free one and says
+            which in the log.
+    """
+
+    address: str = "127.0.0.1"
+    metrics_port: Port = 9461
+    decider_port: Port = 9462
+    orchestrator_port: Port = 9463
+    executor_port: Port = 9464
 
 
 ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
@@ -468,5 +493,6 @@ class Settings(Section, frozen=True, kw_only=True):
     spark: Spark = Spark()
     stuck: Stuck = Stuck()
     telemetry: Telemetry = Telemetry()
+    http: Http = Http()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}

@@ -125,7 +125,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one worker did on one queue since its last report; sketches are serialized KLL.
 
-    ``late``: of the started, those that were picked up later than promised.
+    ``late``: of the started, those that were picked up later than promised. ``slowest_trace``: of
+    them all, the traceparent of the job that waited longest, ``slowest_seconds``; empty untraced.
     """
 
     started: int = 0
@@ -138,6 +139,8 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     pickup_sum_seconds: float = 0.0
     service_sum_seconds: float = 0.0
     service_sum_squares: float = 0.0
+    slowest_seconds: float = 0.0
+    slowest_trace: str = ""
 
 
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -10,6 +10,12 @@ SERVICE_SAMPLES = 100
 """Run times of so many jobs stay known at least: the last one alone would be taken for all of them
 when a queue that was empty fills again."""
 
+SECONDS_BUCKETS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+)
+"""Upper bounds of the histograms that are shown; what is above the last one counts as more."""
+
 
 def summary(ordered: Sequence[float], total: float, squares: float) -> Quantiles:
     """Of at least one sample.

@@ -98,6 +98,15 @@ class Lease:
         self._seen_at = 0.0
         self._changed = asyncio.Event()
 
+    @property
+    def is_held(self) -> bool:
+        """By this process or another, as far as is known here."""
+        return (
+            bool(self._sequence)
+            and not (self._seen and self._seen.released)
+            and (self._seen_at + self._lease_seconds > self._monotonic())
+        )
+
     async def watch(self) -> None:
         """Follows the record, so that a release is noticed at once. Runs beside the rest."""
         async for stored in self._bus.follow(self._stream, [self._subject], start="last"):

@@ -14,8 +14,11 @@ import uvloop
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
+from penstock.runtime.presence import shown
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.waiting import within
+from penstock.telemetry.checks import Checks
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock")
 
@@ -28,6 +31,7 @@ class Service:
     Attributes:
         name: ``metrics``, ``decider``, …; source: name and instance, the ``source`` of its events.
         stopping: set when the process was asked to end; loops wait for work or for this.
+        meters / checks: the numbers it tells, and what must hold for it to be ready.
     """
 
     def __init__(self, name: str, settings: Settings, bus: Bus) -> None:
@@ -36,6 +40,7 @@ class Service:
         self.bus = bus
         self.source = f"{name}/{socket.gethostname()}.{os.getpid()}"
         self.stopping = asyncio.Event()
+        self.meters, self.checks = Meters(), Checks(name)
         self.failure: BaseException | None = None
         self._tasks = Tasks(self._died)
 
@@ -66,7 +71,8 @@ async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.stopping.set)
     try:
-        await body(service)
+        async with shown(service):
+            await body(service)
     finally:
         service.stopping.set()
         await service.end_tasks()

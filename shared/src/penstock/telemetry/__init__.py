@@ -15,7 +15,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from penstock.telemetry import names
 from penstock.telemetry.collector import Shutdown, preload, setup
-from penstock.telemetry.propagation import extract, inject, links
+from penstock.telemetry.propagation import extract, ids, inject, links, sampled, within
 from penstock.telemetry.spans import ERROR, enabled, fail, span, start, trace_id, tracer
 
 __all__ = [
@@ -26,13 +26,16 @@ __all__ = [
     "enabled",
     "extract",
     "fail",
+    "ids",
     "inject",
     "links",
     "names",
     "preload",
+    "sampled",
     "setup",
     "span",
     "start",
     "trace_id",
     "tracer",
+    "within",
 ]

@@ -1,10 +1,12 @@
-"""Sending spans to a collector, by OTLP over HTTP, never in anybody's way."""
+"""Sending spans, metrics and log lines to a collector, by OTLP over HTTP, in nobody's way."""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,72 +14,75 @@ from opentelemetry import trace
 
 from penstock.config import Settings
 from penstock.telemetry import spans
+from penstock.telemetry.meters import Meters
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.resources import Resource
 
 Shutdown = Callable[[], None]
+_Sender = tuple[Callable[[], None], Callable[[], None]]
+"""How to hurry it, how to end it."""
 
 QUEUE_SPANS = 8192
 """Spans that wait for the collector at most; more than that are dropped, oldest first."""
 FLUSH_MILLISECONDS = 1000
 SHUTDOWN_SECONDS = 2.0
-_PATH = "/v1/traces"
+SIGNALS = ("traces", "metrics", "logs")
 
 
-def setup(service_name: str, instance: str, settings: Settings) -> Shutdown:
-    """Starts tracing if an endpoint is configured; call it after forking.
+def setup(
+    service_name: str, instance: str, settings: Settings, meters: Meters | None = None
+) -> Shutdown:
+    """Starts sending whatever has an endpoint; call it after forking.
 
     Args:
         service_name: e.g. ``penstock-decider``.
         instance: unique among the processes of that service.
+        meters: what its metrics are; None sends none.
 
     Returns:
         What to call at the end: sends what is left, waits at most ``SHUTDOWN_SECONDS``.
     """
-    endpoint = endpoint_of(settings, os.environ)
-    if endpoint is None:
-        return _nothing
-    provider, hurry = _provider(service_name, instance, endpoint, settings.telemetry.sample_share)
-    spans.use(provider.get_tracer("penstock"))
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its story
-    return lambda: _end(provider, hurry)
+    found = {name: endpoint_of(settings, os.environ, name) for name in settings.telemetry.signals}
+    senders: list[_Sender] = []
+    if endpoint := found.get("traces"):
+        resource = _resource(service_name, instance)
+        senders.append(_spans(resource, endpoint, settings.telemetry.sample_share))
+    if endpoint := found.get("logs"):
+        senders.append(_logs(_resource(service_name, instance), endpoint))
+    if meters and (endpoint := found.get("metrics")):
+        every = settings.telemetry.metrics_seconds
+        senders.append(_metrics(_resource(service_name, instance), endpoint, meters, every))
+    return lambda: _end(senders)
 
 
 def preload(settings: Settings) -> None:
     """Does the imports of :func:`setup` (0.4 s) before a fork, if they will be needed."""
-    if endpoint_of(settings, os.environ) is not None:
-        import penstock.telemetry.posting  # noqa: F401, PLC0415
+    if any(endpoint_of(settings, os.environ, each) for each in settings.telemetry.signals):
+        import penstock.telemetry.logs  # noqa: F401, PLC0415
 
 
-def endpoint_of(settings: Settings, environment: Mapping[str, str]) -> str | None:
-    """Where spans are posted to; None turns tracing off."""
+def endpoint_of(
+    settings: Settings, environment: Mapping[str, str], signal: str = "traces"
+) -> str | None:
+    """Where one of `SIGNALS` is posted to; None leaves it out."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     base = settings.telemetry.endpoint
-    if not base and (full := environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
-        return full
+    own = environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
+    if not base and own:
+        return own
     base = (base or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")).rstrip("/")
     if not base:
         return None
-    return base if base.endswith(_PATH) else base + _PATH
+    for each in SIGNALS:
+        base = base.removesuffix(f"/v1/{each}")
+    return f"{base}/v1/{signal}"
 
 
-def _nothing() -> None:
-    pass
-
-
-def _provider(
-    service_name: str, instance: str, endpoint: str, share: float
-) -> tuple[TracerProvider, Callable[[], None]]:
-    # imported here: a process without an endpoint does not pay for the SDK
+# imported in each: a process without an endpoint does not pay for the SDK
+def _resource(service_name: str, instance: str) -> Resource:
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
-
-    from penstock.telemetry.posting import CollectorExporter  # noqa: PLC0415
 
     about: dict[str, str | int] = {
         "service.name": service_name,
@@ -86,23 +91,63 @@ def _provider(
         "host.name": socket.gethostname(),
         "process.pid": os.getpid(),
     }
+    return Resource.create({**about})
+
+
+def _spans(resource: Resource, endpoint: str, share: float) -> _Sender:
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
+
+    from penstock.telemetry.posting import SpanPost  # noqa: PLC0415
+
     provider = TracerProvider(
         sampler=ParentBasedTraceIdRatio(share),
-        resource=Resource.create({**about}),
+        resource=resource,
         shutdown_on_exit=False,  # its wait is unbounded, ours is not
     )
-    exporter = CollectorExporter(endpoint)
+    exporter = SpanPost(endpoint)
     processor = BatchSpanProcessor(
         exporter, max_queue_size=QUEUE_SPANS, schedule_delay_millis=FLUSH_MILLISECONDS
     )
     provider.add_span_processor(processor)
-    return provider, exporter.hurry
+    spans.use(provider.get_tracer("penstock"))
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its story
+    return exporter.post.hurry, provider.shutdown
 
 
-def _end(provider: TracerProvider, hurry: Callable[[], None]) -> None:
-    """Flushes in a thread of its own: a collector that hangs does not keep the process."""
+def _logs(resource: Resource, endpoint: str) -> _Sender:
+    from penstock.telemetry.logs import CollectorLines  # noqa: PLC0415
+    from penstock.telemetry.posting import LogPost  # noqa: PLC0415
+
+    post = LogPost(endpoint)
+    lines = CollectorLines(post, resource)
+    logging.getLogger().addHandler(lines)
+
+    def hurry() -> None:
+        logging.getLogger().removeHandler(lines)
+        post.post.hurry()
+
+    return hurry, lines.shutdown
+
+
+def _metrics(resource: Resource, endpoint: str, meters: Meters, every_seconds: float) -> _Sender:
+    from penstock.telemetry.measures import Measures  # noqa: PLC0415
+    from penstock.telemetry.posting import MetricPost  # noqa: PLC0415
+
+    post = MetricPost(endpoint)
+    return post.post.hurry, Measures(post, resource, meters, every_seconds).shutdown
+
+
+def _end(senders: list[_Sender]) -> None:
+    """Flushes in threads of its own: a collector that hangs does not keep the process."""
     spans.use(None)
-    hurry()
-    flush = threading.Thread(target=provider.shutdown, name="telemetry-flush", daemon=True)
-    flush.start()
-    flush.join(SHUTDOWN_SECONDS)
+    flushes = []
+    for hurry, shutdown in senders:
+        hurry()
+        flushes.append(threading.Thread(target=shutdown, name="telemetry-flush", daemon=True))
+        flushes[-1].start()
+    deadline = time.monotonic() + SHUTDOWN_SECONDS
+    for flush in flushes:
+        flush.join(max(deadline - time.monotonic(), 0.0))

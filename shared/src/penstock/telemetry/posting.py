@@ -1,13 +1,16 @@
-"""Posting spans to the collector. Imported only where there is one: the imports cost 0.4 s."""
+"""Posting to the collector. Imported only where there is one: the imports cost 0.4 s."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import requests
-from opentelemetry.exporter.otlp.proto.http import trace_exporter
+from opentelemetry.exporter.otlp.proto.http import _log_exporter, metric_exporter, trace_exporter
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
+from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -16,32 +19,39 @@ log = logging.getLogger(__name__)
 EXPORT_SECONDS = 5
 """How long one batch is tried; runs beside the service, never in its way."""
 
+for _module in (trace_exporter, metric_exporter, _log_exporter):
+    logging.getLogger(_module.__name__).setLevel(logging.CRITICAL)  # we say it, once
+
 
 class CollectorLost(Exception):
     """The collector cannot be reached and there is no time for another try."""
 
 
-class CollectorExporter(SpanExporter):
-    """OTLP over HTTP, logging when the collector goes away and when it is back, not each batch."""
+class Post:
+    """OTLP over HTTP, logging when the collector goes away and when it is back, not each batch.
 
-    def __init__(self, endpoint: str) -> None:
+    Args:
+        what: is posted: ``spans``, ``logs`` or ``metrics``.
+        make: the library's exporter.
+    """
+
+    def __init__(self, what: str, endpoint: str, make: Callable[..., Any]) -> None:
+        self._what = what
         self._where = endpoint.rpartition("@")[2]  # without user and password
         self._session = _Session()
-        self._exporter = trace_exporter.OTLPSpanExporter(
-            endpoint=endpoint, timeout=EXPORT_SECONDS, session=self._session
-        )
+        self._exporter = make(endpoint=endpoint, timeout=EXPORT_SECONDS, session=self._session)
         self._lost = False
-        logging.getLogger(trace_exporter.__name__).setLevel(logging.CRITICAL)  # we say it, once
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._exporter.export(spans)
-        if (lost := result is not SpanExportResult.SUCCESS) != self._lost:
+    def send(self, batch: Any) -> bool:
+        """Whether it arrived."""
+        lost: bool = self._exporter.export(batch).name != "SUCCESS"
+        if lost != self._lost:
             self._lost = lost
             if lost:
-                log.warning("trace collector %s does not answer; spans are dropped", self._where)
+                log.warning("collector %s does not answer; %s are dropped", self._where, self._what)
             else:
-                log.info("trace collector %s answers again", self._where)
-        return result
+                log.info("collector %s answers again", self._where)
+        return not lost
 
     def hurry(self) -> None:
         """From here on each batch is tried once; a collector known to be away gets no more."""
@@ -50,7 +60,47 @@ class CollectorExporter(SpanExporter):
             self.shutdown()
 
     def shutdown(self) -> None:
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        self._exporter.shutdown()
+
+
+class SpanPost(SpanExporter):
+    """Spans, for the library's batches."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.post = Post("spans", endpoint, trace_exporter.OTLPSpanExporter)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS if self.post.send(spans) else SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        self.post.shutdown()
+
+
+class LogPost(LogRecordExporter):
+    """Log records, for the library's batches."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.post = Post("logs", endpoint, _log_exporter.OTLPLogExporter)
+
+    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
+        sent = self.post.send(batch)
+        return LogRecordExportResult.SUCCESS if sent else LogRecordExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        self.post.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return True
+
+
+class MetricPost:
+    """Metrics, as they are now."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.post = Post("metrics", endpoint, metric_exporter.OTLPMetricExporter)
+
+    def export(self, batch: MetricsData) -> bool:
+        return self.post.send(batch)
 
 
 class _Session(requests.Session):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Link, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 _propagator = TraceContextTextMapPropagator()
+_PARENT = "traceparent"
 
 
 def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -> dict[str, str]:
@@ -23,6 +25,33 @@ def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -
 def extract(headers: Mapping[str, str] | None) -> Context:
     """The context in ``headers``; an empty one (a new story) where none or a broken one is."""
     return _propagator.extract(headers or {}, Context())
+
+
+def sampled(headers: Mapping[str, str] | None) -> str:
+    """The trace parent in ``headers`` if somebody keeps that trace; empty where not."""
+    found = trace.get_current_span(extract(headers)).get_span_context()
+    return (headers or {})[_PARENT] if found.is_valid and found.trace_flags.sampled else ""
+
+
+def ids(traceparent: str) -> tuple[str, str] | None:
+    """Trace and span id, hexadecimal; None for what is no trace parent."""
+    found = trace.get_current_span(extract({_PARENT: traceparent})).get_span_context()
+    if not found.is_valid:
+        return None
+    return trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id)
+
+
+@contextmanager
+def within(headers: Mapping[str, str] | None) -> Iterator[None]:
+    """What is logged in the block belongs to the story that ``headers`` carry, if they do."""
+    if not headers:
+        yield
+        return
+    token = attach(extract(headers))
+    try:
+        yield
+    finally:
+        detach(token)
 
 
 def links(*headers: Mapping[str, str] | None) -> list[Link]:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 
-from penstock import telemetry
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.decider import garbage, plugins
@@ -20,6 +19,7 @@ from penstock.decider.core.registry import Strategies
 from penstock.decider.intake import Intake
 from penstock.decider.leader import Leader, Setting
 from penstock.decider.lease import Lease, Term
+from penstock.decider.readings import Readings, require
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
@@ -44,11 +44,7 @@ def _check(configured: Mapping[str, Pool], strategies: Strategies, policies: Pol
 async def body(running: Service) -> None:
     """What the service does between its start and its end."""
     garbage.look_rarely()
-    end_telemetry = telemetry.setup("penstock-decider", running.source, running.settings)
-    try:
-        await Decider(running).run()
-    finally:
-        await asyncio.to_thread(end_telemetry)
+    await Decider(running).run()
 
 
 class Decider:
@@ -60,6 +56,7 @@ class Decider:
         strategies, policies = plugins.strategies(), plugins.policies()
         _check(configured, strategies, policies)
         holder = re.sub(r"[^A-Za-z0-9_-]", "-", running.source)[:40] + "-" + new_id()[-8:]
+        intake = Intake(settings, configured, rhythm)
         self._service = running
         self._setting = Setting(
             bus=running.bus,
@@ -71,14 +68,16 @@ class Decider:
             policies=policies,
             rules=Rules.of(settings),
             clock=clock,
-            intake=Intake(settings, configured, rhythm),
+            intake=intake,
             rhythm=rhythm,
             repeat_seconds=settings.decider.repeat_seconds,
+            readings=Readings(running.meters, intake, clock),
         )
         self._lease = Lease(
             running.bus, subjects, holder, settings.decider.lease_seconds, clock=clock
         )
         self._term: Term | None = None
+        require(running.checks, intake, self._lease, settings.decider.stale_seconds)
 
     async def run(self) -> None:
         """Until the service is stopped; then lets the lease go, so that another leads at once."""
@@ -99,6 +98,7 @@ class Decider:
         log.info("standing by for the lease, as %s", self._setting.holder)
         while True:
             self._term = await self._lease.campaign()
+            self._setting.readings.leads(self._term)
             keeping = self._service.spawn(self._lease.keep(self._term), "renewal")
             try:
                 await Leader(self._setting, self._term).lead()

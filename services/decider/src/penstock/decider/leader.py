@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Pool
 from penstock.decider.commands import Commander, Deposed
@@ -21,10 +22,11 @@ from penstock.decider.intake import Intake
 from penstock.decider.journal import Journal, Made
 from penstock.decider.lease import Term
 from penstock.decider.news import News
+from penstock.decider.readings import Readings
 from penstock.decider.recorder import Recorder
 from penstock.decider.rhythm import Rhythm
 from penstock.decider.spans import Story
-from penstock.events.scaling import LeaderChanged
+from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
 from penstock.runtime.clock import BrokerClock
@@ -54,6 +56,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     intake: Intake
     rhythm: Rhythm
     repeat_seconds: float
+    readings: Readings
 
 
 class Leader:
@@ -121,10 +124,12 @@ class Leader:
         try:
             await self._round(due)
         except BusError as error:
+            setting.readings.failed()
             log.warning("a round was lost: %s", error)
         except (Deposed, asyncio.CancelledError):
             raise
         except Exception:
+            setting.readings.failed()
             log.exception("a round failed; the last plan stands")
 
     async def _round(self, due: frozenset[str]) -> None:
@@ -140,10 +145,12 @@ class Leader:
             self._recorder.start_anew()
         records = self._recorder.round(before, inputs, through, outcome, now)
         made = Made(epoch=self._term.epoch, round=self._recorder.number, through=through, now=now)
-        await self._tell(outcome, made, records, began_at)
+        told = await self._tell(outcome, made, records, began_at)
         if self._term.held:  # asked again: the log may have let us wait, or we were stopped
             sent = await self._commander.send(outcome.plans, self._decision_ids, self._story)
             await self._journal.publish(sent)
+            setting.readings.commanded(len(sent))
+        setting.readings.round(outcome.decisions, told, time.time() - began_at)
 
     def _inputs(self, due: frozenset[str]) -> Inputs:
         setting = self._setting
@@ -159,7 +166,8 @@ class Leader:
 
     async def _tell(
         self, outcome: Outcome, made: Made, records: list[Outgoing], began_at: float
-    ) -> None:
+    ) -> list[ScalingDecisionMade]:
+        """Publishes what is new; returns those decisions."""
         intake = self._setting.intake
         urgent = {notice.fields.get("pool", "") for notice in outcome.notices}
         news = self._news.pick(outcome.decisions, urgent, made.now)
@@ -167,9 +175,11 @@ class Leader:
         self._decision_ids.update({event.pool: event.id for event in decisions})
         notices = self._journal.notices(outcome.notices, self._decision_ids, made.now)
         hosts = [seen.snapshot.id for seen in intake.hosts.values()]
-        for decision in decisions:
-            if decision.current != decision.target:
-                log.info("%s: %s", headline(decision), chain(decision))
         with self._story.decisions(decisions, intake.headers, hosts, began_at) as headers:
+            for decision in decisions:
+                if decision.current != decision.target:
+                    with telemetry.within(headers.get(decision.id)):
+                        log.info("%s: %s", headline(decision), chain(decision))
             answers = await self._journal.publish([*decisions, *notices], headers, records)
         self._recorder.stored(answers)
+        return decisions

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import telemetry
 from penstock.bus.protocol import BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.events.envelope import Codec, MalformedEvent, encode
@@ -28,6 +27,7 @@ from penstock.executor.keeper import KeptSpark
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
 from penstock.executor.pulses import Pulses
+from penstock.executor.readings import Readings
 from penstock.executor.recover_desk import RecoverDesk
 from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
@@ -62,11 +62,7 @@ def run(settings: Settings) -> None:
 
 async def body(running: service.Service) -> None:
     """The body of the service; the caller holds the host's lock."""
-    end_telemetry = telemetry.setup("penstock-executor", running.source, running.settings)
-    try:
-        await _Shell(running, run_dir(running.settings)).live()
-    finally:
-        end_telemetry()
+    await _Shell(running, run_dir(running.settings)).live()
 
 
 class _Shell:
@@ -78,6 +74,8 @@ class _Shell:
         self._subjects = Subjects(running.settings.prefix)
         self._size = host_size()
         self._outbox = Outbox(self._bus, self._subjects)
+        self._readings = Readings(running.meters)
+        running.checks.require("snapshots", self._why_not_told)
         self._orphans = SparkOrphans(address(running.settings.spark))
         recovery = Recovery(self._bus, running.settings, running.source)
         self._executor = Executor(
@@ -88,12 +86,14 @@ class _Shell:
             outbox=self._outbox,
             returns=Returns(self._bus, recovery),
             ended=self._orphans.ended,
+            happened=self._readings.happened,
         )
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
         self._spark = KeptSpark(folder, running.settings)
         self._meter = UseMeter()
+        self._told_at: float | None = None
         self._commands = Codec(WorkersScaled)
         self._reports = msgspec.json.Decoder(WorkerReport)
 
@@ -206,8 +206,18 @@ class _Shell:
             await within(_TICK_SECONDS - _SNAPSHOT_GAP_SECONDS, changed.wait())
 
     async def _publish_snapshot(self) -> None:
-        subject = self._subjects.host_snapshot(self._host)
-        await self._bus.append(Outgoing(subject, encode(self._snapshot())))
+        subject, snapshot = self._subjects.host_snapshot(self._host), self._snapshot()
+        await self._bus.append(Outgoing(subject, encode(snapshot)))
+        self._told_at = time.monotonic()
+        self._readings.told(snapshot)
+
+    def _why_not_told(self) -> str:
+        """Deciders take a host that they do not hear of as lost."""
+        if self._told_at is None:
+            return "this host was not told of yet"
+        silent = time.monotonic() - self._told_at
+        lost = silent > self._running.settings.host.lease_seconds
+        return f"nobody was told of this host for {silent:.0f} s" if lost else ""
 
     def _bus_answers(self, up: bool) -> None:
         if up != (self._executor.fleet.bus_up_since is not None):

@@ -62,9 +62,11 @@ class Executor:
         outbox: Outbox,
         returns: Returns,
         ended: Callable[[str, int | None], None] = lambda *_: None,
+        happened: Callable[[WorkerEvent], None] = lambda _: None,
     ) -> None:
         self._settings, self._run_dir, self._source = settings, run_dir, source
         self._outbox, self._returns, self._tell_ended = outbox, returns, ended
+        self._happened = happened
         self._pools = pools(settings)
         self._spans = SpawnSpans(settings.host.name)
         self._command: WorkersScaled | None = None
@@ -180,6 +182,7 @@ class Executor:
             case WorkerStopped():
                 self._spans.failed(event.worker, event.cause)
         log.info("%s", _line(event))
+        self._happened(event)
         self._outbox.put(event)
 
     # --- time ------------------------------------------------------------------------------------

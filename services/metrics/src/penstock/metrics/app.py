@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from penstock import telemetry
 from penstock.bus.protocol import BusError
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
@@ -21,11 +20,14 @@ from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
+from penstock.metrics.readings import Readings
 from penstock.metrics.reports import WorkerEar
+from penstock.metrics.spark_tasks import SparkTasks
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service
 from penstock.runtime.service import Service
 from penstock.runtime.waiting import within
+from penstock.telemetry import metrics
 
 log = logging.getLogger("penstock.metrics")
 
@@ -46,11 +48,7 @@ def run(settings: Settings) -> None:
 
 async def body(running: Service) -> None:
     """What the service does between its start and its end."""
-    end_telemetry = telemetry.setup("penstock-metrics", running.source, running.settings)
-    try:
-        await Metrics(running).run()
-    finally:
-        end_telemetry()
+    await Metrics(running).run()
 
 
 class Metrics:
@@ -60,10 +58,12 @@ class Metrics:
         settings, bus = running.settings, running.bus
         subjects, configured = Subjects(settings.prefix), pools(settings)
         self._service, self._bus, self._subjects = running, bus, subjects
+        self._spark = SparkTasks(settings, configured)
+        queued = [pool for pool in configured.values() if pool.kind != "spark"]
         self._watch = QueueWatch(
-            bus, subjects, (queue for pool in configured.values() for queue in _queues(pool))
+            bus, subjects, (queue for pool in queued for queue in _queues(pool))
         )
-        self._meters = {
+        self._meters: dict[str, PoolMeter] = {
             pool.name: PoolMeter(
                 pool.name,
                 [self._watch.queues[name] for name in pool.queues],
@@ -72,8 +72,9 @@ class Metrics:
                 settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
             )
-            for pool in configured.values()
+            for pool in queued
         }
+        self._meters |= self._spark.meters
         self._pool_of = {name: pool.name for pool in configured.values() for name in pool.queues}
         self._told = {name: Told() for name in configured}
         self._cadence = Cadence(
@@ -85,6 +86,13 @@ class Metrics:
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False
+        self._rounded_at = float("-inf")
+        self._stored: dict[str, PoolSnapshot] = {}
+        self._quiet_seconds = max(
+            settings.decider.stale_seconds, 3 * self._cadence.interval_seconds
+        )
+        running.meters.read(Readings(configured, self._meters, self._stored))
+        running.checks.require("measuring", self._why_not_measuring)
 
     async def run(self) -> None:
         listening = await self._ear.listen()
@@ -92,6 +100,7 @@ class Metrics:
         self._service.spawn(self._ear.follow(), "worker events")
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
+        self._service.spawn(self._spark.run(self._service), "spark tasks")
         self._service.spawn(self._measure(), "measure")
         await self._service.stopping.wait()
         with suppress(BusError):
@@ -132,12 +141,14 @@ class Metrics:
         await self._watch.look()
         await self._watch.look_up_heads()
         now, at = time.monotonic(), datetime.now(UTC)
+        self._rounded_at = now
         for name, meter in self._meters.items():
             meter.observe(now)
             told, waiting = self._told[name], meter.waiting(now)
             told.observe(waiting, meter.workers.ready, meter.has_arrivals, now)
         if snapshots := list(self._due(now, at)):
             await self._publisher.publish(snapshots)
+            self._keep(snapshots)
         for queue in self._watch.queues.values():
             await self._first_jobs.arm(queue)
 
@@ -162,6 +173,16 @@ class Metrics:
             await within(due, self._first_jobs.rang.wait())
         elif self._broker_away:
             await asyncio.sleep(self._cadence.interval_seconds)
+
+    def _keep(self, snapshots: Sequence[PoolSnapshot]) -> None:
+        """For those who watch."""
+        for snapshot in snapshots:
+            self._stored[snapshot.pool] = snapshot
+            self._service.meters.count(metrics.SNAPSHOTS, snapshot.pool)
+
+    def _why_not_measuring(self) -> str:
+        silent = time.monotonic() - self._rounded_at
+        return f"no queue was looked at for {silent:.0f} s" if silent > self._quiet_seconds else ""
 
     def _next_look(self) -> float:
         """When to look again, on the steady clock."""

@@ -19,6 +19,7 @@ from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
 from penstock.orchestrator.log import steps
 from penstock.orchestrator.punctual import Punctual
+from penstock.orchestrator.readings import Readings
 from penstock.orchestrator.reconcile import Reconciler
 from penstock.orchestrator.schedules import Ticker
 from penstock.orchestrator.wholes import Wholes
@@ -96,7 +97,10 @@ class Orchestrator:
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
             self._service.spawn(self._punctual.run(), "delayed jobs")
-            self._service.spawn(HealthWatch(self._service, self._bus).run(), "health")
+            health = HealthWatch(self._service, self._bus)
+            self._service.spawn(health.run(), "health")
+            self._service.meters.read(Readings(health, self._subjects, self.table.__len__))
+        self._service.checks.require("event log", self._why_not_following)
         await self._service.stopping.wait()
         with suppress(BusError):
             await self._cursor.keep(self.position)
@@ -134,6 +138,13 @@ class Orchestrator:
         """Old events are still coming in: what seems unfinished may be finished further on."""
         pause = time.monotonic() - self._reading
         return pause < self._check_seconds and time.time() - self._read_at > self._after_seconds
+
+    def _why_not_following(self) -> str:
+        if self._following is None or self._following.done():
+            return "the event log is not followed"
+        if self._is_behind:
+            return f"it is {time.time() - self._read_at:.0f} s behind the event log"
+        return ""
 
     # --- reconciling -----------------------------------------------------------------------------
     async def _check(self) -> None:

@@ -11,6 +11,7 @@ from penstock.bus.protocol import BusError, Expect, Outgoing, WrongSequence
 from penstock.events.envelope import encode, utc_now
 from penstock.events.health import HealthChanged
 from penstock.events.subjects import Subjects
+from penstock.health.facts import Facts
 from penstock.health.report import Report, State
 from penstock.health.rules import judge
 from penstock.health.survey import REPORT_SECONDS, survey
@@ -39,6 +40,7 @@ class HealthWatch:
         self._service, self._bus = running, bus
         self._subjects = Subjects(running.settings.prefix)
         self._subject = self._subjects.state("health", "report")
+        self.last: tuple[Facts, Report] | None = None
 
     async def run(self) -> None:
         """Until the service ends."""
@@ -54,7 +56,9 @@ class HealthWatch:
         """Finds out how things are, keeps it, and tells what changed. Raises BusError."""
         stored = await self._bus.last(self._subjects.state_stream, self._subject)
         before = _before(stored.body if stored else b"")
-        report = judge(await survey(self._bus, self._service.settings), utc_now())
+        facts = await survey(self._bus, self._service.settings)
+        report = judge(facts, utc_now())
+        self.last = (facts, report)
         events = changes(before, report)
         told = before.told | {event.component: State(event.state) for event in events}
         expect = Expect(stored.sequence if stored else 0)

@@ -18,6 +18,7 @@ from penstock.metrics.core.lapsed import Lapsed
 from penstock.metrics.core.line import evenly
 from penstock.metrics.core.queue import Look, Queue
 from penstock.metrics.core.sketches import BadSketch, Distribution
+from penstock.metrics.core.totals import Totals
 from penstock.metrics.core.workers import Workers
 
 _DEFAULT_HORIZON_SECONDS = 5.0
@@ -46,6 +47,7 @@ class PoolMeter:
         self.name = name
         self.queues = tuple(queues)
         self.workers = Workers()
+        self.totals = Totals(queue.name for queue in queues)
         self._arrivals = RateWindow(window_seconds, interval_seconds)
         self._finishes = RateWindow(window_seconds, interval_seconds)
         self._finished = 0
@@ -99,21 +101,24 @@ class PoolMeter:
         failures = [
             failure
             for name, done in report.queues.items()
-            if name in mine and (failure := self._hear_queue(done, now))
+            if name in mine and (failure := self._hear_queue(name, done, report.at, now))
         ]
         if failures:
             raise failures[0]
 
-    def _hear_queue(self, done: QueueReport, now: float) -> BadSketch | None:
+    def _hear_queue(self, name: str, done: QueueReport, at: float, now: float) -> BadSketch | None:
         self._finished += max(done.finished, 0)
         self._ledger.add(done.started, done.late, now)
+        self.totals.add(name, done, at)
         try:
             if done.service_sketch:
-                self._service.merge(
+                counts = self._service.merge(
                     done.service_sketch, done.service_sum_seconds, done.service_sum_squares, now
                 )
+                self.totals.run.add(counts, done.service_sum_seconds)
             if done.pickup_sketch:
-                self._pickup.merge(done.pickup_sketch, done.pickup_sum_seconds, 0.0, now)
+                sketch, total = done.pickup_sketch, done.pickup_sum_seconds
+                self.totals.pickup.add(self._pickup.merge(sketch, total, 0.0, now), total)
         except BadSketch as error:
             return error
         return None

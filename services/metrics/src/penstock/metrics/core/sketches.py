@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from math import isfinite
 
 from datasketches import kll_doubles_sketch
 from msgspec.structs import replace
 
 from penstock.events.snapshot import Quantiles
-from penstock.measuring.quantiles import cv2
+from penstock.measuring.quantiles import SECONDS_BUCKETS, cv2
 
 _PARTS = 6
 _K = 200
@@ -57,8 +58,11 @@ class Distribution:
         part.total += seconds
         part.squares += seconds * seconds
 
-    def merge(self, raw: bytes, total: float, squares: float, now: float) -> None:
+    def merge(self, raw: bytes, total: float, squares: float, now: float) -> tuple[int, ...]:
         """A worker's serialized sketch with the sum and the sum of squares of what is in it.
+
+        Returns:
+            How many of its samples fall into each of the histogram's buckets; none for no sample.
 
         Raises:
             BadSketch: what was sent cannot be used; nothing was merged.
@@ -68,7 +72,7 @@ class Distribution:
         try:
             sketch = kll_doubles_sketch.deserialize(raw)
             if sketch.is_empty():
-                return
+                return ()
             lowest = sketch.get_min_value()
         except Exception as error:  # the library raises what its C++ threw
             raise BadSketch(f"expected a serialized KLL sketch of doubles: {error}") from error
@@ -79,6 +83,7 @@ class Distribution:
         self._count += sketch.n
         part.total += total
         part.squares += squares
+        return _by_bucket(sketch)
 
     def remember(self, quantiles: Quantiles | None, at: float | None = None) -> None:
         """What was known before this process, the newest of it from ``at``.
@@ -118,6 +123,12 @@ class Distribution:
         """Old, and there are enough without it."""
         old = part.start + self._part_seconds <= now - self._window_seconds
         return old and self._count - part.sketch.n >= self._keeps
+
+
+def _by_bucket(sketch: kll_doubles_sketch) -> tuple[int, ...]:
+    """As exact as the sketch: the ranks of a large one are off by about 1.3 %."""
+    below = [round(share * sketch.n) for share in sketch.get_cdf(SECONDS_BUCKETS, True)]
+    return tuple(upper - lower for lower, upper in pairwise((0, *below)))
 
 
 def _summary(parts: deque[_Part]) -> Quantiles | None:

@@ -1,0 +1,93 @@
+"""The pools' measurements as the numbers that are scraped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock import telemetry
+from penstock.config import Pool
+from penstock.events.snapshot import PoolSnapshot, Quantiles
+from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.core.totals import Histogram, Totals, Traced
+from penstock.telemetry import metrics
+from penstock.telemetry.meters import Exemplar, Reading, Spread, Told
+
+
+class Readings:
+    """What was published last of each pool, and what was counted.
+
+    Args:
+        stored: the last snapshot of each pool that the broker has; written by the service's loop.
+    """
+
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        meters: Mapping[str, PoolMeter],
+        stored: Mapping[str, PoolSnapshot],
+    ) -> None:
+        self._pools, self._meters, self._stored = pools, meters, stored
+
+    def __call__(self) -> Iterable[Told]:
+        for name, pool in self._pools.items():
+            yield Reading(metrics.PROMISED, pool.profile.sla_seconds, (name,))
+            yield Reading(metrics.PROMISED_SHARE, pool.profile.quantile, (name,))
+            if snapshot := self._stored.get(name):
+                yield from _snapshot(snapshot)
+            yield from _totals(name, self._meters[name].totals)
+
+
+def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
+    pool = (snapshot.pool,)
+    known = {
+        metrics.WAITING: snapshot.waiting,
+        metrics.DELAYED: snapshot.delayed,
+        metrics.RUNNING: snapshot.running,
+        metrics.OLDEST: snapshot.oldest_waiting_seconds,
+        metrics.ARRIVALS: snapshot.arrival_per_second,
+        metrics.THROUGHPUT: snapshot.throughput_per_second,
+        metrics.READY: snapshot.workers_ready,
+        metrics.IDLE: snapshot.workers_idle,
+        metrics.MEASURED_AGE: max(time.time() - snapshot.at.timestamp(), 0.0),
+    }
+    yield from (Reading(each, value, pool) for each, value in known.items() if value is not None)
+    if forecast := snapshot.forecast:
+        yield Reading(metrics.FORECAST, forecast.mean_per_second, (*pool, "mean"))
+        yield Reading(metrics.FORECAST, forecast.p95_per_second, (*pool, "p95"))
+    yield from _quantiles(snapshot.pool, "pickup", snapshot.pickup)
+    yield from _quantiles(snapshot.pool, "run", snapshot.service)
+    yield from _quantiles(snapshot.pool, "spawn", snapshot.spawn)
+    if budget := snapshot.budget:
+        yield Reading(metrics.WAITING_LATE, budget.waiting_late, pool)
+        yield Reading(metrics.BUDGET, budget.remaining_share, pool)
+        yield Reading(metrics.BURN_RATE, budget.burn_rate_short, (*pool, "short"))
+        yield Reading(metrics.BURN_RATE, budget.burn_rate_long, (*pool, "long"))
+
+
+def _quantiles(pool: str, of: str, found: Quantiles | None) -> Iterator[Reading]:
+    if found:
+        yield Reading(metrics.QUANTILE, found.p50_seconds, (pool, of, "0.5"))
+        yield Reading(metrics.QUANTILE, found.p95_seconds, (pool, of, "0.95"))
+        yield Reading(metrics.QUANTILE, found.p99_seconds, (pool, of, "0.99"))
+
+
+def _totals(pool: str, totals: Totals) -> Iterator[Told]:
+    for queue, counts in totals.queues.items():
+        yield Reading(metrics.STARTED, counts.started, (pool, queue))
+        yield Reading(metrics.LATE, counts.late, (pool, queue))
+        yield Reading(metrics.REDELIVERED, counts.redelivered, (pool, queue))
+        yield Reading(metrics.FINISHED, counts.finished, (pool, queue))
+        yield Reading(metrics.FAILED, counts.failed, (pool, queue))
+    exemplars = [_exemplar(each) for each in totals.traced]
+    yield _spread(metrics.PICKUP, totals.pickup, pool)._replace(exemplars=exemplars)
+    yield _spread(metrics.RUN, totals.run, pool)
+
+
+def _spread(metric: metrics.Metric, found: Histogram, pool: str) -> Spread:
+    return Spread(metric, found.counts, found.total, (pool,))
+
+
+def _exemplar(found: Traced | None) -> Exemplar | None:
+    ids = telemetry.ids(found.traceparent) if found else None
+    return Exemplar(*ids, found.seconds, found.at) if found and ids else None

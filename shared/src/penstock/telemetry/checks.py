@@ -1,0 +1,62 @@
+"""Whether a service lives and may be relied on, and why not: `/healthz` and `/readyz`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from penstock.telemetry.meters import Reading
+from penstock.telemetry.metrics import LOOP_LAG, SERVICE_CHECK
+
+BEAT_SECONDS = 0.5
+SILENT_SECONDS = 10.0
+"""An event loop that has not turned for so long is stuck: a restart is worth it."""
+
+Check = Callable[[], str]
+"""Why not; empty when all is well. Asked in any thread, so it only looks at what is known."""
+
+
+class Checks:
+    """What a service says of itself.
+
+    Alive: its event loop turns. Ready: every check is passed. A service that lacks its broker is
+    not ready, and alive: a restart would not help.
+    """
+
+    def __init__(self, service: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._service, self._monotonic = service, monotonic
+        self._beat_at = monotonic()
+        self._lag = 0.0
+        self._checks: dict[str, Check] = {}
+
+    def require(self, name: str, check: Check) -> None:
+        """Ready only while ``check`` is passed."""
+        self._checks[name] = check
+
+    def beat(self) -> None:
+        """The loop turned; called each `BEAT_SECONDS`."""
+        now = self._monotonic()
+        late = max(now - self._beat_at - BEAT_SECONDS, 0.0)
+        self._lag, self._beat_at = max(late, self._lag / 2), now
+
+    def stuck(self) -> str:
+        """Why a restart is worth it; empty while the service lives."""
+        silent = self._monotonic() - self._beat_at
+        if silent > SILENT_SECONDS:
+            return f"the event loop has not turned for {silent:.0f} s"
+        return ""
+
+    def reasons(self) -> dict[str, str]:
+        """By check, why it is not passed; empty text where it is."""
+        found = {"loop": self.stuck()}
+        for name, check in tuple(self._checks.items()):
+            try:
+                found[name] = check()
+            except Exception as error:
+                found[name] = f"cannot be told: {error!r}"
+        return found
+
+    def readings(self) -> Iterable[Reading]:
+        yield Reading(LOOP_LAG, self._lag)
+        for name, reason in self.reasons().items():
+            yield Reading(SERVICE_CHECK, float(not reason), (self._service, name))

@@ -1,0 +1,75 @@
+"""Numbers as Prometheus reads them: plain text, or OpenMetrics, which carries exemplars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate, repeat
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar as SampleExemplar
+
+from penstock.measuring.quantiles import SECONDS_BUCKETS
+from penstock.telemetry.meters import Exemplar, Meters, Reading, Spread
+from penstock.telemetry.metrics import Metric
+
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+Bucket = tuple[str, float] | tuple[str, float, SampleExemplar]
+_BOUNDS = (*(str(float(bound)) for bound in SECONDS_BUCKETS), "+Inf")
+
+
+class Exposition(Collector):
+    """The page that is scraped."""
+
+    def __init__(self, meters: Meters) -> None:
+        self._meters = meters
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def page(self, accept: str) -> tuple[str, bytes]:
+        """Content type and text, in the format that the reader's ``Accept`` header asks for."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+    def collect(self) -> Iterable[Family]:
+        families: dict[str, Family] = {}
+        for told in self._meters.told():
+            name = told.metric.name
+            family = families.get(name) or families.setdefault(name, _family(told.metric))
+            if isinstance(family, HistogramMetricFamily):
+                if isinstance(told, Spread):
+                    family.add_metric(told.labels, _buckets(told), told.total)
+            elif isinstance(told, Reading):
+                family.add_metric(told.labels, told.value)
+        return families.values()
+
+
+def _family(metric: Metric) -> Family:
+    name, about, labels = metric.prometheus, metric.about, metric.labels
+    match metric.kind:
+        case "counter":
+            return CounterMetricFamily(name, about, labels=labels)
+        case "gauge":
+            return GaugeMetricFamily(name, about, labels=labels)
+    return HistogramMetricFamily(name, about, labels=labels)
+
+
+def _buckets(told: Spread) -> list[Bucket]:
+    sums, exemplars = accumulate(told.counts), told.exemplars or repeat(None)
+    return [
+        (bound, float(count), _exemplar(exemplar)) if exemplar else (bound, float(count))
+        for bound, count, exemplar in zip(_BOUNDS, sums, exemplars, strict=False)
+    ]
+
+
+def _exemplar(found: Exemplar) -> SampleExemplar:
+    ids = {"trace_id": found.trace_id, "span_id": found.span_id}
+    return SampleExemplar(ids, found.value, found.at)

@@ -1,0 +1,62 @@
+"""Log lines posted to the collector, each with the trace it was said in."""
+
+from __future__ import annotations
+
+import logging
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.context import get_current
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.resources import Resource
+
+from penstock.telemetry.posting import LogPost
+
+QUEUE_LINES = 2048
+"""Lines that wait for the collector at most; more than that are dropped."""
+FLUSH_MILLISECONDS = 1000
+MOST_CHARACTERS = 16_000
+_NOT_OURS = ("opentelemetry", "urllib3", "requests")
+"""What posting itself says would be posted, and so on without end."""
+
+
+class CollectorLines(logging.Handler):
+    """Beside the lines on standard error, from the same level upwards."""
+
+    def __init__(self, post: LogPost, resource: Resource) -> None:
+        super().__init__()
+        self._provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_log_record_processor(
+            BatchLogRecordProcessor(
+                post, max_queue_size=QUEUE_LINES, schedule_delay_millis=FLUSH_MILLISECONDS
+            )
+        )
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] in _NOT_OURS:
+            return
+        text = record.getMessage()[:MOST_CHARACTERS]
+        attributes = {}
+        if record.exc_info:
+            trace = self._formatter.formatException(record.exc_info)
+            attributes = {"exception.stacktrace": trace[-MOST_CHARACTERS:]}
+        self._provider.get_logger(record.name).emit(
+            LogRecord(
+                timestamp=int(record.created * 1e9),
+                context=get_current(),
+                severity_text=record.levelname,
+                severity_number=_severity(record.levelno),
+                body=text,
+                attributes=attributes,
+            )
+        )
+
+    def shutdown(self) -> None:
+        """Posts what is left; takes as long as that takes."""
+        self._provider.shutdown()
+
+
+def _severity(level: int) -> SeverityNumber:
+    """DEBUG (10) is 5, INFO 9, WARNING 13, ERROR 17, CRITICAL 21."""
+    return SeverityNumber(min(max(level // 10 * 4 + 1, 1), 21))
