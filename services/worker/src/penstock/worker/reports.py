@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from datasketches import kll_doubles_sketch
 
+from penstock import telemetry
 from penstock.bus.protocol import Bus
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, QueueReport, WorkerReport
@@ -28,6 +29,7 @@ class _Tally:
     late: int = 0
     failed: int = 0
     redelivered: int = 0
+    slowest: Held | None = None
     pickups: list[float] = field(default_factory=list)
     services: list[float] = field(default_factory=list)
 
@@ -64,6 +66,8 @@ class Reporter:
             tally.late += job.pickup_seconds > self._sla_seconds
             tally.redelivered += job.delivery.deliveries > 1
             tally.pickups.append(job.pickup_seconds)
+            if tally.slowest is None or job.pickup_seconds > tally.slowest.pickup_seconds:
+                tally.slowest = job
 
     def finished(self, jobs: list[Held]) -> None:
         for job in jobs:
@@ -111,7 +115,7 @@ class Reporter:
 
 
 def _queue_report(tally: _Tally) -> QueueReport:
-    services = np.asarray(tally.services)
+    services, slowest = np.asarray(tally.services), tally.slowest
     return QueueReport(
         started=tally.started,
         late=tally.late,
@@ -123,6 +127,8 @@ def _queue_report(tally: _Tally) -> QueueReport:
         pickup_sum_seconds=float(sum(tally.pickups)),
         service_sum_seconds=float(services.sum()),
         service_sum_squares=float(np.square(services).sum()),
+        slowest_seconds=slowest.pickup_seconds if slowest else 0.0,
+        slowest_trace=telemetry.sampled(slowest.delivery.headers) if slowest else "",
     )
 
 
