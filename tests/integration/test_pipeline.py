@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.integration.landing import Tap, started, tap
 from tests.making import MakeSettings
 
+from penstock.events.envelope import Event
+from penstock.events.job import JobStarted
 from penstock.pipeline import app
 from penstock.pipeline.app import PARTS, Run
+from penstock.pipeline.claim import claimed, this_process
+from penstock.pipeline.core.holding import LEASE_SECONDS, LakeTaken, Record
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
+from penstock.pipeline.storage import Folder
 
 pytestmark = pytest.mark.spark
+
+
+class Repotted(Event, frozen=True, kw_only=True, tag=True):
+    """An event that only a later version knows."""
+
+    pot: int
+    queue: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +92,7 @@ def test_the_lake_goes_on_where_it_was_and_keeps_aside_what_it_cannot_read(
     subject = f"{settings.prefix}.events.job.a.JobStarted"
     known = [started(number) for number in range(40)]
     water.fill(subject, [*known, b"no json", b"\xff", b'{"type":"Later","id":"1","at":"x"}'])
-    lake = Lake(spark, str(tmp_path / "events"), PARTS["events"])
+    lake = Lake(spark, str(tmp_path / "events"), PARTS["events"])  # for reading
     catch_up(spark, settings, tmp_path, max_messages=10)
     held = lake.contents()
     assert (held.rows, held.malformed, held.unknown, held.last) == (43, 2, 1, 43)
@@ -86,7 +102,9 @@ def test_the_lake_goes_on_where_it_was_and_keeps_aside_what_it_cannot_read(
     assert row["at"] is not None
 
     water.fill(subject, [started(40)])
-    assert lake.compact(at_least=2) > 0
+    with claimed(Folder(spark, str(tmp_path))) as claim:
+        writing = Lake(spark, str(tmp_path / "events"), PARTS["events"], claim)
+        assert writing.compact(at_least=2) > 0
     shutil.rmtree(tmp_path / "events" / "_checkpoint")  # what the manifest says is enough
     catch_up(spark, settings, tmp_path, max_messages=10)
     held = lake.contents()
@@ -95,8 +113,73 @@ def test_the_lake_goes_on_where_it_was_and_keeps_aside_what_it_cannot_read(
     assert sorted(row.stream_sequence for row in rows.collect()) == list(range(1, 45))
 
 
-def catch_up(spark: SparkSession, settings: MakeSettings, folder: Path, **wanted: Any) -> None:
+def test_a_version_that_knows_more_writes_beside_what_is_there(
+    spark: SparkSession, water: Tap, settings: MakeSettings, tmp_path: Path
+) -> None:
+    water.make(f"{settings.prefix}_EVENTS", f"{settings.prefix}.events.*.*.*")
+    subject = f"{settings.prefix}.events.job.a.JobStarted"
+    water.fill(subject, [started(0), b'{"type":"Repotted","id":"1","at":"2026-01-31T00:00:00Z"}'])
+    catch_up(spark, settings, tmp_path, [JobStarted])
+    later = b'{"type":"Repotted","id":"2","at":"2026-01-31T00:00:00Z","pot":3,"queue":"q"}'
+    water.fill(subject, [later, started(1)])
+    catch_up(spark, settings, tmp_path, [JobStarted, Repotted])
+    rows = Lake(spark, str(tmp_path / "events"), []).read().orderBy("stream_sequence").collect()
+    assert [(row.event, row.pot, row.queue) for row in rows] == [
+        ("JobStarted", None, "q"),
+        ("unknown", None, None),
+        ("Repotted", 3, "q"),
+        ("JobStarted", None, "q"),
+    ]
+    assert b"Repotted" in rows[1].raw  # what was kept aside is there for who knows it now
+
+
+def test_one_run_at_a_time_has_the_lake(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path))
+    with claimed(folder) as claim:
+        refused = rf"is being written to by process {os.getpid()} on .* \(epoch 1\); one run"
+        with pytest.raises(LakeTaken, match=refused), claimed(folder):
+            pass
+        claim.check()
+    with claimed(folder) as next_one:
+        assert next_one.epoch == 2
+
+
+def test_a_lake_whose_run_crashed_is_free_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    holder = msgspec.structs.replace(this_process(), pid=dead.pid, born=1.0)
+    folder.create("_held/000000007.json", msgspec.json.encode(Record(holder=holder, epoch=7)))
+    dead.wait()
+    began = time.monotonic()
+    with claimed(folder) as claim:
+        assert claim.epoch == 8
+    assert time.monotonic() - began < LEASE_SECONDS / 2
+
+
+def test_a_run_that_slept_while_another_took_over_writes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = Folder(spark, str(tmp_path))
+    with claimed(folder) as claim:
+        other = msgspec.structs.replace(this_process(), host="elsewhere")
+        newer = msgspec.json.encode(Record(holder=other, epoch=2))
+        assert folder.create("_held/000000002.json", newer)
+        lake = Lake(spark, str(tmp_path / "events"), PARTS["events"], claim)
+        for act in (lake.sweep, lake.compact):
+            with pytest.raises(LakeTaken, match=r"on elsewhere \(epoch 2\)"):
+                act()
+    assert folder.read("_held/000000002.json") == newer
+
+
+def catch_up(
+    spark: SparkSession,
+    settings: MakeSettings,
+    folder: Path,
+    types: Iterable[type[Event]] = (),
+    **wanted: Any,
+) -> None:
     """What `penstock pipeline run --catch-up` does, for the events only."""
     run = Run(lake=str(folder), catch_up=True, **wanted)
-    lake = Lake(spark, str(folder / "events"), PARTS["events"])
-    app.start(spark, settings(), run, "events", lake).awaitTermination()
+    with claimed(Folder(spark, str(folder))) as claim:
+        lake = Lake(spark, str(folder / "events"), types or PARTS["events"], claim)
+        app.start(spark, settings(), run, "events", lake).awaitTermination()

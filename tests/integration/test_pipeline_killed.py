@@ -7,106 +7,172 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.integration.landing import started, tap
+from tests.integration.landing import Tap, started, tap
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.runtime import children
+from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(
-        "PIPELINE_KILLS" not in os.environ,
-        reason="takes minutes and a quiet machine; PIPELINE_KILLS says how many kills",
-    ),
-]
+pytestmark = pytest.mark.spark
 
-KILLS = int(os.environ.get("PIPELINE_KILLS", "2"))
+FEW = ("worker", "broker", "driver")
+KINDS = ("worker", "planner", "broker", "driver", "java", "all")
+"""What is killed: a Python process that reads, the one that plans, the broker, the pipeline's own
+process, its Java, or all of them at once."""
+KILLS = int(os.environ.get("PIPELINE_KILLS", "0"))
 SEED = int(os.environ.get("PIPELINE_SEED", "1"))
-EVENTS = 400
-START_SECONDS = 180.0
+EVENTS = 300
+BATCH = 20
+WITHIN_SECONDS = 150.0
+ENDS_ITS_RUN = {"driver", "java", "all"}
 
 
 async def test_a_killed_query_leaves_no_gap_and_no_double(
-    settings: MakeSettings, nats_url: str, tmp_path: Path
+    broker: Broker, settings: MakeSettings, tmp_path: Path
 ) -> None:
+    """Three kills; ``PIPELINE_KILLS=20 PIPELINE_SEED=7`` makes so many others of all kinds."""
     chance = random.Random(SEED)
-    shell = Shell(tmp_path)
-    (tmp_path / "penstock.toml").write_text(f'prefix = "{settings.prefix}"\n', "utf-8")
-    subject = f"{settings.prefix}.events.job.a.JobStarted"
-    with tap(nats_url) as water:
-        water.make(f"{settings.prefix}_EVENTS", f"{settings.prefix}.events.*.*.*")
-        water.make(f"{settings.prefix}_SNAPSHOTS", f"{settings.prefix}.snapshots.*.*")
-        for kill in range(KILLS):
-            water.fill(subject, [started(kill * EVENTS + number) for number in range(EVENTS)])
-            child = run(shell, nats_url, "--every", "0.1s")
-            try:
-                await killed_somewhere(child, tmp_path / "lake" / "events", chance)
-            finally:
-                end_all(child)
-    child = run(shell, nats_url, "--catch-up")
+    kinds = [KINDS[n % len(KINDS)] for n in range(KILLS)] or list(FEW)
+    chance.shuffle(kinds)
+    site = Site(broker, settings.prefix, tmp_path, chance)
     try:
-        code = await asyncio.to_thread(child.wait, 120.0)
+        for kind in kinds:
+            site.fill()
+            site.run_on("--every", "0.1s", "--max-messages", str(BATCH))
+            await site.somewhere()
+            print(f"{kind} killed after batch {site.begun()}")  # noqa: T201 - where it failed
+            await site.kill(kind)
+        site.end_all()
+        await site.catch_up()
     finally:
-        end_all(child)
-    assert code == 0, (tmp_path / "pipeline.log").read_text()
-    assert Counter(sequences(tmp_path / "lake" / "events")) == Counter(range(1, KILLS * EVENTS + 1))
+        site.end_all()
+    assert Counter(site.sequences()) == Counter(range(1, site.filled + 1))
 
 
-def run(shell: Shell, nats_url: str, *mode: str) -> Child:
-    options = ["--lake", str(shell.folder / "lake"), "--max-messages", "25", *mode]
-    return children.start(
-        shell.argv("--nats-url", nats_url, "pipeline", "run", *options),
-        name="pipeline",
-        cwd=shell.folder,
-        log=shell.folder / "pipeline.log",
-    )
+class Site:
+    """A lake that is filled by one run after another."""
 
+    def __init__(self, broker: Broker, prefix: str, folder: Path, chance: random.Random) -> None:
+        self.broker, self.prefix, self.shell = broker, prefix, Shell(folder)
+        self._chance = chance
+        self.filled = 0
+        self.child: Child | None = None
+        self._run: psutil.Process | None = None
+        self._seen: set[psutil.Process] = set()
+        (folder / "penstock.toml").write_text(f'prefix = "{prefix}"\n', "utf-8")
+        with tap(broker.url) as water:
+            water.make(f"{prefix}_EVENTS", f"{prefix}.events.*.*.*")
+            water.make(f"{prefix}_SNAPSHOTS", f"{prefix}.snapshots.*.*")
 
-async def killed_somewhere(child: Child, lake: Path, chance: random.Random) -> None:
-    """Once some more batches have begun, and then at any moment of one."""
-    before = begun(lake)
-    more = chance.randint(1, 6)
+    def fill(self) -> None:
+        water: Tap
+        with tap(self.broker.url) as water:
+            numbers = range(self.filled, self.filled + EVENTS)
+            water.fill(f"{self.prefix}.events.job.a.JobStarted", [started(n) for n in numbers])
+        self.filled += EVENTS
 
-    def far_enough() -> bool:
-        assert psutil.pid_exists(child.pid), "the pipeline ended by itself"
-        return begun(lake) >= before + more
+    def run_on(self, *mode: str) -> None:
+        """Starts a run where there is none."""
+        if self.child and self.child.exit_code is None:
+            return
+        lake = str(self.shell.folder / "lake")
+        url = self.broker.url
+        self.child = children.start(
+            self.shell.argv("--nats-url", url, "pipeline", "run", "--lake", lake, *mode),
+            name="pipeline",
+            cwd=self.shell.folder,
+            log=self.shell.folder / "pipeline.log",
+            env={"JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
+        )
+        self._run = psutil.Process(self.child.pid)
 
-    await eventually(far_enough, within=START_SECONDS)
-    await asyncio.sleep(chance.uniform(0, 0.6))  # the moment is the point here
-    end_all(child)
+    async def somewhere(self) -> None:
+        """Once some more batches have begun, and then at any moment of one."""
+        before, more = self.begun(), self._chance.randint(1, 5)
 
+        def far_enough() -> bool:
+            assert self.child
+            assert self.child.exit_code is None, f"it ended by itself\n{self.log()}"
+            return self.begun() >= before + more
 
-def begun(lake: Path) -> int:
-    """How many batches the query has planned."""
-    return max((int(p.name) for p in lake.glob("_checkpoint/offsets/[0-9]*")), default=-1)
+        await eventually(far_enough, within=WITHIN_SECONDS, what="batches planned")
+        await asyncio.sleep(self._chance.uniform(0, 0.6))  # the moment is the point here
 
+    async def catch_up(self) -> None:
+        self.run_on("--catch-up")
+        assert self.child
+        code = await asyncio.to_thread(self.child.wait, WITHIN_SECONDS)
+        assert code == 0, self.log()
 
-def end_all(child: Child) -> None:
-    """KILL to the process and all below it, none of which gets to do anything more."""
-    with suppress(psutil.NoSuchProcess):
-        whole = psutil.Process(child.pid)
-        for process in [whole, *whole.children(recursive=True)]:
+    async def kill(self, kind: str) -> None:
+        assert self.child
+        assert self._run
+        there = [self._run, *_below(self._run)]
+        self._seen.update(there)
+        if kind == "broker":
+            self.broker.restart()
+        elif kind == "all":
+            self.end_all()
+        else:
+            victims = [one for one in there if _kind(one, self.child) == kind]
+            assert victims or kind == "worker", f"no {kind} among {there}"
+            if victims:
+                self._chance.choice(victims).send_signal(signal.SIGKILL)
+        if kind in ENDS_ITS_RUN:  # its Java may go on for a while, beside the next run
+            assert await asyncio.to_thread(self.child.wait, 60.0) is not None, kind
+            self.child.end()
+
+    def end_all(self) -> None:
+        """KILL to all processes of all runs, none of which gets to do anything more."""
+        if self.child is None or self._run is None:
+            return
+        for process in {*self._seen, self._run, *_below(self._run)}:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
-    child.end()
+        self.child.end()
+
+    def begun(self) -> int:
+        """How many batches the query has planned."""
+        found = (self.shell.folder / "lake" / "events").glob("_checkpoint/offsets/[0-9]*")
+        return max((int(path.name) for path in found), default=-1)
+
+    def sequences(self) -> Iterator[int]:
+        """What any reader of the folders finds."""
+        lake = self.shell.folder / "lake" / "events"
+        for path in lake.glob("set=*/day=*/event=*/batch=*/*.parquet"):
+            table = pq.read_table(str(path), columns=["stream_sequence"], partitioning=None)
+            yield from table["stream_sequence"].to_pylist()
+
+    def log(self) -> str:
+        return (self.shell.folder / "pipeline.log").read_text("utf-8")[-5000:]
 
 
-def sequences(lake: Path) -> list[int]:
-    """What any reader of the folders finds."""
-    files = [str(path) for path in lake.glob("set=*/day=*/event=*/batch=*/*.parquet")]
-    return [
-        n
-        for file in files
-        for n in pq.read_table(file, columns=["stream_sequence"], partitioning=None)[
-            "stream_sequence"
-        ].to_pylist()
-    ]
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
+
+
+def _kind(process: psutil.Process, driver: Child) -> str:
+    if process.pid == driver.pid:
+        return "driver"
+    with suppress(psutil.NoSuchProcess):
+        words = " ".join(process.cmdline())
+        for word, kind in (
+            ("SparkSubmit", "java"),
+            ("streaming", "planner"),
+            ("pyspark", "worker"),
+        ):
+            if word in words:
+                return kind
+    return ""

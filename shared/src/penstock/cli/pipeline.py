@@ -59,7 +59,8 @@ def run(
 ) -> None:
     """Land events and snapshots in the lake, each once, until SIGTERM or caught up.
 
-    It goes on where it was, also after a crash. One run at a time writes to a lake.
+    It goes on where it was, also after a crash. One run at a time writes to a lake; a second one
+    is refused.
     """
     work = find("pipeline")
     settings = session.reachable_settings()
@@ -89,7 +90,7 @@ def show(session: Session, /, lake: str, master: str) -> None:
 @MASTER
 @click.pass_obj
 def compact(session: Session, /, lake: str, master: str) -> None:
-    """Merge small files; not while a run writes to this lake, which merges by itself."""
+    """Merge small files; refused while a run writes to this lake, which merges by itself."""
     merged = _app().compact(lake, master)
     if session.as_json:
         say_json(merged)

@@ -20,10 +20,13 @@ from penstock.events.envelope import Codec
 from penstock.events.record import RECORDS
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.subjects import Subjects
+from penstock.pipeline.claim import Claim, claimed
 from penstock.pipeline.core.manifest import Whole
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
+from penstock.pipeline.storage import Folder
+from penstock.pipeline.tending import Tending
 
 log = logging.getLogger("penstock.pipeline")
 
@@ -53,31 +56,25 @@ def run(settings: Settings, wanted: Run) -> dict[str, Whole]:
     """Lands events and snapshots until caught up, or for ever; what the lake holds then.
 
     Raises:
+        LakeTaken: another run writes to this lake.
         StreamingQueryException: a stream cannot be read or the lake not written; start it again.
     """
-    with spark_session(wanted.master) as spark:
+    with spark_session(wanted.master) as spark, claimed(Folder(spark, wanted.lake)) as claim:
         register(spark)
-        lakes = {name: _lake(spark, wanted.lake, name) for name in PARTS}
-        queries = []
-        for name, lake in lakes.items():
-            queries.append(start(spark, settings, wanted, name, lake))
-            if wanted.catch_up:
-                queries[-1].awaitTermination()
-                lake.compact()
-        if not wanted.catch_up:
-            _until_one_ends(spark, queries)
+        lakes = {name: _lake(spark, wanted.lake, name, claim) for name in PARTS}
+        starts = {
+            name: partial(start, spark, settings, wanted, name, lake)
+            for name, lake in lakes.items()
+        }
+        for some in [{name: one} for name, one in starts.items()] if wanted.catch_up else [starts]:
+            Tending(spark, some, lambda name: lakes[name].landed, claim.yield_to_newer).run()
+            for name in some:
+                lakes[name].compact()
         return {name: lake.contents() for name, lake in lakes.items()}
 
 
-def _until_one_ends(spark: SparkSession, queries: list[StreamingQuery]) -> None:
-    spark.streams.awaitAnyTermination()
-    for query in queries:
-        if not query.isActive:
-            query.awaitTermination()  # raises what it died of
-
-
-def _lake(spark: SparkSession, uri: str, name: str) -> Lake:
-    return Lake(spark, f"{uri.rstrip('/')}/{name}", PARTS[name])
+def _lake(spark: SparkSession, uri: str, name: str, claim: Claim | None = None) -> Lake:
+    return Lake(spark, f"{uri.rstrip('/')}/{name}", PARTS[name], claim)
 
 
 def start(
@@ -142,6 +139,10 @@ def opened(lake: str, master: str = "local[2]") -> Iterator[dict[str, Lake]]:
 
 
 def compact(lake: str, master: str = "local[2]") -> dict[str, int]:
-    """Merges small files; how many of each part went. Not while a run writes there."""
-    with opened(lake, master) as lakes:
-        return {name: part.compact() for name, part in lakes.items()}
+    """Merges small files; how many of each part went.
+
+    Raises:
+        LakeTaken: a run writes there, which merges by itself.
+    """
+    with spark_session(master) as spark, claimed(Folder(spark, lake)) as claim:
+        return {name: _lake(spark, lake, name, claim).compact() for name in PARTS}

@@ -1,7 +1,8 @@
 """One stream's part of the lake: batches land in it once each, whatever is killed and whenever.
 
 A batch has a folder of its own name in each partition, so that landing it again replaces what an
-earlier attempt left; its manifest entry, written last, makes it count.
+earlier attempt left; its manifest entry, written last, makes it count. The name says which holding
+of the lake it was: the Java of a run that was killed may still be writing for a while.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.events.envelope import Event
+from penstock.pipeline.claim import Claim
 from penstock.pipeline.core.manifest import Entry, File, Whole, batch_name, fold, small_files
 from penstock.pipeline.events import ASIDE, MALFORMED, UNKNOWN, with_event_columns
 from penstock.pipeline.storage import Folder
@@ -32,16 +34,24 @@ FOLD_FROM = 100
 
 
 class Lake:
-    """Events or snapshots as Parquet; one writer at a time.
+    """Events or snapshots as Parquet; one writer at a time. ``landed``: batches by this process.
 
     Args:
         uri: the stream's folder, on any Hadoop file system.
         types: the events that are known.
+        claim: the hold on it; None for reading only.
     """
 
-    def __init__(self, spark: SparkSession, uri: str, types: Iterable[type[Event]]) -> None:
-        self._spark, self._types = spark, list(types)
+    def __init__(
+        self,
+        spark: SparkSession,
+        uri: str,
+        types: Iterable[type[Event]],
+        claim: Claim | None = None,
+    ) -> None:
+        self._spark, self._types, self._claim = spark, list(types), claim
         self.folder = Folder(spark, uri)
+        self.landed = 0
         self._newest = ("", Whole(batch="whole"))
 
     def contents(self) -> Whole:
@@ -65,16 +75,19 @@ class Lake:
         path = f"{_MANIFEST}/{batch}.json"
         if self._whole().holds(batch) or self.folder.exists(path):
             return None
-        seen = Observation()
-        rows = with_event_columns(messages, self._types).withColumn("batch", f.lit(batch))
+        attempt, seen = f"{batch}-{self._held().epoch}", Observation()
+        rows = with_event_columns(messages, self._types).withColumn("batch", f.lit(attempt))
         observed = rows.observe(seen, *_measures())
         _write(observed, self.folder.uri)
-        entry = _entry(batch, seen.get, self._files(batch))
+        entry = _entry(batch, seen.get, self._files(attempt))
+        self._held()
         self.folder.write(path, msgspec.json.encode(entry))
+        self.landed += 1
         return entry
 
     def sweep(self) -> int:
         """Deletes what crashes left, which the manifest does not name; how many folders."""
+        self._held()
         named = {file.path.rsplit("/", 1)[0] for file in self.contents().files}
         left = [path for path, _ in self.folder.find(_BATCHES) if path not in named]
         left += [path for glob in (".spark-staging-*", "_fresh-*") for path in self._paths(glob)]
@@ -88,6 +101,7 @@ class Lake:
         Who reads by the manifest sees every row once at every moment; who reads the folders may see
         rows of a partition twice while its old files are being deleted.
         """
+        self._held()
         before, entries = self._whole(), self._entries()
         now = fold(before, entries.values())
         gone: set[File] = set()
@@ -100,9 +114,20 @@ class Lake:
         kept = tuple(file for file in now.files if file not in gone)
         number = before.number + 1
         whole = msgspec.structs.replace(now, number=number, files=(*kept, *merged))
+        self._held()
         self.folder.write(f"{_MANIFEST}/whole-{number:09d}.json", msgspec.json.encode(whole))
         self._forget(number, entries, gone)
         return len(gone)
+
+    def _held(self) -> Claim:
+        """Asked before each act that others see.
+
+        Raises:
+            LakeTaken: somebody else writes here by now.
+        """
+        assert self._claim, "this lake was opened for reading"
+        self._claim.check()
+        return self._claim
 
     def _merge(self, partition: str, files: Iterable[File], target_bytes: int) -> tuple[File, ...]:
         files = list(files)

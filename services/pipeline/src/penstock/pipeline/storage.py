@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 
@@ -39,14 +42,46 @@ class Folder:
         finally:
             stream.close()
 
-    def write(self, path: str, body: bytes) -> None:
-        """All at once: a reader sees the file whole or not at all. Nothing may be there yet."""
-        fresh = self._path(f"_fresh-{uuid.uuid4().hex}")
-        stream = self._fs.create(fresh)
+    def create(self, path: str, body: bytes) -> bool:
+        """Makes a file unless there is one; False where there is. Of several, one succeeds."""
+        if local := self._local(path):  # Hadoop looks first and then writes: a race
+            local.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError), local.open("xb") as made:
+                made.write(body)
+                return True
+            return False
+        try:
+            self._fill(self._fs.create(self._path(path), False), body)
+        except Py4JJavaError:
+            if self.exists(path):
+                return False
+            raise
+        return True
+
+    def replace(self, path: str, body: bytes) -> None:
+        """Writes over what is there; on some file systems a reader may see it half written."""
+        if local := self._local(path):  # without the checksum beside it, which may be cut off
+            fresh = local.with_name(f"_fresh-{uuid.uuid4().hex}")
+            fresh.write_bytes(body)
+            fresh.replace(local)
+            return
+        self._fill(self._fs.create(self._path(path), True), body)
+
+    def _local(self, path: str) -> Path | None:
+        uri = self._path(path).toUri()
+        return Path(str(uri.getPath())) if uri.getScheme() == "file" else None
+
+    @staticmethod
+    def _fill(stream: Any, body: bytes) -> None:
         try:
             stream.write(bytearray(body))
         finally:
             stream.close()
+
+    def write(self, path: str, body: bytes) -> None:
+        """All at once: a reader sees the file whole or not at all. Nothing may be there yet."""
+        fresh = self._path(f"_fresh-{uuid.uuid4().hex}")
+        self._fill(self._fs.create(fresh), body)
         target = self._path(path)
         self._fs.mkdirs(target.getParent())
         if not self._fs.rename(fresh, target):

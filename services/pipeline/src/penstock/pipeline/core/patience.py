@@ -1,0 +1,36 @@
+"""How long a query that keeps failing is started again."""
+
+from __future__ import annotations
+
+import msgspec
+
+_FIRST_SECONDS = 0.5
+_LONGEST_SECONDS = 15.0
+PATIENCE_SECONDS = 300.0
+"""Without one batch for so long, the run ends: whoever started it should know."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A query's failures in a row.
+
+    Attributes:
+        since: of the first, in monotonic seconds. batches: that had landed then. count: how many.
+    """
+
+    since: float
+    batches: int
+    count: int = 1
+
+
+def after_failure(before: Trouble | None, batches: int, now: float) -> Trouble:
+    """One more failure, or the first of a row where a batch has landed since the last."""
+    if before is None or batches > before.batches:
+        return Trouble(now, batches)
+    return Trouble(before.since, batches, before.count + 1)
+
+
+def pause_seconds(trouble: Trouble, now: float) -> float | None:
+    """Until the next start; None where it is time to give up."""
+    if now - trouble.since >= PATIENCE_SECONDS:
+        return None
+    return float(min(_FIRST_SECONDS * 2 ** min(trouble.count - 1, 10), _LONGEST_SECONDS))
