@@ -17,7 +17,7 @@ from penstock.cli.deploy.keys import write
 from penstock.config import Settings
 from penstock.runtime.broker import Broker
 
-_SHIPPED = Path(__file__).parents[2] / "deploy/nats/nats.conf"
+SHIPPED = Path(__file__).parents[2] / "deploy/nats/nats.conf"
 
 
 class GuardedBroker(Broker):
@@ -57,7 +57,7 @@ class GuardedBroker(Broker):
     def _config(self) -> str:
         super()._config()
         secrets = self.secrets / "nats"
-        text = _SHIPPED.read_text("utf-8")
+        text = SHIPPED.read_text("utf-8")
         for shipped, ours in (
             ("$NATS_NAME", "guarded"),
             ("$NATS_MAX_STORE", "8GB"),
@@ -67,7 +67,7 @@ class GuardedBroker(Broker):
             ('include "secrets/users.conf"', (secrets / "users.conf").read_text("utf-8")),
             ("/etc/nats/secrets", str(secrets)),
         ):
-            assert shipped in text, f"{_SHIPPED} no longer holds {shipped}"
+            assert shipped in text, f"{SHIPPED} no longer holds {shipped}"
             text = text.replace(shipped, ours)
         return f'ports_file_dir: "{self._folder / "ports"}"\n{text}'
 

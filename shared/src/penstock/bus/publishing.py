@@ -23,6 +23,8 @@ _WRONG_SEQUENCE = 10071
 _BATCH_LIMIT = 1000
 _BUS_HEADERS_BYTES = 512
 _NO_RESPONDERS = 503
+LEADERLESS = {10008, 10118}
+"""Errors of a cluster that pass: JetStream is temporarily unavailable, the stream is offline."""
 
 
 class _ApiError(msgspec.Struct):
@@ -140,7 +142,7 @@ class Publisher:
             len(messages),
         )
         return [
-            _outcome(message, answer)
+            _outcome(message, answer, self._client.clustered)
             for message, answer in zip(messages, gather.answers, strict=True)
         ]
 
@@ -169,7 +171,8 @@ class Publisher:
             return built
 
         gather = await self._round(frames, 2)
-        answers = [_outcome(messages[0], answer) for answer in gather.answers]
+        clustered = self._client.clustered
+        answers = [_outcome(messages[0], answer, clustered) for answer in gather.answers]
         for outcome in answers:
             if isinstance(outcome, WrongSequence):
                 raise outcome
@@ -178,14 +181,15 @@ class Publisher:
         return answers[1]
 
 
-def _outcome(message: Outgoing, answer: bytes | None) -> int | BusError:
+def _outcome(message: Outgoing, answer: bytes | None, clustered: bool) -> int | BusError:
     """The sequence, or why the broker did not store the message."""
     if answer is None:
         return BusUnavailable(
             f"{message.subject}: no answer in time; it may be stored all the same"
         )
     if not answer:
-        return BusRefused(f"{message.subject}: no stream takes this subject")
+        kind = BusUnavailable if clustered else BusRefused
+        return kind(f"{message.subject}: no stream takes this subject")
     ack = _decode_ack(answer)
     if (error := ack.error) is None:
         return ack.seq
@@ -193,4 +197,5 @@ def _outcome(message: Outgoing, answer: bytes | None) -> int | BusError:
         found = error.description.rpartition(":")[2].strip()
         expected = message.expect.sequence if message.expect else 0
         return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
-    return BusRefused(f"{message.subject}: {error.description}")
+    kind = BusUnavailable if error.err_code in LEADERLESS else BusRefused
+    return kind(f"{message.subject}: {error.description}")

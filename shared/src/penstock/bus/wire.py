@@ -87,6 +87,12 @@ class WireClient(Client):  # type: ignore[misc]
         self._raw: dict[int, RawHandler] = {}
         self._ps = WireParser(self)
 
+    @property
+    def clustered(self) -> bool:
+        """Whether the server has others beside it: then a stream may be without a leader a while,
+        and what nobody answers is worth asking again."""
+        return bool(self._server_info.get("cluster"))
+
     async def subscribe_raw(self, subject: str, handler: RawHandler) -> Subscription:
         """Calls ``handler`` for each message of ``subject``, without queue or task."""
         subscription = await self.subscribe(subject)

@@ -12,6 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+_SERVES_AND_JOINS = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+"""Servers of a cluster are each other's clients."""
+
 
 class Certificates(msgspec.Struct, frozen=True, kw_only=True):
     """PEM texts. The authority's own key is not kept: renewing makes all of them anew."""
@@ -42,7 +45,7 @@ def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
         _builder(_name("nats"), authority_name, key.public_key(), span)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(_SERVES_AND_JOINS), critical=False)
         .add_extension(x509.SubjectAlternativeName([_reached_by(n) for n in names]), critical=False)
         .add_extension(known, critical=False)
         .sign(authority_key, hashes.SHA256())

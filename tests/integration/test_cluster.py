@@ -1,0 +1,77 @@
+"""Three servers, three copies of each stream: one may go at any time and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import nats.errors
+import pytest
+from msgspec.structs import replace
+from tests.integration.cluster import NAMES, Cluster, cluster
+from tests.integration.guarded import join
+from tests.integration.sample_jobs import QUEUE, note
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.bus.nats import connect
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client
+
+JOBS = 60
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path) as found:
+        yield found
+
+
+async def leader(three: Cluster, stream: str) -> str:
+    """Who leads a stream; empty while nobody does. Asked of one that lives."""
+    node = next(each for each in three.nodes.values() if each.child)
+    client = await join(node, "operator")
+    try:
+        answer = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"")).data)
+    except nats.errors.TimeoutError:
+        return ""
+    finally:
+        await client.close()
+    copies = answer.get("cluster", {})
+    return str(copies.get("leader", "")) if len(copies.get("replicas", ())) == 2 else ""
+
+
+async def test_the_server_that_leads_is_killed_and_nothing_is_lost(
+    three: Cluster, settings: MakeSettings, tmp_path: Path
+) -> None:
+    settings.prefix = "penstock"
+    subjects = Subjects("penstock")
+    makes_streams = await connect(three.settings(settings, "orchestrator"))
+    asked = three.settings(settings, "dispatcher")
+    dispatches = replace(asked, dispatch=replace(asked.dispatch, when_away="wait"))
+    ids: list[str] = []
+    async with Client.connect(dispatches) as client:
+
+        async def offer() -> None:
+            while len(ids) < JOBS:
+                ids.append(await client.dispatch(note(str(tmp_path / "diary"), "x")))
+
+        offering = asyncio.create_task(offer())
+        for _ in NAMES[:2]:
+            there = len(ids)
+            await eventually(lambda there=there: len(ids) > there + 5 or len(ids) == JOBS, 20)
+            victim = await eventually(lambda: leader(three, subjects.events_stream), 20)
+            three.nodes[victim].kill()
+            found = await eventually(lambda: leader(three, subjects.events_stream), 20, "leader")
+            assert found != victim
+            three.nodes[victim].start()
+        await asyncio.wait_for(offering, 60)
+    told = await makes_streams.count(
+        subjects.events_stream, subjects.events("job", "*", "JobDispatched")
+    )
+    assert {subject.split(".")[3] for subject in told} == set(ids)
+    line = await makes_streams.count(subjects.jobs_stream, subjects.queue(QUEUE))
+    assert sum(line.values()) == JOBS
+    await makes_streams.close()
