@@ -25,6 +25,9 @@ from penstock.events.scaling import (
 )
 from penstock.events.worker import HostJoined, HostLost
 
+_HUGE = 2**53
+
+
 BUSY = {"arrival_per_second": 5.0}  # 10 workers by hybrid
 BUSIER = {"arrival_per_second": 10.0}  # 20
 
@@ -264,6 +267,26 @@ async def test_a_newer_leaders_command_deposes(here: World):
     await eventually(lambda: here.events(LeaderChanged)[-1].epoch > epoch)
     await here.plan("a", emails=20)
     assert here.commands[-1].epoch > epoch + 1
+
+
+@pytest.mark.parametrize("where", ["an epoch nobody had", "our epoch"])
+async def test_a_forged_command_is_overwritten_by_one_that_is_obeyed(here: World, where: str):
+    await working(here)
+    led = here.events(LeaderChanged)[-1].epoch
+    epoch, version = (_HUGE, 1) if where == "an epoch nobody had" else (led, _HUGE)
+    forged = WorkersScaled(host="a", epoch=epoch, version=version, pools={"emails": 0})
+    await here.append(here.subjects.command("a"), encode(forged))
+    await here.report(**BUSIER)
+    await here.plan("a", emails=20)
+    assert here.commands[-1].epoch == here.events(LeaderChanged)[-1].epoch < _HUGE
+    assert here.commands[-1].version < _HUGE
+
+
+async def test_who_begins_to_lead_is_not_kept_out_by_a_forged_command(here: World):
+    forged = WorkersScaled(host="a", epoch=_HUGE, version=1, pools={"emails": 0})
+    await here.append(here.subjects.command("a"), encode(forged))
+    await working(here)
+    assert len(here.events(LeaderChanged)) == 1
 
 
 async def test_lost_answers_of_commands_do_no_harm(here: World):

@@ -20,9 +20,15 @@ def fleet(**limits: Any) -> Fleet:
     return Fleet(host=HOST, instance="x", limits=Limits(**{**known, **limits}), bus_up_since=0.0)
 
 
-def command(pools: dict[str, int], version: int = 1, epoch: int = 1, host: str = HOST) -> Any:
+def command(
+    pools: dict[str, int],
+    version: int = 1,
+    epoch: int = 1,
+    host: str = HOST,
+    reached: int | None = None,
+) -> Any:
     plan = WorkersScaled(host=host, epoch=epoch, version=version, pools=pools)
-    return s.Commanded(command=plan)
+    return s.Commanded(command=plan, reached=reached)
 
 
 def report(worker: str, state: str = "idle", **fields: Any) -> s.Reported:

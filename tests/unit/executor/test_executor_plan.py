@@ -45,6 +45,20 @@ def test_a_command_that_is_not_newer_or_not_sound_changes_nothing(late: s.Comman
     assert [type(i) for i in said] == [Note]
 
 
+def test_a_command_of_an_epoch_that_nobody_can_have_had_is_not_obeyed() -> None:
+    played = Played(fleet())
+    said = played.play(command({"mail": 1}, epoch=10**9, reached=7))
+    assert played.fleet.plan is None
+    assert "the lease has reached 7" in of(Note, said)[0].text
+    assert of(Start, played.play(command({"mail": 1}, epoch=7, reached=7)))
+
+
+def test_a_forged_plan_of_before_anybody_led_stands_in_no_leaders_way() -> None:
+    played = Played(fleet())
+    played.play(command({}, epoch=10**9))
+    assert of(Start, played.play(command({"mail": 1}, epoch=3, reached=4)))
+
+
 def test_a_new_leader_starts_counting_anew() -> None:
     played = Played(fleet())
     played.play(command({"mail": 1}, version=5, epoch=2))

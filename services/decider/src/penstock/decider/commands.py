@@ -13,6 +13,7 @@ from penstock.decider.reading import read
 from penstock.events.envelope import encode
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
 from penstock.events.subjects import Subjects
+from penstock.runtime import epochs
 
 log = logging.getLogger("penstock.decider")
 
@@ -50,8 +51,7 @@ class Commander:
         for stored in await self._bus.history(stream, every_host, limit=_MOST_HOSTS):
             host = stored.subject.rsplit(".", 1)[-1]
             self._sent[host] = _Sent(stored.sequence)
-            if (command := _decode(stored)) is not None:
-                self._refuse_newer(command)
+            if (command := _decode(stored)) is not None and await self._is_sound(command):
                 found[host] = command
         return found
 
@@ -124,14 +124,28 @@ class Commander:
             log.warning("cannot read the commands of host %s: %s", command.host, unavailable)
             return
         self._sent[command.host] = _Sent(stored.sequence if stored else 0)
-        if stored and (found := _decode(stored)) is not None:
-            self._refuse_newer(found)
+        if stored and (found := _decode(stored)) is not None and await self._is_sound(found):
+            self._step_back(found)
 
-    def _refuse_newer(self, command: WorkersScaled) -> None:
-        if command.epoch > self._epoch:
-            raise Deposed(
-                f"host {command.host} was commanded in epoch {command.epoch} by {command.source}"
-            )
+    async def _is_sound(self, command: WorkersScaled) -> bool:
+        """False for what no leader can have said: it is overwritten.
+
+        Raises:
+            Deposed: somebody leads since.
+        """
+        if command.epoch <= self._epoch:
+            return True
+        reached = await epochs.reached(self._bus, self._subjects)
+        said = f"host {command.host} was commanded in epoch {command.epoch} by {command.source}"
+        if reached is not None and command.epoch <= reached:
+            raise Deposed(said)
+        log.error("%s, but the lease has reached %s: it is overwritten", said, reached)
+        return False
+
+    def _step_back(self, command: WorkersScaled) -> None:
+        """A new epoch is newer than whatever was said in this one by somebody else."""
+        if command.order > (self._epoch, self._version):
+            raise Deposed(f"{command.source} commands host {command.host} in our epoch")
 
 
 def _decode(stored: Stored) -> WorkersScaled | None:

@@ -33,7 +33,7 @@ from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
 from penstock.executor.spark_orphans import SparkOrphans
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
-from penstock.runtime import service
+from penstock.runtime import epochs, service
 from penstock.runtime.paths import run_dir
 from penstock.runtime.spark_address import address
 from penstock.runtime.waiting import within
@@ -140,19 +140,20 @@ class _Shell:
             try:
                 stream = self._subjects.commands_stream
                 async for message in self._bus.follow(stream, [subject], start="last"):
-                    self._obey(message)
+                    await self._obey(message)
             except BusError as error:
                 log.error("commands cannot be followed, trying again: %s", error)
             await asyncio.sleep(_TICK_SECONDS)
 
-    def _obey(self, message: Stored) -> None:
+    async def _obey(self, message: Stored) -> None:
         try:
             command = self._commands.decode(message.body)
         except MalformedEvent as error:
             log.error("command %d is ignored: %s", message.sequence, error)
             return
         if isinstance(command, WorkersScaled):
-            self._executor.command(command, message.headers)
+            reached = await epochs.reached(self._bus, self._subjects)
+            self._executor.command(command, message.headers, reached)
         else:
             log.error("command %d is ignored: expected WorkersScaled", message.sequence)
 

@@ -23,6 +23,7 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
 from penstock.executor.core import instruction as i
 from penstock.executor.core import stimulus as s
+from penstock.executor.core.evolve import refusal
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
 from penstock.executor.outbox import Outbox
@@ -97,12 +98,14 @@ class Executor:
         (self.nobody.clear if self.fleet.workers else self.nobody.set)()
         self._wake_for_deadline(now)
 
-    def command(self, command: WorkersScaled, headers: Mapping[str, str]) -> None:
-        """Takes in a command with the trace context that it came with."""
-        before = self.fleet.plan
-        if before is None or command.order > before.order:
+    def command(
+        self, command: WorkersScaled, headers: Mapping[str, str], reached: int | None = None
+    ) -> None:
+        """Takes in a command with the trace context that it came with; see `Commanded`."""
+        fact = s.Commanded(command=command, reached=reached)
+        if not refusal(self.fleet, fact):
             self._command, self._command_headers = command, headers
-        self.learn(s.Commanded(command=command))
+        self.learn(fact)
 
     def adopt(self) -> None:
         """Takes over the workers that an earlier executor of this host left."""

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import (
     WorkerCrashLooping,
     WorkerEvent,
@@ -50,7 +49,7 @@ def evolve(fleet: Fleet, fact: s.Stimulus, now: float) -> Step:
     """
     match fact:
         case s.Commanded():
-            return _commanded(fleet, fact.command, now)
+            return _commanded(fleet, fact, now)
         case s.Adopted():
             return _adopted(fleet, fact, now)
         case s.BusSeen():
@@ -85,8 +84,9 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
 
 
 # --- commands ------------------------------------------------------------------------------------
-def _commanded(fleet: Fleet, command: WorkersScaled, now: float) -> Step:
-    if reason := _refusal(fleet, command):
+def _commanded(fleet: Fleet, fact: s.Commanded, now: float) -> Step:
+    command = fact.command
+    if reason := refusal(fleet, fact):
         return fleet, [Note(text=f"command {command.order} is not obeyed: {reason}")]
     known = {pool: n for pool, n in command.pools.items() if pool in fleet.limits.pools}
     plan = Plan(epoch=command.epoch, version=command.version, pools=known, at=now)
@@ -98,11 +98,19 @@ def _commanded(fleet: Fleet, command: WorkersScaled, now: float) -> Step:
     return replace(fleet, plan=plan), notes
 
 
-def _refusal(fleet: Fleet, command: WorkersScaled) -> str:
-    """Why a command is not obeyed; empty when it is."""
+def refusal(fleet: Fleet, fact: s.Commanded) -> str:
+    """Why a command is not obeyed; empty when it is.
+
+    A plan of an epoch that no leader had (forged while nobody led, or the lease's stream was lost)
+    stands in nobody's way.
+    """
+    command, reached = fact.command, fact.reached
+    if reached is not None and command.epoch > reached:
+        return f"nobody can have led in that epoch: the lease has reached {reached}"
     if command.host != fleet.host:
         return f"it is for host {command.host!r}, this is {fleet.host!r}"
-    if fleet.plan and command.order <= fleet.plan.order:
+    stands = fleet.plan and (reached is None or fleet.plan.epoch <= reached)
+    if fleet.plan and stands and command.order <= fleet.plan.order:
         return f"it is not newer than {fleet.plan.order}, the last one obeyed"
     wrong = {pool: n for pool, n in command.pools.items() if not 0 <= n <= MOST_WORKERS}
     if wrong:

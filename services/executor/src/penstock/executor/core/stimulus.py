@@ -13,9 +13,13 @@ class _Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commanded(_Fact, frozen=True, kw_only=True):
-    """A command arrived; it may be late, repeated, or somebody else's."""
+    """A command arrived; it may be late, repeated, forged, or somebody else's.
+
+    ``reached``: no leader's epoch lies beyond; None where nobody has led yet.
+    """
 
     command: WorkersScaled
+    reached: int | None = None
 
 
 class Forked(_Fact, frozen=True, kw_only=True):
