@@ -10,6 +10,7 @@ import msgspec
 from penstock.events.batch import BATCH_EVENTS
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import Codec, Event
+from penstock.events.forecasting import FORECAST_EVENTS
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.health import HEALTH_EVENTS
 from penstock.events.job import JOB_EVENTS
@@ -28,6 +29,7 @@ LOGGED = Codec(
     *BATCH_EVENTS,
     *GRAPH_EVENTS,
     *SCALING_EVENTS,
+    *FORECAST_EVENTS,
     *WORKER_EVENTS,
 )
 """What the event log may hold."""

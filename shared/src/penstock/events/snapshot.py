@@ -58,7 +58,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         model: ``level``, ``slope``, ``smooth-…``, ``holt-…``, ``daily``, ``weekly``, these two with
-            ``-naive`` behind them, or a trained one's name.
+            ``-naive`` behind them; ``trained`` (of `ForecastMade`) or ``trained-change`` (the
+            level, changed as that one changes).
         horizon_seconds: about as long as a worker takes to start, and the measuring.
         mean_per_second: expected; p80_per_second … p99_per_second: upper quantiles.
         relative_loss: quantile loss over that of the level lately (the best other model's where

@@ -10,8 +10,9 @@ from math import exp
 
 from penstock.events.snapshot import Forecast
 from penstock.measuring.calibration import Calibration, loss, offsets
-from penstock.measuring.models import Stretch, seasonal, smoothing
+from penstock.measuring.models import Model, Stretch, seasonal, smoothing
 from penstock.measuring.rates import RateWindow
+from penstock.measuring.trained import TRAINED, TRAINED_CHANGE, Curve, Trained, TrainedChange
 
 LEVEL, SLOPE = "level", "slope"
 _LEAST_HORIZON_SECONDS, _MOST_HORIZON_SECONDS = 5.0, 640.0
@@ -74,6 +75,8 @@ class Forecaster:
     def __init__(self) -> None:
         self.horizon_seconds = _LEAST_HORIZON_SECONDS
         self._seasonal = seasonal()
+        self._trained = Trained()
+        self._trained_models: dict[str, Model] = {}
         self._offsets: list[float] = []
         self._end = self._made_at = 0.0
         self._count = 0
@@ -90,6 +93,16 @@ class Forecaster:
         if horizon != self.horizon_seconds:
             self.horizon_seconds, self._offsets = horizon, []
             self._begin_anew()
+
+    def trust(self, curve: Curve | None) -> None:
+        """A trained forecast stands for election beside the simple models; None: no more."""
+        self._trained.curve = curve
+        if curve is None or self._trained_models:
+            return
+        change = TrainedChange(self._trained)
+        self._trained_models = {TRAINED: self._trained, TRAINED_CHANGE: change}
+        for name in self._trained_models:
+            self._candidates[name] = Candidate(Calibration(self._offsets))
 
     def add(self, start: float, end: float, count: int, rates: RateWindow) -> None:
         """``count`` arrivals came in (start, end], and `rates` knows of them.
@@ -150,8 +163,9 @@ class Forecaster:
         self._say(LEVEL, level)
         self._say(SLOPE, (rate.forecast_per_second if rate else None) or level)
         seen = Stretch(found, level, (start + end) / 2, end + self.horizon_seconds / 2)
-        for name, model in (*self._smoothing.items(), *self._seasonal.items()):
-            self._say(name, model.next(seen))
+        for models in (self._smoothing, self._seasonal, self._trained_models):
+            for name, model in models.items():
+                self._say(name, model.next(seen))
 
     def _say(self, name: str, mean: float | None) -> None:
         self._candidates[name].say(mean, self.horizon_seconds)
@@ -192,7 +206,7 @@ class Forecaster:
     def _begin_anew(self) -> None:
         """For stretches of another length, or from other offsets; seasons are kept."""
         self._smoothing = smoothing()
-        names = (LEVEL, SLOPE, *self._smoothing, *self._seasonal)
+        names = (LEVEL, SLOPE, *self._smoothing, *self._seasonal, *self._trained_models)
         self._candidates = {name: Candidate(Calibration(self._offsets)) for name in names}
         self._chosen, self._best, self._awake = LEVEL, "", False
         self._start = None

@@ -18,6 +18,7 @@ from penstock.events.subjects import Subjects
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
+from penstock.metrics.foretold import ForecastEar
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.readings import Readings
@@ -83,6 +84,7 @@ class Metrics:
         )
         self._first_jobs = FirstJobs(bus, subjects)
         self._ear = WorkerEar(bus, subjects, self._meters)
+        self._forecast_ear = ForecastEar(bus, subjects, self._meters)
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False
@@ -98,6 +100,7 @@ class Metrics:
         listening = await self._ear.listen()
         await self._remember()
         self._service.spawn(self._ear.follow(), "worker events")
+        self._service.spawn(self._forecast_ear.follow(), "forecasts")
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
         self._service.spawn(self._spark.run(self._service), "spark tasks")

@@ -14,6 +14,7 @@ from penstock.measuring.quantiles import SERVICE_SAMPLES
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
+from penstock.measuring.trained import Curve
 from penstock.metrics.core.lapsed import Lapsed
 from penstock.metrics.core.line import evenly
 from penstock.metrics.core.queue import Look, Queue
@@ -133,6 +134,11 @@ class PoolMeter:
             ValueError: that is no duration.
         """
         self._spawn.add(seconds, together, now)
+
+    def hear_forecast(self, curve: Curve | None) -> None:
+        """A trained forecast of this pool's arrivals, by the meter's clock; None: none any more."""
+        if self._forecaster:
+            self._forecaster.trust(curve)
 
     def remember(self, last: PoolSnapshot, now: float, silent_seconds: float) -> None:
         """What an earlier process measured and is still worth knowing: how long things take.

@@ -1,0 +1,44 @@
+"""Hearing trained forecasts: the last one of each pool, and new ones as they are made."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from penstock.bus.protocol import Bus, Stored
+from penstock.events.envelope import MalformedEvent
+from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
+from penstock.events.subjects import Subjects
+from penstock.measuring.trained import Curve
+from penstock.metrics.core.pool import PoolMeter
+
+log = logging.getLogger("penstock.metrics")
+
+
+class ForecastEar:
+    """Hands forecasts to their pools' meters. Nothing that is heard can stop it."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter]) -> None:
+        self._bus, self._subjects, self._meters = bus, subjects, meters
+
+    async def follow(self) -> None:
+        """Without end."""
+        subject = self._subjects.events("pool", "*", ForecastMade.__name__)
+        async for stored in self._bus.follow(self._subjects.events_stream, [subject], "last"):
+            self._take(stored)
+
+    def _take(self, stored: Stored) -> None:
+        try:
+            made = FORECAST_EVENTS.decode(stored.body)
+        except MalformedEvent as error:
+            log.warning("%s: ignored what cannot be read: %s", stored.subject, error)
+            return
+        if isinstance(made, ForecastMade) and (meter := self._meters.get(made.pool)):
+            meter.hear_forecast(None if made.off else _curve(made))
+
+
+def _curve(made: ForecastMade) -> Curve:
+    """By the steady clock, on which meters live."""
+    start = made.starts_at.timestamp() - time.time() + time.monotonic()
+    return Curve(start, made.step_seconds, made.mean_per_second)

@@ -1,0 +1,104 @@
+"""Models of a pool's arrivals by the clock: from counts that were to counts that are expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
+
+from penstock.pipeline.core.days import Days, Integers
+
+Floats = NDArray[np.float64]
+Model = Callable[[Floats, Days, Days], Floats]
+"""Counts, when they were, and when the wanted ones are; what it expects of each of these."""
+
+_DAYS_HALVED = 3.0
+_WEEKS_HALVED = 2.0
+"""Days and weeks of so long ago weigh half in a mean."""
+_DAILY, _WEEKLY = 12, 3
+"""Harmonics: the shortest wave of a day is two hours long, of a week two days."""
+_PENALTY = 1.0
+_COARSE_SECONDS = 300
+"""Waves of two hours need no finer counts than this, and fitting takes a fifth of the time."""
+
+
+def naive_day(counts: Floats, then: Days, ahead: Days) -> Floats:
+    """As yesterday."""
+    return _last(counts, then.of_day, then.per_day)[ahead.of_day]
+
+
+def naive_week(counts: Floats, then: Days, ahead: Days) -> Floats:
+    """As on the same weekday last; where there was none, as yesterday."""
+    found = _last(counts, then.of_week, then.per_week)[ahead.of_week]
+    return np.where(np.isnan(found), naive_day(counts, then, ahead), found)
+
+
+def mean_day(counts: Floats, then: Days, ahead: Days) -> Floats:
+    """As on most days of late."""
+    weights = _weights(len(counts), _DAYS_HALVED * then.per_day)
+    return _mean(counts, weights, then.of_day, then.per_day)[ahead.of_day]
+
+
+def mean_week(counts: Floats, then: Days, ahead: Days) -> Floats:
+    """As on most days of late with this name; where there was none, as on most days."""
+    weights = _weights(len(counts), _WEEKS_HALVED * then.per_week)
+    found = _mean(counts, weights, then.of_week, then.per_week)[ahead.of_week]
+    return np.where(np.isnan(found), mean_day(counts, then, ahead), found)
+
+
+def harmonic(counts: Floats, then: Days, ahead: Days) -> Floats:
+    """Sines and cosines of day and week, and weekends apart (dynamic harmonic regression, Hyndman
+    & Athanasopoulos, *Forecasting: Principles and Practice*, 12.1, by ridge regression)."""
+    weeks = len(counts) >= 2 * then.per_week
+    group = max(1, _COARSE_SECONDS * then.per_day // 86_400)
+    whole = len(counts) - len(counts) % group
+    middles = then.between(group // 2, len(counts))
+    coarse = Days(
+        per_day=then.per_day,
+        of_day=middles.of_day[::group][: whole // group],
+        of_week=middles.of_week[::group][: whole // group],
+    )
+    means = counts[:whole].reshape(-1, group).mean(axis=1)
+    weights = _weights(len(means), _WEEKS_HALVED * then.per_week / group)
+    fitted = Ridge(alpha=_PENALTY).fit(_waves(coarse, weeks), means, sample_weight=weights)
+    return np.asarray(np.maximum(fitted.predict(_waves(ahead, weeks)), 0.0))
+
+
+REFERENCES: Mapping[str, Model] = {"naive-day": naive_day, "naive-week": naive_week}
+"""Seasonal-naive: what others have to beat."""
+MODELS: Mapping[str, Model] = {
+    "mean-day": mean_day,
+    "mean-week": mean_week,
+    "harmonic": harmonic,
+    **REFERENCES,
+}
+
+
+def _last(counts: Floats, places: Integers, size: int) -> Floats:
+    found = np.full(size, np.nan)
+    found[places] = counts  # of several, the last one stays
+    return found
+
+
+def _mean(counts: Floats, weights: Floats, places: Integers, size: int) -> Floats:
+    weight = np.bincount(places, weights, size)
+    total = np.bincount(places, weights * counts, size)
+    mean = np.divide(total, weight, out=np.full(size, np.nan), where=weight > 0)
+    return np.asarray(mean)
+
+
+def _weights(count: int, halved: float) -> Floats:
+    return np.asarray(0.5 ** (np.arange(count)[::-1] / halved), dtype=np.float64)
+
+
+def _waves(days: Days, weeks: bool) -> Floats:
+    turns = [2 * np.pi * k * days.of_day / days.per_day for k in range(1, _DAILY + 1)]
+    waves = [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
+    if weeks:
+        weekend = (days.of_week >= 5 * days.per_day).astype(float)
+        waves += [weekend, *(weekend * wave for wave in waves)]
+        turns = [2 * np.pi * k * days.of_week / days.per_week for k in range(1, _WEEKLY + 1)]
+        waves += [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
+    return np.column_stack(waves)

@@ -1,0 +1,61 @@
+"""Forecasts that were made of the lake, told with how far off such forecasts were."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated
+
+from msgspec import Meta
+
+from penstock.events.envelope import Codec, Instant
+from penstock.events.scaling import PoolEvent
+
+MOST_STEPS = 20_160
+"""Two weeks of minutes."""
+Rates = Annotated[
+    tuple[Annotated[float, Meta(ge=0, lt=1e9)], ...], Meta(min_length=1, max_length=MOST_STEPS)
+]
+
+
+class ForecastMade(PoolEvent, frozen=True, kw_only=True, tag=True):
+    """Arrivals of a pool over the next steps, from weeks of what was; quantiles, not points.
+
+    The error is that of forecasts made in the same way earlier (rolling origin), over that of
+    seasonal-naive, the better of *as yesterday* and *as a week ago*. Who decides by it weighs it
+    against what is measured; with ``off`` it is worth no more than seasonal-naive.
+
+    Attributes:
+        model: that lost least: ``harmonic``, ``mean-day``, ``mean-week`` or seasonal-naive itself.
+        starts_at: of the first step; step_seconds: of each.
+        mean_per_second: jobs a second, expected in each step.
+        p80_per_second: one step in 5 brings more. p95_per_second: one in 20.
+        p99_per_second: one in 100.
+        relative_loss: quantile loss over seasonal-naive's; None where it cannot be told yet.
+        coverage: share of the steps that stayed below each quantile, by its name.
+        origins: earlier forecasts that this is said of. trained_since / trained_until: of what.
+        off: why it helps nobody; empty where it does.
+    """
+
+    model: str
+    starts_at: Instant
+    step_seconds: Annotated[float, Meta(ge=1, le=86_400)]
+    mean_per_second: Rates
+    p80_per_second: Rates
+    p95_per_second: Rates
+    p99_per_second: Rates
+    relative_loss: float | None = None
+    coverage: dict[str, float] = {}
+    origins: int = 0
+    trained_since: Instant
+    trained_until: Instant
+    off: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: as many of each quantile as there are steps."""
+        upper = (self.p80_per_second, self.p95_per_second, self.p99_per_second)
+        for one, other in pairwise((self.mean_per_second, *upper)):
+            if len(one) != len(other):
+                raise ValueError(f"{len(one)} steps of one figure, {len(other)} of another")
+
+
+FORECAST_EVENTS = Codec(ForecastMade)
