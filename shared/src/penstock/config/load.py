@@ -92,7 +92,7 @@ def _read_file(path: str | Path | None) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text("utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give --config a file that exists") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:  # numbers of 5000 digits, deep nesting
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
 
 
@@ -118,7 +118,7 @@ def _value(text: str, path: list[str]) -> Any:
         return text
     try:
         found = tomllib.loads(f"x = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return found["x"] if len(found) == 1 else text
 
