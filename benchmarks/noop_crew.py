@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 
+from penstock.bus.nats import NatsBus
 from penstock.config import Settings
 from penstock.config.load import check
+from penstock.events.subjects import Subjects
 from penstock.orchestrator import app
 from penstock.worker import process
 
+EVENTS_PER_JOB = 3
 fork = multiprocessing.get_context("fork")
 
 
@@ -45,3 +48,9 @@ def at_work(settings: Settings, workers: int, orchestrators: int = 0) -> Iterato
 
 def _serve(settings: Settings) -> None:
     sys.exit(process.main(process.alone(settings, "bench")))
+
+
+async def stored_events(bus: NatsBus) -> int:
+    """How many the log holds."""
+    info = await bus._api(f"STREAM.INFO.{Subjects().events_stream}")
+    return int(info["state"]["messages"])

@@ -22,16 +22,14 @@ import psutil
 import uvloop
 
 from machine import describe
-from noop_crew import at_work, fork, settings_for
+from noop_crew import EVENTS_PER_JOB, at_work, fork, settings_for, stored_events
 from noop_jobs import noop
-from penstock.bus.nats import NatsBus, connect
+from penstock.bus.nats import connect
 from penstock.config import Settings
 from penstock.events.job import JOB_EVENTS, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.runtime.broker import Broker
-
-EVENTS_PER_JOB = 3
 
 
 def dispatch(settings: Settings, count: int) -> None:
@@ -42,11 +40,6 @@ def dispatch(settings: Settings, count: int) -> None:
                 await client.dispatch_many(calls)
 
     uvloop.run(whole())
-
-
-async def stored_events(bus: NatsBus) -> int:
-    info = await bus._api(f"STREAM.INFO.{Subjects().events_stream}")
-    return int(info["state"]["messages"])
 
 
 async def warm(client: Client, jobs: int) -> None:
