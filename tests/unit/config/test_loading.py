@@ -97,7 +97,7 @@ class TestWhatIsSaidOfWrongOnes:
             ),
             (
                 {"pools": {"a": {"kind": "grp"}}},
-                "pools.a.kind: expected one of 'exclusive', 'group', 'queue', found 'grp'",
+                "pools.a.kind: expected one of 'exclusive', 'group', 'queue', 'spark', found 'grp'",
             ),
             (
                 {"pools": {"a": {"queues": ["x", 3]}}},

@@ -252,6 +252,29 @@ class Spark(Section, frozen=True, kw_only=True):
     ui_url: str = ""
 
 
+class Cluster(Section, frozen=True, kw_only=True):
+    """The Spark standalone cluster whose Workers are scaled: pools with ``kind = "spark"``.
+
+    Attributes:
+        master: ``local`` (`penstock up` starts a Master on this machine) or the address of one,
+            ``spark://host:7077``.
+        ui_url: its web address; empty means port 8080 of the same host.
+        port / ui_port: where a local Master listens.
+        interface: address that Master and Workers of this host listen at.
+        secret_file: what all who belong to the cluster share; mode 0600. Empty, with a local
+            Master: `penstock up` makes one in .penstock/.
+        worker_overhead_bytes: what a Worker needs beside the memory that it offers.
+    """
+
+    master: Annotated[str, Meta(pattern=r"^(|local|spark://[A-Za-z0-9._:,\[\]-]+)$")] = ""
+    ui_url: Annotated[str, Meta(pattern=r"^(|https?://[^\s/]+(/[^\s]*)?)$")] = ""
+    port: Annotated[int, Meta(ge=1, le=65535)] = 7077
+    ui_port: Annotated[int, Meta(ge=1, le=65535)] = 8080
+    interface: str = "127.0.0.1"
+    secret_file: str = ""
+    worker_overhead_bytes: Annotated[int, Meta(ge=0)] = 160 * 1024 * 1024
+
+
 class Telemetry(Section, frozen=True, kw_only=True):
     """Traces, metrics and logs by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
 
@@ -260,12 +283,15 @@ class Telemetry(Section, frozen=True, kw_only=True):
             read where this is empty.
         signals: which of ``traces``, ``metrics`` and ``logs`` are sent.
         sample_share: share of stories that are traced.
+        jobs_per_second: so many jobs a worker traces a second at most, that being watched slows
+            nothing down; a span takes it 0.2 ms. 0 traces all.
         metrics_seconds: time between two posts of the metrics.
     """
 
     endpoint: str = ""
     signals: tuple[Literal["traces", "metrics", "logs"], ...] = ("traces", "metrics", "logs")
     sample_share: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    jobs_per_second: Count = 200
     metrics_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
 
 
@@ -391,6 +417,7 @@ PROFILES: dict[str, Profile] = {
         scalable=False,
         strategy="fixed",
     ),
+    "spark": Profile(min_workers=0),
 }
 """The profiles that ship; `[profiles.NAME]` adds others or overrides parts of these."""
 
@@ -441,31 +468,41 @@ def _laid_over(below: Options, above: Options) -> Options:
     return {name: {**below.get(name, {}), **above.get(name, {})} for name in {**below, **above}}
 
 
+PoolKind = Literal["queue", "group", "exclusive", "spark"]
+
+
 class PoolTable(ProfileOverride, frozen=True, kw_only=True):
     """`[pools.NAME]`: its kind, its queues, its profile, and any part of the profile.
 
     Attributes:
-        kind: ``queue`` (one queue, own workers), ``group`` (several, in priority order) or
-            ``exclusive`` (pinned workers, never scaled).
+        kind: ``queue`` (one queue, own workers), ``group`` (several, in priority order),
+            ``exclusive`` (pinned workers, never scaled) or ``spark`` (Workers of the Spark cluster
+            under ``[cluster]``, scaled by its tasks; see spark.md).
         queues: in priority order; empty means one queue of the pool's name.
+        slots / slot_memory_bytes: of a Spark Worker: tasks at a time, and memory for each. They are
+            what it is reckoned to need, where cpu_cores and memory_bytes do not say otherwise.
         priorities: each queue has three lanes, ``high``, ``normal`` and ``low``; a worker takes
             from a lower one only what it finds when the higher ones are empty.
         profile: what the pool starts from; an exclusive pool's is ``exclusive``.
     """
 
-    kind: Literal["queue", "group", "exclusive"] = "queue"
+    kind: PoolKind = "queue"
     queues: tuple[str, ...] = ()
     priorities: bool = False
     profile: str = ""
+    slots: Annotated[int, Meta(ge=1, le=1024)] = 1
+    slot_memory_bytes: Annotated[int, Meta(ge=450 * 1024 * 1024)] = 1024 * 1024 * 1024
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A pool as it is used: profile and overrides worked out."""
 
     name: str
-    kind: Literal["queue", "group", "exclusive"]
+    kind: PoolKind
     queues: tuple[str, ...]
     profile: Profile
+    slots: int = 1
+    slot_memory_bytes: int = 0
 
     @property
     def scalable(self) -> bool:
@@ -491,6 +528,7 @@ class Settings(Section, frozen=True, kw_only=True):
     metrics: Metrics = Metrics()
     decider: Decider = Decider()
     spark: Spark = Spark()
+    cluster: Cluster = Cluster()
     stuck: Stuck = Stuck()
     telemetry: Telemetry = Telemetry()
     http: Http = Http()

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 import msgspec
+from msgspec import UNSET
 
 from penstock.config.load import ConfigError
 from penstock.config.settings import PROFILES, Pool, PoolTable, Profile, Settings
@@ -20,7 +21,8 @@ def pools(settings: Settings) -> dict[str, Pool]:
 
     Raises:
         ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
-            unknown profile, a name that cannot be a subject, a pool on an excluded queue.
+            unknown profile, a name that cannot be a subject, a pool on an excluded queue, a Spark
+            pool without a cluster.
     """
     found = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -77,20 +79,42 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
             check_name("queue", queue)
     except BadName as error:
         raise ConfigError(f"pools.{name}: {error}") from error
-    default = "exclusive" if table.kind == "exclusive" else "balanced"
+    default = table.kind if table.kind in PROFILES else "balanced"
     pool = Pool(
         name=name,
         kind=table.kind,
         queues=queues,
         profile=table.over(profile(settings, table.profile or default)),
+        slots=table.slots,
+        slot_memory_bytes=table.slot_memory_bytes,
     )
     _check(pool)
+    if pool.kind == "spark":
+        return _spark(settings, pool, table)
     if not table.priorities:
         return pool
     lanes = [in_lane(queue, priority) for queue in queues for priority in PRIORITIES]
     for lane in lanes:
         check_name("queue", lane)
     return msgspec.structs.replace(pool, queues=tuple(lanes))
+
+
+def _spark(settings: Settings, pool: Pool, table: PoolTable) -> Pool:
+    """It has no queue of jobs: its workers are there for the tasks of Spark applications."""
+    here = f"pools.{pool.name}"
+    if not settings.cluster.master:
+        raise ConfigError(
+            f"{here}: kind = 'spark' needs a Spark cluster; set cluster.master to 'local' or to "
+            "the address of a Master (spark://host:7077)"
+        )
+    if table.queues or table.priorities:
+        raise ConfigError(f"{here}: a pool of kind 'spark' has no queues and no priorities")
+    cores = float(pool.slots) if table.cpu_cores is UNSET else pool.profile.cpu_cores
+    memory = pool.slots * pool.slot_memory_bytes + settings.cluster.worker_overhead_bytes
+    if table.memory_bytes is not UNSET:
+        memory = pool.profile.memory_bytes
+    needs = msgspec.structs.replace(pool.profile, cpu_cores=cores, memory_bytes=memory)
+    return msgspec.structs.replace(pool, queues=(), profile=needs)
 
 
 def _check(pool: Pool) -> None:

@@ -42,6 +42,18 @@ def run_dir(settings: Settings) -> Path:
     return _private(mine / f"{settings.prefix}-{settings.host.name}")
 
 
+def cache_dir() -> Path:
+    """The folder for what can be made again; made if it is not there.
+
+    ``penstock`` below ``XDG_CACHE_HOME`` or ``~/.cache``.
+
+    Raises:
+        OSError: it cannot be made, or others may write into it. RuntimeError: there is no home.
+    """
+    place = os.environ.get("XDG_CACHE_HOME")
+    return _private((Path(place) if place else Path.home() / ".cache") / "penstock")
+
+
 @contextmanager
 def temporary_dir() -> Iterator[Path]:
     """A folder that is removed at the end.

@@ -31,6 +31,7 @@ from penstock.executor.readings import Readings
 from penstock.executor.recover_desk import RecoverDesk
 from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
+from penstock.executor.spark_archives import keep_made
 from penstock.executor.spark_orphans import SparkOrphans
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import epochs, service
@@ -106,7 +107,13 @@ class _Shell:
             self._subjects.worker_report(self._host, "*"), self._hear_worker
         )
         spawn(executor.warm_parent.run(), "warm-parent")
+        spawn(executor.spark_workers.run(self._bus), "spark-workers")
         spawn(self._spark.run(), "spark-keeper")
+        used = {
+            "daemon": lambda: bool(executor.spark_workers.pools),
+            "connect": lambda: self._spark.state == "running",
+        }
+        spawn(keep_made(used), "class archives")
         spawn(self._follow_commands(), "commands")
         spawn(self._outbox.run(), "outbox")
         spawn(self._tell(), "snapshots")
@@ -226,7 +233,8 @@ class _Shell:
 
     def _snapshot(self) -> HostSnapshot:
         fleet = self._executor.fleet
-        use = self._meter.measure(self._executor.processes.pids, self._spark.pids())
+        workers = [*self._executor.processes.pids, *self._executor.spark_workers.pids()]
+        use = self._meter.measure(workers, self._spark.pids())
         epoch, version = fleet.plan.order if fleet.plan else (0, 0)
         return HostSnapshot(
             source=self._running.source,

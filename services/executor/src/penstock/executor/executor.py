@@ -30,6 +30,7 @@ from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
 from penstock.executor.pulses import last_claim
 from penstock.executor.returns import Returns
+from penstock.executor.spark_workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
 from penstock.runtime import record
@@ -76,6 +77,7 @@ class Executor:
         self._told: Any = None
         self.processes = Processes(self._exited)
         self.warm_parent = WarmParent(settings, self)
+        self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
         self.changed, self.nobody = asyncio.Event(), asyncio.Event()
         self.nobody.set()
         self.fleet = Fleet(
@@ -128,18 +130,21 @@ class Executor:
 
     def _exited(self, worker: str, code: int | None) -> None:
         self._tell_ended(worker, code)
+        self.spark_workers.ended(worker, code)
         self.learn(s.Exited(worker=worker, code=code, claim=last_claim(self._run_dir, worker)))
 
     # --- instructions ----------------------------------------------------------------------------
     def _do(self, instruction: i.Instruction) -> None:
         match instruction:
             case i.Start():
-                self.warm_parent.fork(self._assignment(instruction))
+                self._start(instruction)
             case i.Terminate():
-                self.processes.terminate(instruction.worker)
+                if not self.spark_workers.drain(instruction.worker):
+                    self.processes.terminate(instruction.worker)
             case i.Kill():
                 log.warning("worker %s did not end in time: killed", instruction.worker)
-                self.processes.kill(instruction.worker)
+                if not self.spark_workers.kill(instruction.worker):
+                    self.processes.kill(instruction.worker)
             case i.GiveBack():
                 self._returns.give_back(
                     instruction.ack_subjects,
@@ -153,6 +158,13 @@ class Executor:
                 self._announce(instruction.event)
             case i.Note():
                 log.warning("%s", instruction.text)
+
+    def _start(self, start: i.Start) -> None:
+        assignment = self._assignment(start)
+        if start.pool in self.spark_workers.pools:
+            self.spark_workers.start(start.worker, start.pool)
+        else:
+            self.warm_parent.fork(assignment)
 
     def _assignment(self, start: i.Start) -> Assignment:
         commanded_at = time.time() - (time.monotonic() - start.commanded_at)

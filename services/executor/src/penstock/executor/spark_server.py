@@ -1,27 +1,27 @@
-"""One Spark Connect server: how its Java process is started, found ready and ended.
-
-The class is started directly: Spark's launch scripts would start a Java of their own first. What it
-is told goes through an argument file and the environment, never the command line: settings and the
-token may be secrets, and everybody on the machine can read a command line.
-"""
+"""One Spark Connect server: how its Java process is started, found ready and ended."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import secrets
-import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from penstock.executor.spark_java import (
+    SparkJava,
+    SparkMissing,
+    clear,
+    find_spark,
+    forget_arguments,
+    prepare,
+)
 from penstock.runtime import children
-from penstock.runtime.java import Java, JavaMissing, find_java
 from penstock.runtime.paths import LOOPBACK, free_port
 
 READY_SECONDS = 90.0
@@ -30,39 +30,6 @@ STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _TRIES = 3
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-
-_QUICK_AND_SMALL = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-XX:+IgnoreUnrecognizedVMOptions",
-)
-_OPENED = (
-    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
-    *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
-    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
-)
-_MODULES = (
-    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.type=pooled",
-    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
-)
-"""What Spark's own launcher passes (`JavaModuleOptions` of 4.3)."""
-_MODULES_FROM_24 = ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED")
-
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
-logger.native.name = org.apache.hadoop.util.NativeCodeLoader
-logger.native.level = error
-"""
 
 
 class ServerFailed(RuntimeError):
@@ -118,63 +85,42 @@ class Server:
         clear(self._folder)
 
 
-async def start(folder: Path, options: Options) -> Server:
+async def start(folder: Path, options: Options, training: Sequence[str] = ()) -> Server:
     """Starts a server and waits until it accepts connections.
 
     Args:
         folder: for its temporary files; emptied before and after.
+        training: flags that have it write a class archive, in place of using one.
 
     Raises:
         ServerFailed: no Java, no pyspark, settings it refuses, or not ready in ``READY_SECONDS``.
     """
     try:
-        java, home = find_java(), spark_home()
-    except JavaMissing as error:
+        spark = find_spark()
+    except SparkMissing as error:
         raise ServerFailed(str(error)) from error
+    flags = tuple(training) or await asyncio.to_thread(lambda: spark.archive("connect").flags)
     for left in reversed(range(_TRIES)):  # somebody may take the free port before the server does
         try:
-            return await _start(folder, options, java, home)
+            return await _start(folder, options, spark, flags)
         except _PortTaken as error:
             if not left:
                 raise ServerFailed(str(error)) from error
     raise AssertionError("unreachable")
 
 
-def spark_home() -> Path:
-    """The installed pyspark's folder (found, not imported). Raises ServerFailed."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.origin:
-        raise ServerFailed("pyspark is not installed here; install penstock-worker on this host")
-    return Path(found.origin).parent
-
-
 def java_arguments(
-    java: Java, home: Path, folder: Path, port: int, options: Options, ui_port: int = 0
+    spark: SparkJava,
+    folder: Path,
+    port: int,
+    options: Options,
+    ui_port: int = 0,
+    flags: Sequence[str] = (),
 ) -> list[str]:
     """Everything behind ``java``: flags, class path, settings, class."""
-    jars = sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
     extra = options.conf.get("spark.driver.extraJavaOptions", "").split()
     settings = {**_defaults(folder), **options.conf, **_fixed(port, options), **_ui(ui_port)}
-    return [
-        *_QUICK_AND_SMALL,
-        f"-Xmx{options.memory}",
-        *java.flags,
-        *_MODULES,
-        *(_MODULES_FROM_24 if java.version >= 24 else ()),
-        f"-Djava.io.tmpdir={folder / 'tmp'}",
-        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
-        *extra,
-        *(f"-D{name}={value}" for name, value in settings.items()),
-        *("-cp", os.pathsep.join(jars)),
-        _CLASS,
-    ]
-
-
-def clear(folder: Path) -> None:
-    """Removes what a server left, its log excepted."""
-    for name in ("tmp", "local", "warehouse"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / "java.args").unlink(missing_ok=True)
+    return spark.arguments(folder, (f"-Xmx{options.memory}", *flags, *extra), settings, _CLASS)
 
 
 class _PortTaken(ServerFailed):
@@ -215,21 +161,19 @@ def _ui(port: int) -> dict[str, str]:
     }
 
 
-async def _start(folder: Path, options: Options, java: Java, home: Path) -> Server:
+async def _start(folder: Path, options: Options, spark: SparkJava, flags: Sequence[str]) -> Server:
     port, token = free_port(), secrets.token_urlsafe(32)
     ui_port = free_port() if options.ui else 0
-    _prepare(folder, java_arguments(java, home, folder, port, options, ui_port))
+    prepare(folder, java_arguments(spark, folder, port, options, ui_port, flags))
+    (folder / "server.log").write_bytes(b"")
     child = children.start(
-        [str(java.binary), f"@{folder / 'java.args'}"],
+        spark.command(folder),
         name="Spark Connect server",
         log=folder / "server.log",
         env={
+            **spark.environment(folder, LOOPBACK),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_DIRS": str(folder / "local"),
-            "SPARK_LOCAL_IP": LOOPBACK,
             "PYSPARK_PYTHON": sys.executable,
-            "JAVA_HOME": str(java.home),
         },
     )
     ui = f"http://{LOOPBACK}:{ui_port}" if ui_port else ""
@@ -239,26 +183,8 @@ async def _start(folder: Path, options: Options, java: Java, home: Path) -> Serv
     except BaseException:
         await server.stop()
         raise
-    (folder / "java.args").unlink(missing_ok=True)
+    forget_arguments(folder)
     return server
-
-
-def _prepare(folder: Path, arguments: list[str]) -> None:
-    clear(folder)
-    for name in ("tmp", "local"):
-        (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / "log4j2.properties").write_text(_LOGGING, "utf-8")
-    (folder / "server.log").write_bytes(b"")
-    file = os.open(folder / "java.args", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(file, "w", encoding="utf-8") as out:
-        out.writelines(_quoted(each) for each in arguments)
-
-
-def _quoted(argument: str) -> str:
-    """One line of a Java argument file."""
-    for found, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        argument = argument.replace(found, written)
-    return f'"{argument}"\n'
 
 
 async def _ready(server: Server) -> None:

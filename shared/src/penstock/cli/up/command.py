@@ -21,7 +21,7 @@ from penstock.cli.config import lint, remarks
 from penstock.cli.errors import Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
-from penstock.cli.up import state
+from penstock.cli.up import cluster, state
 from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
 from penstock.cli.up.watch import watch
@@ -86,6 +86,7 @@ def _prepared(
             run_dir = state.run_folder(here)
             settings = replace(settings, host=replace(settings.host, run_dir=str(run_dir)))
             stack.callback(_remove, run_dir)
+        settings = cluster.with_secret(settings, here)
         state.write_url(settings.nats.url, settings.nats.monitor_url)
         yield settings, broker, folder
 
@@ -116,6 +117,8 @@ class _Up:
                 self._listen_to_signals()
                 self._processes.start()
                 self._screen.tell(f"everything was started; broker at {self._settings.nats.url}")
+                if told := cluster.about(self._settings):
+                    self._screen.tell(told)
                 await self._show(bus)
         finally:
             await self._processes.end(self._hurry)

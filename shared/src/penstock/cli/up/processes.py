@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.cli import service
 from penstock.cli.errors import Failed
-from penstock.cli.up import descendants
+from penstock.cli.up import cluster, descendants
 from penstock.cli.up.supervised import Supervised
 from penstock.config import Settings
 from penstock.runtime import children
@@ -55,11 +55,16 @@ class Processes:
             for name in SERVICES
         }
         self.broker = Supervised("nats-server", self._begin_broker, tell, None) if broker else None
+        self.master: Supervised | None = None
+        if cluster.is_local(settings):
+            cluster.forget(settings)
+            log = self._log("spark-master")
+            self.master = Supervised("spark-master", self._begin_master, tell, log)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def all(self) -> list[Supervised]:
-        return [*([self.broker] if self.broker else []), *self.services.values()]
+        return [each for each in (self.broker, self.master) if each] + [*self.services.values()]
 
     def start(self) -> None:
         """Starts all, and keeps them until :meth:`end`."""
@@ -78,6 +83,7 @@ class Processes:
             self.services["executor"].end(drain, hurry),
         )
         last = [self.services[name] for name in _LAST_TO_END]
+        last += [self.master] if self.master else []
         await asyncio.gather(*(each.end(_GRACE_SECONDS, hurry) for each in last))
 
     async def end_broker(self) -> None:
@@ -97,7 +103,13 @@ class Processes:
                 "PENSTOCK_NATS__URL": self._settings.nats.url,
                 "PENSTOCK_NATS__MONITOR_URL": self._settings.nats.monitor_url,
                 "PENSTOCK_HOST__RUN_DIR": self._settings.host.run_dir,
+                "PENSTOCK_CLUSTER__SECRET_FILE": self._settings.cluster.secret_file,
             },
+        )
+
+    def _begin_master(self) -> Child:
+        return children.start(
+            cluster.command(self._settings), name="spark-master", log=self._log("spark-master")
         )
 
     def _begin_broker(self) -> Child:

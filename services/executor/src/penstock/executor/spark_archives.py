@@ -1,0 +1,45 @@
+"""Has this host's class archives made, beside everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from penstock.executor.spark_java import SparkMissing, find_spark
+from penstock.runtime import children
+
+log = logging.getLogger("penstock.executor")
+
+_LOOK_SECONDS = 5.0
+_USED_LOOKS = 12
+"""Who uses Spark once will use it again: after a minute of use the making pays."""
+
+
+async def keep_made(used: Mapping[str, Callable[[], bool]]) -> None:
+    """Has each archive made that is missing once it was needed for a while; one try each.
+
+    Args:
+        used: by kind of archive, whether such a process runs now.
+    """
+    looks = dict.fromkeys(used, 0)
+    while looks:
+        await asyncio.sleep(_LOOK_SECONDS)
+        for kind in [kind for kind in looks if used[kind]()]:
+            looks[kind] += 1
+            if looks[kind] >= _USED_LOOKS:
+                del looks[kind]
+                await _make(kind)
+
+
+async def _make(kind: str) -> None:
+    with suppress(SparkMissing, children.ChildFailed):
+        if await asyncio.to_thread(lambda: bool(find_spark().archive(kind).flags)):
+            return
+        log.info("class archive %r is being made: Spark will start faster", kind)
+        argv = [sys.executable, "-m", "penstock.executor.spark_training", kind]
+        child = children.start(argv, name="spark training")
+        await child.ended()
+        await child.stop()

@@ -1,0 +1,274 @@
+"""This host's Spark Workers: daemons that give cores and memory to a Spark cluster.
+
+To the executor's core they are workers like others. What a job worker tells about itself is told
+for them here: a Worker is ready when its Master knows it, and busy while tasks run in its
+executors. It ends gently: it is decommissioned, so that no new task comes, tasks finish and blocks
+move; when its last executor has gone it gets TERM, and at the drain deadline TERM and KILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from penstock.bus.protocol import Bus, BusError
+from penstock.config import Settings
+from penstock.config.topology import pools
+from penstock.events.subjects import Subjects
+from penstock.events.worker import WorkerReport
+from penstock.executor import spark_daemon
+from penstock.executor.processes import Processes
+from penstock.executor.spark_daemon import Offer
+from penstock.executor.spark_executors import Found, busy, executors_below
+from penstock.executor.spark_java import (
+    SparkMissing,
+    find_spark,
+)
+from penstock.runtime import children
+from penstock.runtime.spark_master import Master, MasterAway, View, address, ui_url
+from penstock.runtime.waiting import within
+
+log = logging.getLogger("penstock.executor")
+
+LOOK_SECONDS = 1.0
+CLOSE_SECONDS = 0.1
+"""Between looks while one of them is starting or ending."""
+_UNKNOWN_SECONDS = 20.0
+"""One that an answering Master does not know for so long is no longer vouched for."""
+_TERM_SECONDS = 3.0
+"""From TERM to KILL: a Worker needs 0.4 s to end."""
+
+
+class Listener(Protocol):
+    """Who is told what became of a start."""
+
+    def forked(self, worker: str, pid: int) -> None: ...
+
+    def not_forked(self, worker: str, error: str) -> None: ...
+
+
+class Daemon:
+    """One Worker and what was last seen of it.
+
+    Attributes:
+        ready: the Master has had it ALIVE. missed_at: since when it has not, monotonic seconds.
+        executors: of applications, running in it. leaving: it was told to take no more.
+        gone: the Master gives it no more executors.
+    """
+
+    def __init__(self, offer: Offer, folder: Path, child: children.Child) -> None:
+        self.offer, self.folder, self.child = offer, folder, child
+        self.started_at = time.time()
+        self.number = 0
+        self.ready = False
+        self.missed_at: float | None = None
+        self.executors: tuple[Found, ...] = ()
+        self.busy = False
+        self.leaving = self.gone = False
+
+    @property
+    def state(self) -> str:
+        """As a `WorkerReport` says it."""
+        if self.leaving:
+            return "draining"
+        if not self.ready:
+            return "starting"
+        return "busy" if self.busy else "idle"
+
+    def mirror(self, view: View, now: float) -> None:
+        """What the Master says of it; there it is known by the addresses of its resource."""
+        name = f"{self.offer.name}/0"
+        mine = [w for w in view.workers if any(name in r.addresses for r in w.resources.values())]
+        alive = any(worker.state == "ALIVE" for worker in mine)
+        self.ready, self.gone = self.ready or alive, not alive
+        if alive:
+            self.missed_at = None
+        elif self.missed_at is None:
+            self.missed_at = now
+
+    def is_lost(self, now: float) -> bool:
+        """It was there, and an answering Master has not known it for long."""
+        missed_at = self.missed_at
+        return self.ready and missed_at is not None and now - missed_at > _UNKNOWN_SECONDS
+
+
+class SparkWorkers:
+    """Starts, watches and ends them.
+
+    Attributes:
+        pools: names of the pools whose workers these are.
+    """
+
+    def __init__(
+        self, settings: Settings, run_dir: Path, listener: Listener, processes: Processes
+    ) -> None:
+        self._settings, self._folder = settings, run_dir / "spark-workers"
+        self._listener, self._processes = listener, processes
+        self._pools = {name: p for name, p in pools(settings).items() if p.kind == "spark"}
+        self.pools = frozenset(self._pools)
+        self._secret = spark_daemon.read_secret(settings.cluster.secret_file) if self.pools else ""
+        self._address = address(settings.cluster)
+        self._master = Master(ui_url(settings.cluster))
+        self._subjects = Subjects(settings.prefix)
+        self._daemons: dict[str, Daemon] = {}
+        self._flags: tuple[str, ...] = ()
+        self._soon = asyncio.Event()
+        self._away = False
+
+    # --- orders ----------------------------------------------------------------------------------
+    def start(self, worker: str, pool: str) -> None:
+        """Starts one; the listener is told, a moment later."""
+        asyncio.get_running_loop().call_soon(self._start, worker, pool)
+
+    def drain(self, worker: str) -> bool:
+        """Has one end gently; False when it is none of these."""
+        daemon = self._daemons.get(worker)
+        if daemon is None:
+            return False
+        daemon.leaving = True
+        self._processes.signal(worker, signal.SIGPWR)
+        self._processes.signal(worker, signal.SIGCONT)  # a stopped one would not hear it
+        self._soon.set()
+        return True
+
+    def kill(self, worker: str) -> bool:
+        """Ends one now, its executors with it; False when it is none of these."""
+        if worker not in self._daemons:
+            return False
+        self._processes.terminate(worker)
+        asyncio.get_running_loop().call_later(_TERM_SECONDS, self._processes.kill, worker)
+        return True
+
+    def ended(self, worker: str, code: int | None) -> None:
+        """Its process is gone: so is what it kept on disk."""
+        daemon = self._daemons.pop(worker, None)
+        if daemon is None:
+            return
+        if code and not daemon.leaving:
+            log.error("Spark Worker %s ended: %s\n%s", worker, code, daemon.child.last_words())
+        asyncio.get_running_loop().create_task(daemon.child.stop(0.0))
+        shutil.rmtree(daemon.folder, ignore_errors=True)
+
+    def pids(self) -> list[int]:
+        """Of the executors in them, at the last look."""
+        return [each.pid for daemon in self._daemons.values() for each in daemon.executors]
+
+    # --- the loop --------------------------------------------------------------------------------
+    async def run(self, bus: Bus) -> None:
+        """Looks and reports, without end; at once where no pool is of this kind."""
+        if not self.pools:
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)  # of Workers that ended with their executor
+        told_at = 0.0
+        while True:
+            full = time.monotonic() - told_at >= LOOK_SECONDS
+            before = {name: daemon.state for name, daemon in self._daemons.items()}
+            if self._daemons:
+                await self._look(full)
+            if full:
+                told_at = time.monotonic()
+                await self._refresh_flags()
+            await self._report(
+                bus,
+                [d for name, d in self._daemons.items() if full or d.state != before.get(name)],
+            )
+            self._soon.clear()
+            await within(CLOSE_SECONDS if self._is_moving else LOOK_SECONDS, self._soon.wait())
+
+    @property
+    def _is_moving(self) -> bool:
+        return any(d.leaving or not d.ready for d in self._daemons.values())
+
+    async def _look(self, full: bool) -> None:
+        daemons = dict(self._daemons)
+        view = await asyncio.to_thread(self._view)
+        found = await asyncio.to_thread(
+            executors_below, {n: d.child.pid for n, d in daemons.items()}
+        )
+        for name, daemon in daemons.items():
+            daemon.executors = found.get(name, ())
+            if view:
+                daemon.mirror(view, time.monotonic())
+            if daemon.leaving and not daemon.executors and (daemon.gone or view is None):
+                self._processes.terminate(name)
+        if full:
+            working = await asyncio.to_thread(busy, self._master, found)
+            for name, daemon in daemons.items():
+                daemon.busy = name in working
+
+    def _view(self) -> View | None:
+        try:
+            view = self._master.view()
+        except MasterAway as error:
+            if not self._away:
+                log.warning("the Spark Master does not answer: %s", error)
+            self._away = True
+            return None
+        self._away = False
+        return view
+
+    async def _report(self, bus: Bus, daemons: Iterable[Daemon]) -> None:
+        host, now = self._settings.host.name, time.time()
+        for daemon in daemons:
+            if daemon.is_lost(time.monotonic()):
+                continue
+            daemon.number += 1
+            report = WorkerReport(
+                worker=daemon.offer.name,
+                host=host,
+                pool=daemon.offer.resource,
+                pid=daemon.child.pid,
+                state=daemon.state,
+                number=daemon.number,
+                at=now,
+                started_at=daemon.started_at,
+            )
+            subject = self._subjects.worker_report(host, daemon.offer.name)
+            try:
+                await bus.signal(subject, msgspec.json.encode(report))
+            except BusError as error:
+                log.debug("Spark Worker %s is not told of: %s", daemon.offer.name, error)
+
+    # --- one start -------------------------------------------------------------------------------
+    def _start(self, worker: str, pool: str) -> None:
+        try:
+            daemon = self._begin(worker, pool)
+        except (SparkMissing, children.ChildFailed, OSError) as error:
+            self._listener.not_forked(worker, str(error))
+            return
+        self._daemons[worker] = daemon
+        self._processes.watch(worker, daemon.child.pid)
+        self._soon.set()
+        self._listener.forked(worker, daemon.child.pid)
+
+    def _begin(self, worker: str, pool: str) -> Daemon:
+        spark, cluster, wanted = find_spark(), self._settings.cluster, self._pools[pool]
+        memory = wanted.slots * wanted.slot_memory_bytes
+        offer = Offer(worker, pool, wanted.slots, memory)
+        folder = self._folder / worker
+        spark_daemon.write_worker(
+            spark, folder, cluster.interface, self._address, offer, self._flags
+        )
+        child = children.start(
+            spark.command(folder),
+            name=f"Spark Worker {worker}",
+            log=folder / "worker.log",
+            env=spark_daemon.environment(spark, folder, cluster.interface, self._secret),
+            parent_death_signal=signal.SIGTERM,  # its executors end with it, in order
+        )
+        return Daemon(offer, folder, child)
+
+    async def _refresh_flags(self) -> None:
+        """An archive may have been made, or removed."""
+        try:
+            self._flags = await asyncio.to_thread(lambda: find_spark().archive("daemon").flags)
+        except SparkMissing:
+            self._flags = ()

@@ -1,0 +1,151 @@
+"""The tasks of Spark applications as a queue: what waits, what runs, what came and went.
+
+A Spark pool's snapshot is that of a queue whose jobs are tasks. Its workers have slots, so that
+tasks are counted by the workerful: with 4 slots a worker, 40 waiting tasks are 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+
+import msgspec
+from datasketches import kll_doubles_sketch
+
+from penstock.events.snapshot import PoolSnapshot
+from penstock.events.worker import QueueReport
+from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.core.queue import Head, Look, Queue
+
+_SKETCH_K = 200
+_MOST_SAMPLES = 1000
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Tasks of one stage that have no slot yet; ``since``: POSIX seconds."""
+
+    tasks: int
+    since: float
+
+
+class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """One application now: ``running`` tasks, and what it has ``started`` and ``finished`` so far.
+
+    ``run_seconds``: of all tasks that are over.
+    """
+
+    app_id: str
+    waiting: tuple[Waiting, ...] = ()
+    running: int = 0
+    started: int = 0
+    finished: int = 0
+    run_seconds: float = 0.0
+
+
+class TaskLine:
+    """The tasks of one pool, folded look by look.
+
+    Args:
+        slots: of one worker. sla_seconds: a task that waits longer is late.
+
+    Attributes:
+        queue: what the pool's meter looks at.
+    """
+
+    def __init__(self, name: str, slots: int, sla_seconds: float) -> None:
+        self.queue = Queue(name)
+        self._slots, self._sla_seconds = slots, sla_seconds
+        self._known: dict[str, AppTasks] | None = None
+        self._started = 0
+
+    def see(self, apps: Sequence[AppTasks], now: float, wall_now: float) -> QueueReport:
+        """Takes in a look at all applications of the pool.
+
+        Args:
+            now: of a steady clock; ``wall_now``: the same instant in POSIX seconds.
+
+        Returns:
+            What was done since the look before.
+        """
+        before = self._known
+        self._known = {app.app_id: app for app in apps}
+        steps = [] if before is None else [_step(before.get(app.app_id), app) for app in apps]
+        started = sum(step.started for step in steps)
+        self._started += started
+        self._look(apps, now)
+        waits = [wall_now - each.since for app in apps for each in app.waiting]
+        return self._report(steps, started, max(waits, default=0.0))
+
+    def _look(self, apps: Sequence[AppTasks], now: float) -> None:
+        waiting = [each for app in apps for each in app.waiting]
+        delivered = ceil(self._started / self._slots)
+        arrived = ceil((self._started + sum(each.tasks for each in waiting)) / self._slots)
+        self.queue.see(
+            Look(
+                at=now,
+                waiting=arrived - delivered,
+                claimed=ceil(sum(app.running for app in apps) / self._slots),
+                delivered=delivered,
+                delivered_sequence=delivered,
+            )
+        )
+        since = min((each.since for each in waiting), default=None)
+        self.queue.head = Head(now, delivered, since)
+
+    def _report(self, steps: Iterable[AppTasks], started: int, wait_seconds: float) -> QueueReport:
+        """Those that started waited about as long as the first of those that still wait."""
+        finished = sum(step.finished for step in steps)
+        seconds = sum(step.run_seconds for step in steps)
+        mean = seconds / finished if finished else 0.0
+        started, finished = ceil(started / self._slots), ceil(finished / self._slots)
+        return QueueReport(
+            started=started,
+            late=started if wait_seconds > self._sla_seconds else 0,
+            finished=finished,
+            pickup_sketch=_sketch(wait_seconds, started),
+            pickup_sum_seconds=wait_seconds * min(started, _MOST_SAMPLES),
+            service_sketch=_sketch(mean, finished),
+            service_sum_seconds=mean * min(finished, _MOST_SAMPLES),
+            service_sum_squares=mean * mean * min(finished, _MOST_SAMPLES),
+        )
+
+
+class TaskMeter(PoolMeter):
+    """A pool of Spark Workers. What one needs is set, not measured: it gives what it has away."""
+
+    def observe(self, now: float) -> None:
+        look = self.queues[0].look
+        if look is not None and look.at == self._at:
+            self.workers.refresh(now)
+        else:
+            super().observe(now)
+
+    def snapshot(self, *told: object, **named: object) -> PoolSnapshot | None:
+        found = super().snapshot(*told, **named)  # type: ignore[arg-type]
+        if found is None:
+            return None
+        return msgspec.structs.replace(found, worker_cpu_cores=None, worker_memory_bytes=None)
+
+
+def _step(before: AppTasks | None, after: AppTasks) -> AppTasks:
+    """What an application did between two looks; never less than nothing.
+
+    Spark forgets executors that are long dead, and their tasks with them.
+    """
+    if before is None:
+        return after
+    return AppTasks(
+        app_id=after.app_id,
+        started=max(after.started - before.started, 0),
+        finished=max(after.finished - before.finished, 0),
+        run_seconds=max(after.run_seconds - before.run_seconds, 0.0),
+    )
+
+
+def _sketch(seconds: float, count: int) -> bytes:
+    if not count:
+        return b""
+    sketch = kll_doubles_sketch(_SKETCH_K)
+    for _ in range(min(count, _MOST_SAMPLES)):
+        sketch.update(seconds)
+    return bytes(sketch.serialize())

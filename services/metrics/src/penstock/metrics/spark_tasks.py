@@ -1,0 +1,132 @@
+"""Looking at the applications of a Spark cluster: a pool of Workers is measured by their tasks.
+
+An application belongs to the pool whose resource it asks for; one that asks for none may run on any
+Worker, and counts for the first pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from penstock.config import Pool, Settings
+from penstock.events.worker import WorkerReport
+from penstock.metrics.core.sketches import BadSketch
+from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
+from penstock.runtime.service import Service
+from penstock.runtime.spark_master import Application, Master, MasterAway, Stage, ui_url
+
+log = logging.getLogger("penstock.metrics")
+
+_WAITING = "WAITING"
+_STALE_APPS = 200
+"""More applications than this at one Master are not asked each second."""
+
+
+class SparkTasks:
+    """The pools of kind ``spark``.
+
+    Attributes:
+        meters: by pool.
+    """
+
+    def __init__(self, settings: Settings, found: Mapping[str, Pool]) -> None:
+        self._pools = {name: pool for name, pool in found.items() if pool.kind == "spark"}
+        self._lines = {
+            pool.name: TaskLine(pool.name, pool.slots, pool.profile.sla_seconds)
+            for pool in self._pools.values()
+        }
+        self.meters = {
+            name: TaskMeter(
+                name,
+                [self._lines[name].queue],
+                pool.profile,
+                settings.metrics.window_seconds,
+                settings.metrics.interval_seconds,
+                patience_seconds=float("inf"),
+            )
+            for name, pool in self._pools.items()
+        }
+        self._master = Master(ui_url(settings.cluster))
+        self._interval_seconds = settings.metrics.interval_seconds
+        self._number = 0
+        self._started_at = time.time()
+        self._away = False
+
+    async def run(self, running: Service) -> None:
+        """Looks each interval, until the service stops; at once where there is no such pool."""
+        while self._pools and await running.pause(self._interval_seconds):
+            try:
+                apps = await asyncio.to_thread(self._look)
+            except MasterAway as error:
+                if not self._away:
+                    log.warning("the tasks of Spark are not measured: %s", error)
+                self._away = True
+                continue
+            self._away = False
+            self._fold(apps)
+
+    def _look(self) -> dict[str, list[AppTasks]]:
+        """The applications of each pool."""
+        found: dict[str, list[AppTasks]] = {name: [] for name in self._pools}
+        for app in self._master.view().activeapps[:_STALE_APPS]:
+            found[self._pool_of(app)].append(self._tasks(app))
+        return found
+
+    def _pool_of(self, app: Application) -> str:
+        asked = (str(each.get("name", "")) for each in app.resourcesperexecutor)
+        return next((name for name in asked if name in self._pools), next(iter(self._pools)))
+
+    def _tasks(self, app: Application) -> AppTasks:
+        try:
+            stages, executors = self._master.stages(app.id, "ACTIVE"), self._master.totals(app.id)
+        except MasterAway as error:
+            log.debug("application %s does not tell its tasks: %s", app.id, error)
+            return _blind(app)
+        return AppTasks(
+            app_id=app.id,
+            waiting=tuple(_waiting(stages)),
+            running=sum(each.active_tasks for each in executors),
+            started=sum(each.active_tasks + each.ended_tasks for each in executors),
+            finished=sum(each.ended_tasks for each in executors),
+            run_seconds=sum(each.total_duration for each in executors) / 1000,
+        )
+
+    def _fold(self, apps: Mapping[str, Sequence[AppTasks]]) -> None:
+        now, wall_now = time.monotonic(), time.time()
+        self._number += 1
+        for name, line in self._lines.items():
+            done = line.see(apps[name], now, wall_now)
+            report = WorkerReport(
+                worker=f"tasks-of-{name}",  # nobody: the pool's applications speak through it
+                host="",
+                pool=name,
+                pid=0,
+                state="starting",
+                number=self._number,
+                at=wall_now,
+                started_at=self._started_at,
+                queues={name: done},
+            )
+            try:
+                self.meters[name].hear(report, now)
+            except BadSketch as error:
+                log.warning("tasks of Spark in pool %s: %s", name, error)
+
+
+def _waiting(stages: Sequence[Stage]) -> list[Waiting]:
+    return [
+        Waiting(left, stage.submitted_at)
+        for stage in stages
+        if stage.submitted_at is not None
+        and (left := stage.num_tasks - stage.num_active_tasks - stage.num_complete_tasks) > 0
+    ]
+
+
+def _blind(app: Application) -> AppTasks:
+    """Of an application without a web UI: it waits for its first slot, or uses all it has."""
+    if app.state == _WAITING:
+        return AppTasks(app_id=app.id, waiting=(Waiting(1, app.starttime / 1000),))
+    return AppTasks(app_id=app.id, running=app.cores)

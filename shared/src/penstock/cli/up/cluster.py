@@ -1,0 +1,66 @@
+"""The Spark Master of `penstock up`, where the settings ask for a cluster on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.config import Settings
+from penstock.runtime.spark_master import address
+
+_SECRET = "cluster.secret"  # noqa: S105 - a file's name
+
+
+def is_local(settings: Settings) -> bool:
+    """Some pool's workers belong to a cluster that is ours to start."""
+    spark = any(table.kind == "spark" for table in settings.pools.values())
+    return spark and settings.cluster.master == "local"
+
+
+def with_secret(settings: Settings, folder: Path) -> Settings:
+    """With a secret of our own, kept in ``folder``, where a local cluster has none."""
+    if not is_local(settings) or settings.cluster.secret_file:
+        return settings
+    file = folder / _SECRET
+    if not file.exists():
+        half = os.open(file.with_suffix(".new"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(half, "w") as out:
+            out.write(secrets.token_urlsafe(32))
+        file.with_suffix(".new").replace(file)
+    return replace(settings, cluster=replace(settings.cluster, secret_file=str(file.resolve())))
+
+
+def about(settings: Settings) -> str:
+    """What an application has to know; empty without a cluster of ours."""
+    if not is_local(settings):
+        return ""
+    cluster = settings.cluster
+    return (
+        f"Spark Master at {address(cluster)}; applications need the secret in {cluster.secret_file}"
+    )
+
+
+def forget(settings: Settings) -> None:
+    """What the Master of an earlier run knew is not this one's."""
+    shutil.rmtree(_folder(settings), ignore_errors=True)
+
+
+def command(settings: Settings) -> list[str]:
+    """Starts the Master; one that is started again goes on where the last one ended."""
+    cluster = settings.cluster
+    return [
+        *(sys.executable, "-m", "penstock.executor.spark_master"),
+        *("--folder", str(_folder(settings))),
+        *("--secret-file", cluster.secret_file),
+        *("--interface", cluster.interface),
+        *("--port", str(cluster.port), "--ui-port", str(cluster.ui_port)),
+    ]
+
+
+def _folder(settings: Settings) -> Path:
+    return Path(settings.host.run_dir) / "spark-master"

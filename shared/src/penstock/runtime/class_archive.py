@@ -1,0 +1,158 @@
+"""Archives of loaded Java classes (AppCDS): Spark's Java processes start twice as fast with one.
+
+One file for each host, Java, version of Spark and kind of process, in the user's cache folder. It
+is made once, by a training run that is ended with ``-XX:ArchiveClassesAtExit``; whoever starts Java
+meanwhile, or finds a broken one, does without. Java itself refuses an archive of other jars or of
+another Java; what it does not check by default, the content, is checked here against a sum.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import logging
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from penstock.runtime.java import Java, JavaMissing, find_java
+from penstock.runtime.paths import cache_dir
+
+log = logging.getLogger("penstock.runtime")
+
+_CHUNK_BYTES = 1 << 20
+_checked: dict[Path, tuple[int, int, int]] = {}
+"""Files found whole, as they were then: reading 60 MB takes as long as a tenth of a start."""
+
+
+class _Sum(msgspec.Struct, frozen=True):
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where one is, or will be; None where there is no place for it."""
+
+    file: Path | None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """For a start of Java; none while there is no whole archive. Reads it once."""
+        if self.file is None or not _is_whole(self.file):
+            return ()
+        return (f"-XX:SharedArchiveFile={self.file}", "-Xshare:auto", "-Xlog:cds=off")
+
+    def build(self, train: Callable[[tuple[str, ...]], None]) -> bool:
+        """Makes it, unless it is there or somebody is at it.
+
+        Args:
+            train: runs Java with these flags, has it load what is wanted, and ends it well.
+
+        Returns:
+            Whether there is a whole archive now.
+        """
+        if self.file is None:
+            return False
+        with self.file.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return _is_whole(self.file) or self._make(self.file, train)
+
+    def _make(self, file: Path, train: Callable[[tuple[str, ...]], None]) -> bool:
+        half = file.with_suffix(".new")
+        half.unlink(missing_ok=True)
+        try:
+            train((f"-XX:ArchiveClassesAtExit={half}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"))
+            if not half.is_file():
+                log.warning("Java wrote no class archive %s; Spark starts without", file.name)
+                return False
+            summed = file.with_suffix(".sum.new")
+            summed.write_bytes(msgspec.json.encode(_sum(half)))
+            summed.replace(_sum_file(file))
+            half.replace(file)
+        finally:
+            half.unlink(missing_ok=True)
+        return _is_whole(file)
+
+
+def archive(
+    java: Java, kind: str, class_path: Sequence[Path], folder: Path | None = None
+) -> Archive:
+    """The archive for one kind of process.
+
+    Args:
+        class_path: every jar, in the order in which Java gets them.
+        folder: instead of the user's cache folder.
+    """
+    try:
+        place = folder or cache_dir() / "classes"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Archive(place / f"{kind}-{_fingerprint(java, class_path)}.jsa")
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # no home, or a read-only one
+        log.info("no class archives are kept: %s", error)
+        return Archive(None)
+
+
+def session_archive() -> Archive:
+    """Of a classic session's Java, for ``spark.driver.extraJavaOptions``; found, not imported."""
+    found = importlib.util.find_spec("pyspark")
+    try:
+        java = find_java()
+    except JavaMissing:
+        return Archive(None)
+    if found is None or not found.origin:
+        return Archive(None)
+    return archive(java, "session", sorted((Path(found.origin).parent / "jars").glob("*.jar")))
+
+
+def _fingerprint(java: Java, class_path: Sequence[Path]) -> str:
+    """Changes with the host, its Java and its jars; Java compares their times and sizes too."""
+    told = [os.uname().nodename, str(java.home), str(java.version)]
+    release = java.home / "release"
+    told.append(release.read_text("utf-8", "replace") if release.is_file() else "")
+    for jar in class_path:
+        found = jar.stat()
+        told.append(f"{jar} {found.st_size} {int(found.st_mtime)}")
+    return blake2b("\n".join(told).encode(), digest_size=8).hexdigest()
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        found = file.stat()
+        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if _checked.get(file) == seen:
+            return True
+        expected = msgspec.json.decode(_sum_file(file).read_bytes(), type=_Sum)
+        if found.st_size != expected.bytes or _sum(file) != expected:
+            log.warning("class archive %s is broken and not used", file)
+            return False
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.DecodeError) as error:
+        log.warning("class archive %s is not used: %s", file, error)
+        return False
+    _checked[file] = seen
+    return True
+
+
+def _sum_file(file: Path) -> Path:
+    return file.with_suffix(".sum")
+
+
+def _sum(file: Path) -> _Sum:
+    size = crc = 0
+    with file.open("rb") as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            size, crc = size + len(chunk), zlib.crc32(chunk, crc)
+    return _Sum(size, crc)

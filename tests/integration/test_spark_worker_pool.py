@@ -1,0 +1,95 @@
+"""An executor's Spark Workers: they come, work, are replaced, and go with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.integration.executing import stage
+from tests.integration.spark_cluster import application, cluster_tables, kill, master
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
+from penstock.runtime.paths import LOOPBACK
+
+pytestmark = pytest.mark.spark
+START = 60.0
+
+
+async def test_workers_come_run_an_application_and_go(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    tables = cluster_tables(tmp_path)
+    with master(tables) as cluster:
+        async with stage(settings, **tables) as host:
+            host.start()
+            await host.command({"etl": 1})
+            [ready] = await host.seen(WorkerReady, within=START)
+            assert ready.spawn_seconds
+            [worker] = cluster.alive()
+            assert worker.resources["etl"].addresses == (f"{ready.worker}/0",)
+
+            count = "assert spark.range(1000).count() == 1000\n"
+            wanted = {"spark.executor.resource.etl.amount": "1"}
+            with application(cluster.settings, count, tmp_path / "app.log", **wanted) as app:
+                await eventually(lambda: app.exit_code is not None, 120)
+                assert app.exit_code == 0
+
+            [started] = host.of(WorkerStarted)
+            await host.command({"etl": 0})
+            [stopped] = await host.seen(WorkerStopped, within=START)
+            assert stopped.cause == "scaled-down"
+            assert not psutil.pid_exists(started.pid)
+            assert not list((host.run_dir / "spark-workers").iterdir())
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_all_end_with_their_executor(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    tables = cluster_tables(tmp_path)
+    with master(tables) as cluster:
+        async with stage(settings, **tables) as host:
+            executor = host.start()
+            await host.command({"etl": 1})
+            [first] = await host.seen(WorkerReady, within=START)
+            kill(first.pid)
+            [stopped] = await host.seen(WorkerStopped)
+            assert stopped.cause == "killed"
+            _, second = await host.seen(WorkerReady, 2, within=START)
+            assert second.pid != first.pid
+
+            os.kill(executor.pid, signal.SIGKILL)
+            await eventually(lambda: not _runs(second.pid), within=10)
+            await eventually(lambda: not cluster.alive(), within=10)
+
+
+async def test_master_and_workers_listen_only_where_they_are_told_and_to_whom_they_know(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    tables = cluster_tables(tmp_path)
+    with master(tables) as cluster:
+        async with stage(settings, **tables) as host:
+            host.start()
+            await host.command({"etl": 1})
+            [ready] = await host.seen(WorkerReady, within=START)
+            for pid in (cluster.process.pid, ready.pid):
+                sockets = psutil.Process(pid).net_connections("tcp")
+                heard = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
+                assert {ip.removeprefix("::ffff:") for ip in heard} == {LOOPBACK}
+                assert not {s.laddr.port for s in sockets} & {6066}  # REST submission
+
+            stranger = {"spark.authenticate.secret": "another, as long as the first"}
+            with application(cluster.settings, "", tmp_path / "app.log", **stranger) as app:
+                await eventually(lambda: "SaslException" in app.last_words(200), 60)
+            assert not cluster.view().activeapps
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,52 @@
+"""Pools of Spark Workers as the settings declare them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.config import ConfigError, Pool
+from penstock.config.load import check
+from penstock.config.topology import pools
+from penstock.runtime.spark_master import address, ui_url
+
+GIB = 1 << 30
+
+
+def pool_of(cluster: dict[str, Any] | None = None, **table: Any) -> Pool:
+    tree = {"cluster": cluster or {"master": "local"}, "pools": {"etl": {"kind": "spark", **table}}}
+    return pools(check(tree))["etl"]
+
+
+def test_a_worker_is_reckoned_with_what_it_gives_away() -> None:
+    pool = pool_of(slots=2, slot_memory_bytes=GIB)
+    assert pool.queues == ()
+    assert pool.profile.min_workers == 0
+    assert pool.profile.cpu_cores == 2
+    assert pool.profile.memory_bytes == 2 * GIB + 160 * 1024 * 1024
+    assert pool_of(cpu_cores=0.5).profile.cpu_cores == 0.5
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"cluster": {"master": ""}}, "needs a Spark cluster; set cluster.master"),
+        ({"queues": ["a"]}, "has no queues and no priorities"),
+        ({"priorities": True}, "has no queues and no priorities"),
+        ({"slots": 0}, "slots"),
+        ({"cluster": {"master": "yarn"}}, "cluster.master"),
+    ],
+)
+def test_a_table_that_cannot_be_meant_is_refused(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        pool_of(**table)
+
+
+def test_where_the_master_is() -> None:
+    local = check({"cluster": {"master": "local", "port": 7, "ui_port": 8}}).cluster
+    assert (address(local), ui_url(local)) == ("spark://127.0.0.1:7", "http://127.0.0.1:8")
+    given = check({"cluster": {"master": "spark://m1:7077,m2:7077"}}).cluster
+    assert (address(given), ui_url(given)) == ("spark://m1:7077,m2:7077", "http://m1:8080")
+    named = check({"cluster": {"master": "spark://m:1", "ui_url": "https://x/ui"}}).cluster
+    assert ui_url(named) == "https://x/ui"
