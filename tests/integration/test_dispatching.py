@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,16 @@ def kept(settings: Settings) -> int:
         outbox.close()
 
 
+async def dispatched(client: Client, count: int) -> None:
+    """Returns when so many jobs are in the event log."""
+    stream, subject = client._subjects.events_stream, client._subjects.events("job", "*", "*")
+    following: Any = client._bus.follow(stream, [subject], 1)
+    async with aclosing(following) as events:
+        async for stored in events:
+            if stored.sequence >= count:
+                return
+
+
 async def waiting_in(settings: Settings) -> int:
     bus = await connect(settings)
     try:
@@ -269,14 +279,44 @@ async def test_the_outbox_is_sent_in_order_and_once(
         assert kept(known) == 5
         broker.start()
         ids.append(await client.dispatch(note(diary="d", name="after")))
+        ids += await client.dispatch_many([note(diary="d", name=f"m{n}") for n in range(3)])
         assert client._when_away is not None
         await client._when_away.sent()
         views = [await client.job(each) for each in (before, *ids)]
-        assert [view.state for view in views] == [State.WAITING] * 7
+        assert [view.state for view in views] == [State.WAITING] * 10
         sequences = [view.record.sequence for view in views]
         assert sequences == sorted(sequences)
-    assert await waiting_in(known) == 7
+    assert await waiting_in(known) == 10
     assert kept(known) == 0
+
+
+@pytest.mark.parametrize("when_away", ["wait", "outbox"])
+async def test_many_jobs_survive_a_broker_that_goes_while_they_are_dispatched(
+    broker: Broker, settings: MakeSettings, tmp_path: Path, when_away: str
+) -> None:
+    known = away(settings, tmp_path, when_away=when_away, wait_seconds=20)
+    async with Client.connect(known) as client:
+        calls = [note(diary="d", name=f"j{n}") for n in range(6000)]
+        dispatching = asyncio.create_task(client.dispatch_many(calls))
+        await dispatched(client, 300)
+        assert not dispatching.done()
+        broker.kill()
+        broker.start()
+        ids = await dispatching
+        assert client._when_away is not None
+        await client._when_away.sent()
+        views = [await client.job(each) for each in ids]
+    assert [len(view.events) for view in views] == [1] * 6000
+    assert await waiting_in(known) >= 6000  # a message that was sent twice runs once
+
+
+async def test_as_usual_many_jobs_fail_together(
+    broker: Broker, settings: MakeSettings, tmp_path: Path
+) -> None:
+    async with Client.connect(away(settings, tmp_path)) as client:
+        broker.kill()
+        with pytest.raises(BusUnavailable):
+            await client.dispatch_many([note(diary="d", name=f"j{n}") for n in range(3)])
 
 
 async def test_a_full_outbox_refuses(
@@ -287,7 +327,7 @@ async def test_a_full_outbox_refuses(
     async with Client.connect(known) as client:  # the broker was not even there
         for n in range(2):
             await client.dispatch(note(diary="d", name=f"j{n}"))
-        with pytest.raises(OutboxFull, match="holds 2 jobs already"):
+        with pytest.raises(OutboxFull, match="no room for 1 more of at most 2"):
             await client.dispatch(note(diary="d", name="j2"))
         broker.start()
         assert client._when_away is not None

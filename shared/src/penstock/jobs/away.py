@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config.settings import Dispatch
@@ -20,7 +21,7 @@ _AGAIN_SECONDS = 0.2
 
 
 class SenderWhenAway:
-    """Sends one job, now or when the broker is back, as the settings say.
+    """Sends jobs, now or when the broker is back, as the settings say.
 
     Attributes:
         waiting: jobs in the outbox.
@@ -42,16 +43,41 @@ class SenderWhenAway:
 
     async def send(self, event: JobDispatched) -> None:
         """Raises AlreadyDispatched, OutboxFull; BusUnavailable, after a wait if so said."""
-        if self.waiting:
-            return await self._put(event)  # behind those that wait: the order is kept
+        if not self.waiting:  # else behind those that wait: the order is kept
+            try:
+                return await self._sender.send(event)
+            except BusUnavailable:
+                if self._said.when_away == "fail":
+                    raise
+        return await self._later([event])
+
+    async def send_many(self, events: Sequence[JobDispatched]) -> None:
+        """Many, pipelined; raises as :meth:`send`, those before it were taken."""
+        left = list(events) if self.waiting else await self._not_taken(events)
+        if left:
+            await self._later(left)
+
+    async def _not_taken(self, events: Sequence[JobDispatched]) -> list[JobDispatched]:
+        """Those that were sent to a broker that is away, where that is no error."""
+        answers: Sequence[int | BusError]
         try:
-            return await self._sender.send(event)
-        except BusUnavailable:
-            if self._said.when_away == "fail":
-                raise
+            answers = await self._sender.send_many(events)
+        except BusUnavailable as error:
+            answers = [error] * len(events)
+        left = []
+        for event, answer in zip(events, answers, strict=True):
+            if isinstance(answer, BusUnavailable) and self._said.when_away != "fail":
+                left.append(event)
+            elif isinstance(answer, BusError):
+                raise answer
+        return left
+
+    async def _later(self, events: Sequence[JobDispatched]) -> None:
         if self._outbox is not None:
-            return await self._put(event)
-        return await self.wait(lambda: self._sender.send_again(event))
+            return await self._put(self._outbox, events)
+        for event in events:
+            await self.wait(partial(self._sender.send_again, event))
+        return None
 
     async def wait(self, send: Callable[[], Awaitable[None]]) -> None:
         """Sends until it succeeds or its time is up; ``send`` may be called again and again."""
@@ -66,13 +92,12 @@ class SenderWhenAway:
                     raise
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _put(self, event: JobDispatched) -> None:
-        assert self._outbox is not None
-        self.waiting += 1
+    async def _put(self, outbox: Outbox, events: Sequence[JobDispatched]) -> None:
+        self.waiting += len(events)
         try:
-            await asyncio.to_thread(self._outbox.put, event)
+            await asyncio.to_thread(outbox.put, events)
         except BaseException:
-            self.waiting -= 1
+            self.waiting -= len(events)
             raise
         self._go_on()
 

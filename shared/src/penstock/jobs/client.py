@@ -239,7 +239,8 @@ class Client:
         stands in the place.
 
         Raises:
-            BusError: at the first job that was not taken; those before it were.
+            BusError: at a job that was not taken; others were. With the broker away each waits,
+                or goes to the outbox, as one that is dispatched alone does.
         """
         ids: list[str] = [""] * len(calls)
         terms = Terms(queue=queue, priority=priority)
@@ -253,15 +254,20 @@ class Client:
             for start in chunks:
                 places = usual[start : start + _CHUNK]
                 events = [self._maker.event(calls[at], terms) for at in places]
-                for at, event, answer in zip(
-                    places, events, await self._sender.send_many(events), strict=True
-                ):
-                    if isinstance(answer, BusError):
-                        raise answer
+                await self._send_all(events)
+                for at, event in zip(places, events, strict=True):
                     ids[at] = event.job_id
 
         await asyncio.gather(*(lane() for _ in range(_LANES)))
         return ids
+
+    async def _send_all(self, events: Sequence[JobDispatched]) -> None:
+        if self._when_away is not None:
+            return await self._when_away.send_many(events)
+        for answer in await self._sender.send_many(events):
+            if isinstance(answer, BusError):
+                raise answer
+        return None
 
     async def _dispatch_unique(self, call: Call, terms: Terms) -> str:
         event, unique = self._maker.event(call, terms), wanted(call, 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.events.envelope import encode
@@ -49,18 +50,18 @@ class Outbox:
                 "event BLOB NOT NULL, refused TEXT)"
             )
 
-    def put(self, event: JobDispatched) -> None:
-        """Keeps a job. Raises OutboxFull, sqlite3.Error."""
+    def put(self, events: Sequence[JobDispatched]) -> None:
+        """Keeps all of these jobs, or none. Raises OutboxFull, sqlite3.Error."""
         with self._guard, self._file:
             self._file.execute("BEGIN IMMEDIATE")
-            if self._count() >= self._most:
+            if (held := self._count()) + len(events) > self._most:
                 raise OutboxFull(
-                    f"no broker, and the outbox {self.path} holds {self._most} jobs already "
-                    "(dispatch.outbox_max_jobs)"
+                    f"no broker, and the outbox {self.path} holds {held} jobs already: no room "
+                    f"for {len(events)} more of at most {self._most} (dispatch.outbox_max_jobs)"
                 )
-            self._file.execute(
+            self._file.executemany(
                 "INSERT OR IGNORE INTO jobs (job_id, event) VALUES (?, ?)",
-                (event.job_id, encode(event)),
+                [(event.job_id, encode(event)) for event in events],
             )
 
     def first(self, limit: int = 100) -> list[tuple[int, JobDispatched]]:
