@@ -15,8 +15,8 @@ from opentelemetry.trace import Span, SpanKind
 
 from penstock.telemetry import names
 from penstock.telemetry.collector import Shutdown, preload, setup
-from penstock.telemetry.propagation import extract, ids, inject, links, sampled, within
-from penstock.telemetry.spans import ERROR, enabled, fail, span, start, trace_id, tracer
+from penstock.telemetry.propagation import extract, ids, inject, links, links_to, sampled, within
+from penstock.telemetry.spans import ERROR, enabled, fail, span, start, trace_id, tracer, unsampled
 
 __all__ = [
     "ERROR",
@@ -29,6 +29,7 @@ __all__ = [
     "ids",
     "inject",
     "links",
+    "links_to",
     "names",
     "preload",
     "sampled",
@@ -37,5 +38,6 @@ __all__ = [
     "start",
     "trace_id",
     "tracer",
+    "unsampled",
     "within",
 ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from opentelemetry import trace
 
 from penstock.config import Settings
+from penstock.config.settings import Telemetry
 from penstock.telemetry import spans
 from penstock.telemetry.meters import Meters
 
@@ -47,7 +48,7 @@ def setup(
     senders: list[_Sender] = []
     if endpoint := found.get("traces"):
         resource = _resource(service_name, instance)
-        senders.append(_spans(resource, endpoint, settings.telemetry.sample_share))
+        senders.append(_spans(resource, endpoint, settings.telemetry))
     if endpoint := found.get("logs"):
         senders.append(_logs(_resource(service_name, instance), endpoint))
     if meters and (endpoint := found.get("metrics")):
@@ -94,7 +95,7 @@ def _resource(service_name: str, instance: str) -> Resource:
     return Resource.create({**about})
 
 
-def _spans(resource: Resource, endpoint: str, share: float) -> _Sender:
+def _spans(resource: Resource, endpoint: str, settings: Telemetry) -> _Sender:
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
@@ -102,7 +103,7 @@ def _spans(resource: Resource, endpoint: str, share: float) -> _Sender:
     from penstock.telemetry.posting import SpanPost  # noqa: PLC0415
 
     provider = TracerProvider(
-        sampler=ParentBasedTraceIdRatio(share),
+        sampler=ParentBasedTraceIdRatio(settings.sample_share),
         resource=resource,
         shutdown_on_exit=False,  # its wait is unbounded, ours is not
     )
@@ -111,7 +112,7 @@ def _spans(resource: Resource, endpoint: str, share: float) -> _Sender:
         exporter, max_queue_size=QUEUE_SPANS, schedule_delay_millis=FLUSH_MILLISECONDS
     )
     provider.add_span_processor(processor)
-    spans.use(provider.get_tracer("penstock"))
+    spans.use(provider.get_tracer("penstock"), settings.jobs_per_second)
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its story
     return exporter.post.hurry, provider.shutdown

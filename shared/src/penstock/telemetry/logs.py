@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 
 from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.context import get_current
+from opentelemetry.context import Context, get_current
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 
 from penstock.telemetry.posting import LogPost
+from penstock.telemetry.spans import trace_id
 
 QUEUE_LINES = 2048
 """Lines that wait for the collector at most; more than that are dropped."""
@@ -44,7 +45,7 @@ class CollectorLines(logging.Handler):
         self._provider.get_logger(record.name).emit(
             LogRecord(
                 timestamp=int(record.created * 1e9),
-                context=get_current(),
+                context=get_current() if trace_id() else Context(),
                 severity_text=record.levelname,
                 severity_number=_severity(record.levelno),
                 body=text,

@@ -56,5 +56,10 @@ def within(headers: Mapping[str, str] | None) -> Iterator[None]:
 
 def links(*headers: Mapping[str, str] | None) -> list[Link]:
     """Links to the spans that each of ``headers`` carries; those without one are left out."""
-    found = (trace.get_current_span(extract(each)).get_span_context() for each in headers)
+    return links_to(*map(extract, headers))
+
+
+def links_to(*contexts: Context) -> list[Link]:
+    """Links to the span of each context that has one."""
+    found = (trace.get_current_span(each).get_span_context() for each in contexts)
     return [Link(context) for context in found if context.is_valid]

@@ -252,11 +252,14 @@ def _nothing() -> None:
 def _span(job: Held) -> Any:
     if not telemetry.enabled():
         return nullcontext()
+    if unsampled := telemetry.unsampled():
+        return unsampled
+    context = telemetry.extract(job.delivery.headers)
     return telemetry.span(
         names.run(job.payload.function),
-        parent=job.delivery.headers,
+        parent=context,
         kind=telemetry.SpanKind.CONSUMER,
-        links=telemetry.links(job.delivery.headers),
+        links=telemetry.links_to(context),
         attributes={
             names.MESSAGING_SYSTEM: names.NATS,
             names.MESSAGING_OPERATION_NAME: "run",
