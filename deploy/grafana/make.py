@@ -95,7 +95,7 @@ def _variable(name: str) -> dict[str, Any]:
         "multi": True,
         "includeAll": True,
         "allValue": ".*",
-        "current": {"text": "All", "value": "$__all"},
+        "current": {"text": ["All"], "value": ["$__all"]},
     }
 
 
