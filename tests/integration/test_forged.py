@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.histories import Entry, check
-from tests.integration.forging import Forged, forged, on
+from tests.integration.forging import PREFIX, Forged, forged, on
 from tests.integration.guarded import GuardedBroker, join
 from tests.integration.guarded_site import Site
 from tests.integration.sample_jobs import note
@@ -28,6 +29,26 @@ WRITERS = [name for name, role in ROLES.items() if role.publishes]
 ROUNDS = int(os.environ.get("FORGED_ROUNDS", "1"))
 """docs/security.md tells of more."""
 _A_ROUND = 40
+UNREADABLE = {
+    "dispatcher": (
+        "events.job.forged.JobDispatched",
+        "events.batch.forged.BatchCreated",
+        "events.graph.forged.GraphStarted",
+        "jobs.work",
+        "keys.unique.forged",
+    ),
+    "orchestrator": (
+        "state.cursor.orchestrator",
+        "state.health.report",
+        "state.schedule.forged",
+        "state.batch.forged",
+        "dead.work.forged",
+    ),
+    "executor": ("snapshots.host.test-host", "events.worker.forged.WorkerReady"),
+    "metrics": ("snapshots.pool.work",),
+    "decider": ("commands.test-host", "state.lease.decider", "snapshots.round.work"),
+    "worker": ("beats.worker.test-host.w-1", "checkpoints.forged", "state.exclusive.forged"),
+}
 _LINES_A_MESSAGE = 30
 _LOOK_SECONDS = 2.0
 _RESTING_CORES = 1.0
@@ -47,24 +68,40 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.mark.parametrize("role", WRITERS)
 async def test_what_a_stranger_with_a_key_writes_does_no_harm(
-    site: Site, role: str, tmp_path_factory: pytest.TempPathFactory
+    site: Site, role: str, tmp_path: Path
 ) -> None:
-    diary = str(tmp_path_factory.mktemp("diary") / "diary")
+    await _survives(site, tmp_path, lambda: _flood(site, role))
+
+
+async def test_what_no_decoder_takes_ends_no_service(site: Site, tmp_path: Path) -> None:
+    """Each of these ended an orchestrator, again and again, since they stay in the log."""
+    await _survives(site, tmp_path, lambda: asyncio.run(_send_unreadable(site)))
+
+
+async def _survives(site: Site, folder: Path, harm: Callable[[], int]) -> None:
+    """Jobs before and after end once, and the services live, rest, and have not swollen."""
+    diary = str(folder / "diary")
     async with Client.connect(site.settings("dispatcher")) as client:
         before = await client.dispatch(note(diary, "before"))
         assert (await client.wait(before, 60)).state == "completed", site.logs()
         memory, lines = _memory(site), site.log_lines()
-        sent = await asyncio.to_thread(_flood, site, role)
-        during = await client.dispatch(note(diary, "after"))
-        assert (await client.wait(during, 120)).state == "completed", site.logs()
-        acknowledged = [before, during]
-    assert {child.name: child.exit_code for child in site.children if child.exit_code} == {}, (
-        site.logs()
-    )
+        sent = await asyncio.to_thread(harm)
+        after = await client.dispatch(note(diary, "after"))
+        assert (await client.wait(after, 120)).state == "completed", site.logs()
+    await eventually(lambda: _resting(site), 60, "services that rest")
+    ended = {child.name: child.exit_code for child in site.children if child.exit_code is not None}
+    assert ended == {}, site.logs()
     assert site.log_lines() - lines <= _LINES_A_MESSAGE * sent
     assert _memory(site) - memory < _GROWN_BYTES
-    await eventually(lambda: _resting(site), 60, "services that rest")
-    check({each: await _story(site, each) for each in acknowledged}, acknowledged)
+    check({each: await _story(site, each) for each in (before, after)}, (before, after))
+
+
+async def _send_unreadable(site: Site) -> int:
+    bodies = (b'{"queue":"\xff"}', b'{"type":"\xff"}', b"[" * 100_000, b'{"type":"GraphStarted"}')
+    for role, subjects in UNREADABLE.items():
+        messages = [Forged(f"{PREFIX}.{each}", body, {}) for each in subjects for body in bodies]
+        await _send(site, role, messages)
+    return len(bodies) * sum(map(len, UNREADABLE.values()))
 
 
 async def _story(site: Site, job_id: str) -> list[Entry]:

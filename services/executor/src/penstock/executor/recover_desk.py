@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.bus.protocol import Bus, Subscription
 from penstock.events.recovering import RecoverAnswered, RecoverAsked, Suspect
-from penstock.events.subjects import BadName, Subjects, check_name
+from penstock.events.subjects import Subjects, check_name
 from penstock.executor.watch import StuckWatch
 
 log = logging.getLogger("penstock.executor")
@@ -28,7 +28,7 @@ class RecoverDesk:
         try:
             asked = msgspec.json.decode(body, type=RecoverAsked)
             token = check_name("answer", asked.answer_to)
-        except (msgspec.MsgspecError, BadName) as error:
+        except (ValueError, RecursionError) as error:  # also BadName
             log.warning("a question about stuck jobs is ignored: %s", error)
             return
         answer = RecoverAnswered(host=self._host, suspects=await self._answer(asked))

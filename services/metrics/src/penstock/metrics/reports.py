@@ -13,7 +13,6 @@ from penstock.events.envelope import MalformedEvent
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
 from penstock.metrics.core.pool import PoolMeter
-from penstock.metrics.core.sketches import BadSketch
 
 log = logging.getLogger("penstock.metrics")
 
@@ -67,7 +66,7 @@ class WorkerEar:
             report = self._decoder.decode(body)
             if meter := self._meters.get(report.pool):
                 meter.hear(report, time.monotonic())
-        except (msgspec.DecodeError, BadSketch) as error:
+        except (ValueError, RecursionError, OverflowError) as error:  # also BadSketch
             self._complain(subject, error)
 
     def _complain(self, subject: str, error: Exception) -> None:

@@ -40,7 +40,7 @@ class Cursor:
             return Position()
         try:
             self._kept = msgspec.json.decode(stored.body, type=Position)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             log.warning("%s cannot be read, starting from the beginning: %s", self._subject, error)
             return Position()
         return self._kept

@@ -96,5 +96,5 @@ def _died_at(letter: Stored) -> float:
     """POSIX seconds; of what is no letter, when it was stored."""
     try:
         return msgspec.json.decode(letter.body, type=queue.DeadLetter).at
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return letter.at.timestamp()

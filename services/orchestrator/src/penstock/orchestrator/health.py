@@ -102,5 +102,5 @@ def _states(report: Report | None) -> dict[str, State]:
 def _before(body: bytes) -> Kept:
     try:
         return msgspec.json.decode(body, type=Kept)
-    except msgspec.MsgspecError:  # none, or of another version
+    except (ValueError, RecursionError):  # none, or of another version
         return Kept()

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.events.subjects import BadName, Subjects, check_name
+from penstock.events.subjects import Subjects, check_name
 from penstock.orchestrator.core.unresolved import AWAITED, Step
 
 
@@ -43,7 +43,7 @@ def step(stored: Stored) -> Step:
             fields = _decode(stored.body)
             if fields.queue:
                 check_name("queue", fields.queue)
-        except (msgspec.DecodeError, BadName):
+        except (ValueError, RecursionError):  # also text that is none; BadName
             fields = _Fields()
     return Step(
         job_id=job_id,

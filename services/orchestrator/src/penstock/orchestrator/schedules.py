@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from penstock.bus.protocol import Bus, BusError, Stored
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
@@ -127,7 +125,7 @@ class Ticker:
     def _note(self, stored: Stored) -> None:
         try:
             self._remember(read(stored), stored.sequence)
-        except (msgspec.DecodeError, BadSchedule, RecursionError) as error:
+        except (BadSchedule, ValueError, RecursionError, OverflowError) as error:
             log.error("%s is left alone: %s", stored.subject, error)
 
     def _remember(self, schedule: Schedule, sequence: int) -> _Known:

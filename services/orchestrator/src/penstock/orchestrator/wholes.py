@@ -18,15 +18,16 @@ import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
 from penstock.events.batch import BATCH_EVENTS
-from penstock.events.envelope import MalformedEvent, utc_now
+from penstock.events.envelope import utc_now
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members
 from penstock.jobs.client import Client
-from penstock.jobs.errors import IllegalTransition, JobsError
+from penstock.jobs.errors import JobsError
 from penstock.orchestrator.carry_out import Hands
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
+from penstock.orchestrator.core.instructions import Instruction
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.wholes_kept import Kept
 from penstock.runtime.waiting import within
@@ -101,10 +102,15 @@ class Wholes:
         if stored.sequence <= self.position:
             return
         _, noun, key, name = stored.subject.rsplit(".", 3)
-        if noun == "job":
-            self._see_job(key, name, stored)
-        else:
-            await self._see_whole(noun, key, name, stored)
+        try:
+            if noun == "job":
+                self._see_job(key, name, stored)
+            else:
+                await self._see_whole(noun, key, name, stored)
+        except BusError:
+            raise
+        except Exception as error:  # who may dispatch may write anything; the log keeps it for days
+            log.error("%s %s: event %d is passed over: %r", noun, key, stored.sequence, error)
         self.position = stored.sequence
 
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
@@ -120,18 +126,14 @@ class Wholes:
                 self._touch("graph", step[0])
 
     async def _see_whole(self, noun: str, key: str, name: str, stored: Stored) -> None:
-        try:
-            event = _CODECS[noun].decode(stored.body)
-            whole = self.known.get((noun, key))
-            if whole is not None:
-                whole.see(event, stored.sequence)
-            elif name in ("BatchCreated", "GraphStarted"):
-                self.known[noun, key] = self._new(event, stored.sequence)
-            elif name not in _FINAL:
-                await self._read_again(noun, key, stored.sequence)
-        except (MalformedEvent, IllegalTransition, AssertionError) as error:
-            log.error("%s %s: event %d is passed over: %s", noun, key, stored.sequence, error)
-            return
+        event = _CODECS[noun].decode(stored.body)
+        whole = self.known.get((noun, key))
+        if whole is not None:
+            whole.see(event, stored.sequence)
+        elif name in ("BatchCreated", "GraphStarted"):
+            self.known[noun, key] = self._new(event, stored.sequence)
+        elif name not in _FINAL:
+            await self._read_again(noun, key, stored.sequence)
         self._touch(noun, key)
 
     def _new(self, event: Any, sequence: int) -> Whole:
@@ -191,7 +193,7 @@ class Wholes:
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
         whole = self.known.get(name)
-        if whole is None or (step := whole.decide(self._now())) is None:
+        if whole is None or (step := self._decided(name, whole)) is None:
             return
         at, when = self._tried.get(name, (0, 0.0))
         if at == whole.position and time.monotonic() - when < _LOOK_SECONDS:
@@ -207,3 +209,12 @@ class Wholes:
             self._tried.pop(name, None)
             with suppress(BusError):  # what is left of it would do no harm
                 await self._kept.forget(name)
+
+    def _decided(self, name: tuple[str, str], whole: Whole) -> Instruction | None:
+        """The step that is due; what its own events make impossible to reckon with is given up."""
+        try:
+            return whole.decide(self._now())
+        except Exception as error:
+            log.error("%s %s is given up: %r", *name, error)
+            self.known.pop(name, None)
+            return None

@@ -66,7 +66,7 @@ class Kept:
             kept = msgspec.msgpack.decode(found.body, type=_Stored)
             whole = msgspec.msgpack.decode(kept.snapshot, type=kind)
             known[name] = restored(whole, self._source)
-        except (msgspec.MsgspecError, ValueError, zlib.error) as error:
+        except (ValueError, RecursionError, zlib.error) as error:
             log.error("%s %s: what was kept cannot be read: %s", *name, error)
             return 0  # the log has it all
         return kept.seen_to
@@ -101,6 +101,6 @@ def _place(stored: Stored | None) -> int:
     """The kept place; the beginning of the log, which has it all, where it cannot be read."""
     try:
         return msgspec.json.decode(stored.body, type=int) if stored else 0
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         log.error("the place in the log cannot be read: %s", error)
         return 0
