@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,10 +14,13 @@ import nats
 import nats.errors
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from tests.integration.guarded import GuardedBroker, join
+from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.bus import nkeys
+from penstock.bus.nats import connect
 from penstock.cli.deploy.keys import write
 from penstock.cli.deploy.roles import ROLES
 
@@ -77,6 +81,43 @@ async def test_what_a_role_must_not_hear_is_refused(guarded: GuardedBroker, role
     await _all_refused(client, errors, len(subjects))
     heard = [s for s in subjects if not any(f'subscription to "{s.lower()}"' in e for e in errors)]
     assert heard == []
+
+
+async def test_copies_of_a_stream_go_nowhere_but_to_the_own_inbox(
+    guarded: GuardedBroker, settings: MakeSettings
+) -> None:
+    """Where a consumer shall deliver to stands in the request, which permissions do not look at."""
+    settings.prefix = "penstock"
+    orchestrator = await connect(guarded.settings(settings, "orchestrator"))
+    attacker, victim = await join(guarded, "dispatcher"), await join(guarded, "metrics")
+    heard: list[str] = []
+    copies: list[str] = []
+
+    async def overhear(message: Msg) -> None:
+        heard.append(message.subject)
+
+    async def take(message: Msg) -> None:
+        copies.append(message.subject)
+
+    await victim.subscribe("penstock.jobs.*", cb=overhear)
+    await victim.flush()
+    inbox = attacker.new_inbox()
+    await attacker.subscribe(inbox, cb=take)
+    await attacker.publish(EVENT, b'{"type":"WorkersScaled"}')
+    for number, target in enumerate([COMMAND, JOB, LEASE, inbox]):
+        consumer = {"name": f"c{number}", "deliver_subject": target, "ack_policy": "none"}
+        body = {"stream_name": "EVENTS", "config": {**consumer, "mem_storage": True}}
+        await attacker.request(
+            f"$JS.API.CONSUMER.CREATE.EVENTS.c{number}", json.dumps(body).encode()
+        )
+    await eventually(lambda: copies, 10, "a copy in the own inbox")
+    stored = [
+        await orchestrator.last(stream, subject)
+        for stream, subject in (("COMMANDS", COMMAND), ("JOBS", JOB), ("STATE", LEASE))
+    ]
+    assert (stored, heard) == ([None] * 3, [])
+    for client in (attacker, victim, orchestrator):
+        await client.close()
 
 
 async def test_anonymous_is_refused(guarded: GuardedBroker) -> None:
