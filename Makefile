@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline testing
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test chaos check bench clean lock docs
+.PHONY: help install demo test compose-test chaos check bench clean lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -27,6 +27,9 @@ demo: $(READY)  ## the main job: load that rises, bursts and falls, with failure
 
 test: $(READY)  ## unit, contract and integration tests on a real broker and real Spark
 	@$(BIN)/python -m pytest tests
+
+compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a partition, a rolling restart (10 min)
+	@$(BIN)/python -m pytest tests/compose
 
 chaos: $(READY)  ## RUNS=20 SEED=1: seeded faults under load; each run prints its faults and verdict
 	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1)
