@@ -36,6 +36,9 @@ its broker is not ready, and alive.
 carries exemplars. The histogram of pickup times has one a bucket: a traced job that waited so long,
 with its trace id. By OTLP they go along as well.
 
+A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans, so
+that being watched costs a known amount. `telemetry.sample_share` leaves out whole stories by chance.
+
 A log line that is said within a span carries its trace id: on the way to the collector, and as
 `trace_id` in lines printed with `--log-json`.
 """
