@@ -16,9 +16,9 @@ INTRODUCTION = """
 # Traces, metrics and logs
 
 Each service answers `/healthz`, `/readyz` and `/metrics` on the address of `[http]` (loopback
-unless set), and sends traces, metrics and log lines by OTLP over HTTP to `telemetry.endpoint`, if there is
-one. Job workers send traces and log lines; their numbers come through the metrics service, so that
-nobody has to find and scrape processes that come and go.
+unless set), and sends traces, metrics and log lines by OTLP over HTTP to `telemetry.endpoint`, if
+there is one. Job workers send traces and log lines; their numbers come through the metrics service,
+so that nobody has to find and scrape processes that come and go.
 
 `/healthz` is 200 while the service's event loop turns; a restart is worth it when it is not.
 `/readyz` is 200 while every check is passed, else 503; both say why, in JSON. A service that lacks
@@ -36,8 +36,9 @@ its broker is not ready, and alive.
 carries exemplars. The histogram of pickup times has one a bucket: a traced job that waited so long,
 with its trace id. By OTLP they go along as well.
 
-A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans, so
-that being watched costs a known amount. `telemetry.sample_share` leaves out whole stories by chance.
+A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans,
+so that being watched costs a known amount. `telemetry.sample_share` leaves out whole stories by
+chance.
 
 A log line that is said within a span carries its trace id: on the way to the collector, and as
 `trace_id` in lines printed with `--log-json`.
