@@ -83,7 +83,7 @@ def streams(lake: str) -> tuple[Stream, ...]:
         ),
         Stream(
             make=lambda number, dice: report(lake, number, dice),
-            rate=((0, 0.2), (25, 0.7), (44, 0.7), (SECONDS, 0)),
+            rate=((0, 0.2), (25, 0.5), (44, 0.5), (SECONDS, 0)),
         ),
     )
 

@@ -56,6 +56,14 @@ def fail(name: str) -> None:
     raise ValueError(name)
 
 
+@job(queue=QUEUE, tries=1)
+def once_broken(name: str) -> str:
+    ORDER.append(name)
+    if ORDER.count(name) == 1:
+        raise ValueError(name)
+    return name
+
+
 @job(queue=QUEUE)
 def large(size: int) -> str:
     return "x" * size
@@ -71,7 +79,7 @@ def tell(outcome: Outcome) -> list[Any]:
     return [outcome.state, outcome.reason, outcome.failed_job, outcome.counts.completed]
 
 
-JOBS: list[JobType[Any, Any]] = [extract, double, join, mark, fail, large, pair, tell]
+JOBS: list[JobType[Any, Any]] = [extract, double, join, mark, fail, once_broken, large, pair, tell]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -208,6 +216,70 @@ async def test_a_chain_goes_on_with_the_next_orchestrator(stage: Stage) -> None:
         async with stage.orchestrator():
             assert (await stage.client.graphs.wait(chain, WITHIN)).state is GraphState.COMPLETED
     assert [str(n) for n in range(40)] == ORDER
+
+
+# --- going on after a failure ---------------------------------------------------------------------
+async def test_a_failed_graph_goes_on_where_it_ended(stage: Stage) -> None:
+    await stage.at_work()
+    steps = {
+        "good": Step(mark(name="good")),
+        "flaky": Step(once_broken(name="flaky")),
+        "sum": Step(mark(name="sum"), after=["good", "flaky"]),
+    }
+    graph = await stage.client.graphs.dispatch(
+        steps, then=mark(name="then"), catch=mark(name="catch"), finally_=mark(name="finally")
+    )
+    assert (await stage.client.graphs.wait(graph, WITHIN)).state is GraphState.FAILED
+    assert await stage.result(f"{graph}_catch") == "catch"
+    assert await stage.result(f"{graph}_finally") == "finally"
+    reopened = await stage.client.graphs.retry_failed(graph)
+    assert (reopened.state, reopened.round, reopened.failed_step) == (GraphState.RUNNING, 1, "")
+    assert (await stage.client.graphs.wait(graph, WITHIN)).state is GraphState.COMPLETED
+    assert await stage.result(f"{graph}_then_1") == "then"
+    assert await stage.result(f"{graph}_finally_1") == "finally"
+    assert ORDER.count("good") == ORDER.count("sum") == 1
+    assert ORDER.count("flaky") == 2
+
+
+async def test_it_goes_on_also_when_the_orchestrator_comes_later(stage: Stage) -> None:
+    async with stage.worker():
+        async with stage.orchestrator():
+            chain = await stage.client.graphs.chain([once_broken(name="a"), mark(name="b")])
+            await stage.client.graphs.wait(chain, WITHIN)
+        await stage.client.graphs.retry_failed(chain)
+        async with stage.orchestrator(), stage.orchestrator():
+            assert (await stage.client.graphs.wait(chain, WITHIN)).state is GraphState.COMPLETED
+    assert ORDER == ["a", "a", "b"]
+
+
+async def test_a_cancelled_chain_goes_on(stage: Stage) -> None:
+    async with stage.orchestrator():
+        chain = await stage.client.graphs.chain([mark(name="a"), mark(name="b")])
+        await eventually(lambda: stage.exists(f"{chain}_step_0"), WITHIN)
+        await stage.client.graphs.cancel(chain)
+        await stage.client.graphs.wait(chain, WITHIN)
+        await stage.client.graphs.retry_failed(chain)
+        async with stage.worker():
+            assert (await stage.client.graphs.wait(chain, WITHIN)).state is GraphState.COMPLETED
+    assert ORDER == ["a", "b"]
+
+
+async def test_what_fails_again_ends_it_again(stage: Stage) -> None:
+    await stage.at_work()
+    chain = await stage.client.graphs.chain([fail(name="a"), mark(name="b")])
+    await stage.client.graphs.wait(chain, WITHIN)
+    await stage.client.graphs.retry_failed(chain)
+    record = await stage.client.graphs.wait(chain, WITHIN)
+    assert (record.state, record.round, record.failed_step) == (GraphState.FAILED, 1, "1 fail")
+    assert ORDER == ["a", "a"]
+
+
+async def test_one_that_completed_does_not_go_again(stage: Stage) -> None:
+    await stage.at_work()
+    chain = await stage.client.graphs.chain([mark(name="a")])
+    await stage.client.graphs.wait(chain, WITHIN)
+    with pytest.raises(JobRefused, match="is completed; only failed or cancelled ones can go on"):
+        await stage.client.graphs.retry_failed(chain)
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`penstock batch`: jobs that are counted together, and chains and graphs of jobs."""
+"""`penstock batch`: jobs that are counted together."""
 
 from __future__ import annotations
 

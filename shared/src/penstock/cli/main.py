@@ -23,6 +23,7 @@ COMMANDS = {
     "job": Lazy("penstock.cli.job:job", "Submit, list, show, cancel and retry jobs.", LOOK),
     "dead": Lazy("penstock.cli.dead:dead", "Dead letters: why, retry, delete.", LOOK),
     "batch": Lazy("penstock.cli.batch:batch", "Batches of jobs: watch, cancel, retry.", LOOK),
+    "graph": Lazy("penstock.cli.graph:graph", "Chains and graphs: show, go on, cancel.", LOOK),
     "recover": Lazy("penstock.cli.recover:recover", "Stuck jobs: which, and set going.", LOOK),
     "queue": Lazy("penstock.cli.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
     "schedule": Lazy("penstock.cli.schedule:schedule", "Jobs by the clock: cron.", LOOK),

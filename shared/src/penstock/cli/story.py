@@ -19,10 +19,12 @@ from penstock.events.batch import (
 )
 from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.forecasting import ForecastMade
 from penstock.events.graph import (
     GraphCancelled,
     GraphCompleted,
     GraphFailed,
+    GraphReopened,
     GraphStarted,
     GraphStopping,
 )
@@ -172,6 +174,11 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     GraphStopping: lambda event: str(event.reason),
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),
+    GraphReopened: lambda event: f"round {event.round}",
+    ForecastMade: lambda event: (
+        f"{len(event.mean_per_second)} steps of {seconds(event.step_seconds)} by {event.model}"
+        f"{'; not used: ' if event.off else ''}{event.off}"
+    ),
     ScalingDecisionMade: lambda event: f"{event.current} → {event.target} ({because(event)})",
     SlaBreachPredicted: _predicted,
     SlaBreached: _breached,

@@ -65,4 +65,16 @@ class GraphCancelled(GraphEvent, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-GRAPH_EVENTS = Codec(GraphStarted, GraphStopping, GraphCompleted, GraphFailed, GraphCancelled)
+class GraphReopened(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """It goes on where it ended: the jobs of steps that failed or were cancelled run again.
+
+    Attributes:
+        round: 1 for the first time.
+    """
+
+    round: int
+
+
+GRAPH_EVENTS = Codec(
+    GraphStarted, GraphStopping, GraphCompleted, GraphFailed, GraphCancelled, GraphReopened
+)

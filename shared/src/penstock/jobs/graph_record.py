@@ -16,6 +16,7 @@ from penstock.events.graph import (
     GraphCompleted,
     GraphEvent,
     GraphFailed,
+    GraphReopened,
     GraphStarted,
     GraphStep,
     GraphStopping,
@@ -45,12 +46,14 @@ class Edge(NamedTuple):
 
 
 _R, _S = GraphState.RUNNING, GraphState.STOPPING
+_F, _C = GraphState.FAILED, GraphState.CANCELLED
 TRANSITIONS: tuple[Edge, ...] = (
     Edge((None,), GraphStarted, GraphState.RUNNING, "accepted"),
     Edge((_R,), GraphStopping, GraphState.STOPPING, "somebody cancelled it"),
     Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
     Edge((_R,), GraphFailed, GraphState.FAILED, "a step failed, and no other runs"),
     Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
+    Edge((_F, _C), GraphReopened, GraphState.RUNNING, "somebody lets it go on where it ended"),
 )
 
 _BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
@@ -62,6 +65,7 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         sequence: of its last event. first_sequence: of its start.
         failed_step / failed_job: where it failed, empty otherwise.
+        round: how often it was reopened.
     """
 
     id: str
@@ -76,6 +80,7 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     failed_step: str = ""
     failed_job: str = ""
+    round: int = 0
 
 
 def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> GraphRecord:
@@ -102,6 +107,10 @@ def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> Grap
         case GraphFailed():
             moved = msgspec.structs.replace(
                 moved, reason=event.reason, failed_step=event.step, failed_job=event.job_id
+            )
+        case GraphReopened():
+            moved = msgspec.structs.replace(
+                moved, ended_at=None, reason="", failed_step="", failed_job="", round=event.round
             )
     return moved
 

@@ -9,7 +9,13 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.bus.protocol import PayloadTooLarge as MessageTooLarge
 from penstock.events.envelope import new_id
-from penstock.events.graph import GRAPH_EVENTS, GraphStarted, GraphStep, GraphStopping
+from penstock.events.graph import (
+    GRAPH_EVENTS,
+    GraphReopened,
+    GraphStarted,
+    GraphStep,
+    GraphStopping,
+)
 from penstock.events.subjects import Subjects
 from penstock.jobs import callbacks, graph_order, members, story
 from penstock.jobs.awaiting import Awaiting, split
@@ -187,6 +193,30 @@ class Graphs:
             if await say(self._bus, self._subjects, event, record.sequence):
                 return await self.show(graph_id)
         raise JobRefused(f"graph {graph_id} changes too quickly to be cancelled; try again")
+
+    async def retry_failed(self, graph_id: str) -> GraphRecord:
+        """Lets a graph that failed or was cancelled go on where it ended.
+
+        The jobs of steps that did not complete run again (the orchestrator sees to it), those of
+        completed ones do not; callbacks follow anew at its next end.
+
+        Raises:
+            JobRefused: it has not ended, or it completed.
+        """
+        record = await self.show(graph_id)
+        if record.state not in (GraphState.FAILED, GraphState.CANCELLED):
+            raise JobRefused(
+                f"graph {graph_id} is {record.state}; only failed or cancelled ones can go on"
+            )
+        event = GraphReopened(
+            graph_id=graph_id,
+            correlation_id=graph_id,
+            source=self._client.source,
+            round=record.round + 1,
+        )
+        if not await say(self._bus, self._subjects, event, record.sequence):
+            raise JobRefused(f"graph {graph_id} changed meanwhile; look at it and try again")
+        return await self.show(graph_id)
 
 
 def _takes(name: str, step: Step) -> dict[str, str]:

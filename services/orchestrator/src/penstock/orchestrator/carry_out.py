@@ -21,13 +21,14 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import again, callbacks, members
 from penstock.jobs import log as logs
 from penstock.jobs.client import Client
-from penstock.jobs.errors import JobsError
+from penstock.jobs.errors import JobRefused, JobsError
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
     CallBack,
     Cancel,
     Instruction,
+    Revive,
     Say,
     StartSteps,
 )
@@ -56,6 +57,9 @@ class Hands:
             case StartSteps() if isinstance(whole, Graph):
                 for index in step.indices:
                     await self._start(whole, index)
+            case Revive() if isinstance(whole, Graph):
+                for index in step.indices:
+                    await self._revive(whole, index)
             case CallBack():
                 source = self.client.source
                 due = callbacks.due(step.callbacks, step.outcome, source, step.success, step.again)
@@ -94,6 +98,14 @@ class Hands:
             correlation_id=graph.record.id,
             handed=handed,
         )
+
+    async def _revive(self, graph: Graph, index: int) -> None:
+        try:
+            await self.client.retry(members.step_id(graph.record.id, index))
+        except (JobsError, ValueError, msgspec.MsgspecError) as error:
+            if type(error) is not JobRefused:  # else it goes already, and its event is on its way
+                name = graph.record.steps[index].name
+                graph.refused(index, f"step {name!r} cannot go again: {error}")
 
     async def _result(self, graph_id: str, index: int) -> bytes:
         return (await self.client.job(members.step_id(graph_id, index))).record.result or _NIL

@@ -10,7 +10,13 @@ import msgspec
 
 from penstock.events.batch import Counts
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.graph import GraphCancelled, GraphCompleted, GraphEvent, GraphFailed
+from penstock.events.graph import (
+    GraphCancelled,
+    GraphCompleted,
+    GraphEvent,
+    GraphFailed,
+    GraphReopened,
+)
 from penstock.jobs import graph_record
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.graph_record import GraphRecord, GraphState
@@ -19,18 +25,26 @@ from penstock.orchestrator.core.instructions import (
     CallBack,
     Cancel,
     Instruction,
+    Revive,
     Say,
     StartSteps,
 )
 from penstock.orchestrator.core.tally import SLOTS, Slot
 
+_BAD = (Slot.FAILED, Slot.CANCELLED)
+
 
 class GraphSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a graph as of ``position`` in the log."""
+    """All that is known of a graph as of ``position`` in the log.
+
+    Attributes:
+        again: steps whose jobs ended badly and are to be given another life.
+    """
 
     record: GraphRecord
     slots: dict[int, Slot]
     position: int
+    again: tuple[int, ...] = ()
 
 
 class Graph:
@@ -45,6 +59,7 @@ class Graph:
         self.record, self._source = record, source
         self.position = record.sequence
         self._slots: dict[int, Slot] = {}
+        self._again: set[int] = set()
         self._asked: set[int] = set()
         self._refused: tuple[int, str] | None = None
 
@@ -52,10 +67,16 @@ class Graph:
     def restored(snapshot: GraphSnapshot, source: str) -> Graph:
         found = Graph(snapshot.record, source)
         found.position, found._slots = snapshot.position, snapshot.slots
+        found._again = set(snapshot.again)
         return found
 
     def snapshot(self) -> GraphSnapshot:
-        return GraphSnapshot(record=self.record, slots=self._slots, position=self.position)
+        return GraphSnapshot(
+            record=self.record,
+            slots=self._slots,
+            position=self.position,
+            again=tuple(sorted(self._again)),
+        )
 
     # --- events in --------------------------------------------------------------------------------
     def see(self, event: Event | UnknownEvent, sequence: int) -> None:
@@ -67,12 +88,16 @@ class Graph:
             self.record = graph_record.evolve(self.record, event, sequence)
         else:
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
+        if isinstance(event, GraphReopened):
+            self._again = {index for index, slot in self._slots.items() if slot in _BAD}
+            self._refused, self._asked = None, set()
 
     def see_job(self, index: int, event: str, sequence: int) -> None:
         """An event of the job of step ``index``, by name."""
         if sequence > self.position and event in SLOTS and index < len(self.record.steps):
             self.position = sequence
             self._slots[index] = SLOTS[event]
+            self._again.discard(index)
 
     def dispatched(self, index: int) -> None:
         """The job of this step was dispatched, its event is on its way."""
@@ -94,6 +119,8 @@ class Graph:
                 return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
             event = GraphCancelled(reason=self.record.reason, **self._about(now))
             return Say(event, self.record.sequence)
+        if self._again and not self._refused:
+            return Revive(tuple(sorted(self._again)))
         if failure := self._failure():
             return None if running else self._failed(*failure, now)
         if ready := self._ready():
@@ -116,7 +143,7 @@ class Graph:
 
     def _failure(self) -> tuple[int, str] | None:
         for index, slot in sorted(self._slots.items()):
-            if slot in (Slot.FAILED, Slot.CANCELLED):
+            if slot in _BAD and index not in self._again:
                 how = "failed" if slot is Slot.FAILED else "was cancelled"
                 return index, f"step {self.record.steps[index].name!r} {how}"
         return self._refused
@@ -147,7 +174,7 @@ class Graph:
             reason=record.reason,
             failed_job=record.failed_job,
         )
-        return CallBack(record.callbacks, outcome, success)
+        return CallBack(record.callbacks, outcome, success, record.round)
 
     def _about(self, now: datetime) -> dict[str, Any]:
         about = {"graph_id": self.record.id, "correlation_id": self.record.id}

@@ -29,6 +29,12 @@ class StartSteps(msgspec.Struct, frozen=True):
     indices: tuple[int, ...]
 
 
+class Revive(msgspec.Struct, frozen=True):
+    """Let the jobs of these steps go again, as far as they lie there ended."""
+
+    indices: tuple[int, ...]
+
+
 class CallBack(msgspec.Struct, frozen=True):
     """Dispatch the callbacks that apply, then forget the whole: it has ended.
 
@@ -42,4 +48,4 @@ class CallBack(msgspec.Struct, frozen=True):
     again: int = 0
 
 
-Instruction = Say | Cancel | StartSteps | CallBack
+Instruction = Say | Cancel | StartSteps | Revive | CallBack

@@ -1,0 +1,65 @@
+"""One stack for the whole session: three executors, two deciders; taken down at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.compose import figures
+from tests.compose.engine import NoEngine, engine
+from tests.compose.stack import Stack, docker
+from tests.compose.watched import Watched, watched
+from tests.integration.otlp import Collector
+
+
+@pytest.fixture(scope="session")
+def compose(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[str]]:
+    if not any("compose" in str(each) for each in request.config.invocation_params.args):
+        pytest.skip("builds images and starts containers: run `make compose-test`")
+    try:
+        with engine(tmp_path_factory.mktemp("engine")) as found:
+            yield found
+    except NoEngine as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def collector(compose: list[str]) -> Iterator[Collector]:
+    """Listens where containers can reach this machine."""
+    bridge = json.loads(docker("network", "inspect", "bridge"))[0]
+    with Collector(host=bridge["IPAM"]["Config"][0]["Gateway"]) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def stack(
+    compose: list[str], collector: Collector, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    stack = Stack(compose, tmp_path_factory.mktemp("stack"), collector.endpoint)
+    stack.prepare()
+    stack.compose("build", "--quiet")
+    try:
+        stack.compose("up", "-d", "--scale", "executor=3")
+        yield stack
+    finally:
+        log = tmp_path_factory.getbasetemp() / "stack.log"
+        log.write_text(stack.logs(), "utf-8")
+        figures.note(f"what the containers said last: {log}")
+        stack.down()
+
+
+@pytest.fixture
+async def site(stack: Stack) -> AsyncIterator[Watched]:
+    """The stack, whole, and at the end all jobs must have ended exactly once."""
+    async with watched(stack) as site:
+        await site.whole()
+        yield site
+        await site.all_ended()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in figures.NOTED:
+        terminalreporter.write_line(line)
