@@ -88,7 +88,7 @@ class Metrics:
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False
-        self._rounded_at = float("-inf")
+        self._rounded_at: float | None = None
         self._stored: dict[str, PoolSnapshot] = {}
         self._quiet_seconds = max(
             settings.decider.stale_seconds, 3 * self._cadence.interval_seconds
@@ -184,6 +184,8 @@ class Metrics:
             self._service.meters.count(metrics.SNAPSHOTS, snapshot.pool)
 
     def _why_not_measuring(self) -> str:
+        if self._rounded_at is None:
+            return "no queue was looked at yet"
         silent = time.monotonic() - self._rounded_at
         return f"no queue was looked at for {silent:.0f} s" if silent > self._quiet_seconds else ""
 
