@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from penstock.bus.protocol import Outgoing
 from penstock.bus.publishing import Publisher
-from penstock.events.envelope import encode
+from penstock.config import Settings
+from penstock.events.envelope import Event, encode
 from penstock.events.job import JobStarted
+from penstock.pipeline import app
+from penstock.pipeline.app import PARTS, Run
+from penstock.pipeline.claim import claimed
 from penstock.pipeline.core.options import Reach
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.link import Link
+from penstock.pipeline.storage import Folder
+
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Half the time of a start, for what does not run long enough to be compiled better."""
 
 
 class Tap:
@@ -53,3 +65,18 @@ def started(number: int) -> bytes:
             attempt=number,
         )
     )
+
+
+def catch_up(
+    spark: SparkSession,
+    settings: Settings,
+    folder: Path,
+    types: Iterable[type[Event]] = (),
+    part: str = "events",
+    **wanted: Any,
+) -> None:
+    """What `penstock pipeline run --catch-up` does, for one part of the lake."""
+    run = Run(lake=str(folder), catch_up=True, **wanted)
+    with claimed(Folder(spark, str(folder))) as claim:
+        lake = Lake(spark, str(folder / part), types or PARTS[part], claim)
+        app.start(spark, settings, run, part, lake).awaitTermination()

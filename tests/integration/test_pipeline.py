@@ -6,25 +6,21 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.integration.landing import Tap, started, tap
+from tests.integration.landing import Tap, catch_up, started
 from tests.making import MakeSettings
 
 from penstock.events.envelope import Event
 from penstock.events.job import JobStarted
-from penstock.pipeline import app
-from penstock.pipeline.app import PARTS, Run
+from penstock.pipeline.app import PARTS
 from penstock.pipeline.claim import claimed, this_process
 from penstock.pipeline.core.holding import LEASE_SECONDS, LakeTaken, Record
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.session import spark_session
-from penstock.pipeline.source import register
 from penstock.pipeline.storage import Folder
 
 pytestmark = pytest.mark.spark
@@ -35,19 +31,6 @@ class Repotted(Event, frozen=True, kw_only=True, tag=True):
 
     pot: int
     queue: str = ""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as spark:
-        register(spark)
-        yield spark
-
-
-@pytest.fixture
-def water(nats_url: str) -> Iterator[Tap]:
-    with tap(nats_url) as opened:
-        yield opened
 
 
 def read(spark: SparkSession, url: str, stream: str, **options: Any) -> DataFrame:
@@ -93,7 +76,7 @@ def test_the_lake_goes_on_where_it_was_and_keeps_aside_what_it_cannot_read(
     known = [started(number) for number in range(40)]
     water.fill(subject, [*known, b"no json", b"\xff", b'{"type":"Later","id":"1","at":"x"}'])
     lake = Lake(spark, str(tmp_path / "events"), PARTS["events"])  # for reading
-    catch_up(spark, settings, tmp_path, max_messages=10)
+    catch_up(spark, settings(), tmp_path, max_messages=10)
     held = lake.contents()
     assert (held.rows, held.malformed, held.unknown, held.last) == (43, 2, 1, 43)
     row = lake.read().where("attempt = 7").first()
@@ -106,7 +89,7 @@ def test_the_lake_goes_on_where_it_was_and_keeps_aside_what_it_cannot_read(
         writing = Lake(spark, str(tmp_path / "events"), PARTS["events"], claim)
         assert writing.compact(at_least=2) > 0
     shutil.rmtree(tmp_path / "events" / "_checkpoint")  # what the manifest says is enough
-    catch_up(spark, settings, tmp_path, max_messages=10)
+    catch_up(spark, settings(), tmp_path, max_messages=10)
     held = lake.contents()
     assert held.rows == 44
     rows = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "events"))
@@ -119,10 +102,10 @@ def test_a_version_that_knows_more_writes_beside_what_is_there(
     water.make(f"{settings.prefix}_EVENTS", f"{settings.prefix}.events.*.*.*")
     subject = f"{settings.prefix}.events.job.a.JobStarted"
     water.fill(subject, [started(0), b'{"type":"Repotted","id":"1","at":"2026-01-31T00:00:00Z"}'])
-    catch_up(spark, settings, tmp_path, [JobStarted])
+    catch_up(spark, settings(), tmp_path, [JobStarted])
     later = b'{"type":"Repotted","id":"2","at":"2026-01-31T00:00:00Z","pot":3,"queue":"q"}'
     water.fill(subject, [later, started(1)])
-    catch_up(spark, settings, tmp_path, [JobStarted, Repotted])
+    catch_up(spark, settings(), tmp_path, [JobStarted, Repotted])
     rows = Lake(spark, str(tmp_path / "events"), []).read().orderBy("stream_sequence").collect()
     assert [(row.event, row.pot, row.queue) for row in rows] == [
         ("JobStarted", None, "q"),
@@ -169,17 +152,3 @@ def test_a_run_that_slept_while_another_took_over_writes_nothing(
             with pytest.raises(LakeTaken, match=r"on elsewhere \(epoch 2\)"):
                 act()
     assert folder.read("_held/000000002.json") == newer
-
-
-def catch_up(
-    spark: SparkSession,
-    settings: MakeSettings,
-    folder: Path,
-    types: Iterable[type[Event]] = (),
-    **wanted: Any,
-) -> None:
-    """What `penstock pipeline run --catch-up` does, for the events only."""
-    run = Run(lake=str(folder), catch_up=True, **wanted)
-    with claimed(Folder(spark, str(folder))) as claim:
-        lake = Lake(spark, str(folder / "events"), types or PARTS["events"], claim)
-        app.start(spark, settings(), run, "events", lake).awaitTermination()

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.integration.landing import Tap, started, tap
+from tests.integration.landing import QUICK_JAVA, Tap, started, tap
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -92,7 +92,7 @@ class Site:
             name="pipeline",
             cwd=self.shell.folder,
             log=self.shell.folder / "pipeline.log",
-            env={"JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
+            env={"JAVA_TOOL_OPTIONS": QUICK_JAVA},
         )
         self._run = psutil.Process(self.child.pid)
 

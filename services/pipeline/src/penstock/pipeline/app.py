@@ -10,19 +10,24 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from penstock.cli.catalogue import LOGGED
 from penstock.config import Settings
 from penstock.config.settings import Nats
+from penstock.config.topology import pools
 from penstock.events.envelope import Codec
 from penstock.events.record import RECORDS
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.subjects import Subjects
 from penstock.pipeline.claim import Claim, claimed
 from penstock.pipeline.core.manifest import Whole
+from penstock.pipeline.core.rolled import Promise, State
+from penstock.pipeline.events import option
 from penstock.pipeline.lake import Lake
+from penstock.pipeline.rollups import Rollups, rollups_folder
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
 from penstock.pipeline.storage import Folder
@@ -42,6 +47,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         catch_up: end when all that was stored at the start has landed; else go on.
         every_seconds: from batch to batch. max_messages: at most so many of a stream in a batch.
         compact_every: batches of a stream after which small files are merged.
+        rollup: bring the rollups up to date at the end; with ``catch_up`` only.
     """
 
     lake: str
@@ -50,6 +56,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     every_seconds: Annotated[float, Meta(gt=0)] = 5.0
     max_messages: Annotated[int, Meta(gt=0)] = 200_000
     compact_every: Annotated[int, Meta(gt=0)] = 200
+    rollup: bool = False
 
 
 def run(settings: Settings, wanted: Run) -> dict[str, Whole]:
@@ -70,6 +77,8 @@ def run(settings: Settings, wanted: Run) -> dict[str, Whole]:
             Tending(spark, some, lambda name: lakes[name].landed, claim.yield_to_newer).run()
             for name in some:
                 lakes[name].compact()
+        if wanted.catch_up and wanted.rollup:
+            _roll(spark, settings, wanted.lake, lakes)
         return {name: lake.contents() for name, lake in lakes.items()}
 
 
@@ -88,6 +97,7 @@ def start(
         **source_options(settings.nats),
         stream=getattr(Subjects(settings.prefix), f"{name}_stream"),
         headers="false",
+        events=option(lake.types),
         max_messages=str(wanted.max_messages),
         start=_start_position(lake),
     )
@@ -108,10 +118,10 @@ def _start_position(lake: Lake) -> str:
     return str(last + 1) if last else "earliest"
 
 
-def _land(lake: Lake, name: str, compact_every: int, messages: DataFrame, number: int) -> None:
-    query = messages.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+def _land(lake: Lake, name: str, compact_every: int, rows: DataFrame, number: int) -> None:
+    query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query
-    entry = lake.land(messages, query.replace("-", ""), number)
+    entry = lake.land(rows, query.replace("-", ""), number)
     if entry is not None:
         aside = entry.malformed + entry.unknown
         log.info("%s: batch %d, %d rows, %d aside", name, number, entry.rows, aside)
@@ -136,6 +146,33 @@ def opened(lake: str, master: str = "local[2]") -> Iterator[dict[str, Lake]]:
     """The lake's parts, with a session of their own."""
     with spark_session(master) as spark:
         yield {name: _lake(spark, lake, name) for name in PARTS}
+
+
+def rollup(settings: Settings, lake: str, master: str = "local[2]") -> State:
+    """Takes into the rollups what has landed in the lake since; may run beside a run.
+
+    Raises:
+        LakeTaken: another rollup is at it.
+    """
+    with spark_session(master) as spark:
+        return _roll(spark, settings, lake, {name: _lake(spark, lake, name) for name in PARTS})
+
+
+def _roll(spark: SparkSession, settings: Settings, lake: str, lakes: dict[str, Lake]) -> State:
+    promises = {
+        queue: Promise(pool.name, pool.profile.sla_seconds)
+        for pool in pools(settings).values()
+        for queue in pool.queues
+    }
+    with claimed(rollups_folder(spark, lake)) as claim:
+        rollups = Rollups(spark, lake, claim)
+        while True:
+            before = [part.contents().number for part in lakes.values()]
+            try:
+                return rollups.refresh(lakes, promises)
+            except PySparkException:
+                if before == [part.contents().number for part in lakes.values()]:
+                    raise  # else a compaction took away what was being read
 
 
 def compact(lake: str, master: str = "local[2]") -> dict[str, int]:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from penstock.events.envelope import Event
 from penstock.pipeline.claim import Claim
 from penstock.pipeline.core.manifest import Entry, File, Whole, batch_name, fold, small_files
-from penstock.pipeline.events import ASIDE, MALFORMED, UNKNOWN, with_event_columns
+from penstock.pipeline.events import ASIDE, MALFORMED, UNKNOWN
 from penstock.pipeline.storage import Folder
 
 log = logging.getLogger("penstock.pipeline")
@@ -26,6 +26,11 @@ log = logging.getLogger("penstock.pipeline")
 PARTITIONS = ("set", "day", "event", "batch")
 _BATCHES = "set=*/day=*/event=*/batch=*"
 _MANIFEST = "_manifest"
+_QUICK = {
+    "parquet.compression.codec.zstd.level": "1",
+    "parquet.enable.dictionary#body": "false",  # no two are the same
+}
+"""For small files; merging them takes the time to compress better."""
 TARGET_BYTES = 128 * 1024 * 1024
 MERGE_FROM = 16
 """Small files in a partition from which merging them is worth it."""
@@ -38,7 +43,7 @@ class Lake:
 
     Args:
         uri: the stream's folder, on any Hadoop file system.
-        types: the events that are known.
+        types: the events that runs know.
         claim: the hold on it; None for reading only.
     """
 
@@ -49,7 +54,7 @@ class Lake:
         types: Iterable[type[Event]],
         claim: Claim | None = None,
     ) -> None:
-        self._spark, self._types, self._claim = spark, list(types), claim
+        self.spark, self.types, self._claim = spark, list(types), claim
         self.folder = Folder(spark, uri)
         self.landed = 0
         self._newest = ("", Whole(batch="whole"))
@@ -58,26 +63,28 @@ class Lake:
         """What belongs to the lake now."""
         return fold(self._whole(), self._entries().values())
 
-    def read(self) -> DataFrame:
+    def read(self, held: Whole | None = None) -> DataFrame:
         """The rows; columns that came later are null in earlier files.
+
+        Args:
+            held: what :meth:`contents` said; asked now where it is None.
 
         Raises:
             ValueError: nothing has landed yet.
         """
-        files = self.contents().files
+        files = (held or self.contents()).files
         if not files:
             raise ValueError(f"the lake {self.folder.uri} is empty; run 'penstock pipeline run'")
         return self._frame(files)
 
-    def land(self, messages: DataFrame, query: str, number: int) -> Entry | None:
-        """Stores one batch of messages; None if it is in the lake already."""
+    def land(self, rows: DataFrame, query: str, number: int) -> Entry | None:
+        """Stores one batch of rows of events; None if it is in the lake already."""
         batch = batch_name(query, number)
         path = f"{_MANIFEST}/{batch}.json"
         if self._whole().holds(batch) or self.folder.exists(path):
             return None
         attempt, seen = f"{batch}-{self._held().epoch}", Observation()
-        rows = with_event_columns(messages, self._types).withColumn("batch", f.lit(attempt))
-        observed = rows.observe(seen, *_measures())
+        observed = rows.withColumn("batch", f.lit(attempt)).observe(seen, *_measures())
         _write(observed, self.folder.uri)
         entry = _entry(batch, seen.get, self._files(attempt))
         self._held()
@@ -153,7 +160,7 @@ class Lake:
 
     def _frame(self, files: Iterable[File]) -> DataFrame:
         uri = self.folder.uri
-        reader = self._spark.read.option("basePath", uri).option("mergeSchema", True)
+        reader = self.spark.read.option("basePath", uri).option("mergeSchema", True)
         return reader.parquet(*(f"{uri}/{file.path}" for file in files))
 
     def _files(self, batch: str, partition: str = "set=*/day=*/event=*") -> tuple[File, ...]:
@@ -189,7 +196,7 @@ def _measures() -> list[Column]:
 
 def _write(rows: DataFrame, uri: str) -> None:
     writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-    writer.partitionBy(*PARTITIONS).parquet(uri, compression="zstd")
+    writer.options(**_QUICK).partitionBy(*PARTITIONS).parquet(uri, compression="zstd")
 
 
 def _entry(batch: str, seen: dict[str, int], files: tuple[File, ...]) -> Entry:

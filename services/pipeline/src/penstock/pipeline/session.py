@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.runtime.class_archive import session_archive
 from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK
 
@@ -23,6 +24,8 @@ SETTINGS = {
 }
 ALONE = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 """With a local master nobody else needs to reach the driver, and nobody can."""
+_CONNECT = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
+"""What a job worker has set for its own sessions; a pipeline that is its job inherits it."""
 _JAVA_ENDS_SECONDS = 60.0
 
 
@@ -34,10 +37,12 @@ def spark_session(master: str) -> Iterator[SparkSession]:
         JavaMissing: no Java that Spark can use.
     """
     with tempfile.TemporaryDirectory() as folder:
+        for name in _CONNECT:
+            os.environ.pop(name, None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever python3 is on PATH
         os.environ["JAVA_HOME"] = str(find_java().home_for_launchers(Path(folder)))
         builder = SparkSession.builder.master(master).appName("penstock-pipeline")
-        for name, value in {**SETTINGS, **(ALONE if master.startswith("local") else {})}.items():
+        for name, value in _settings(master).items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
@@ -46,6 +51,11 @@ def spark_session(master: str) -> Iterator[SparkSession]:
         finally:
             spark.stop()
             _end_java()
+
+
+def _settings(master: str) -> dict[str, str]:
+    java = {"spark.driver.extraJavaOptions": " ".join(session_archive().flags)}
+    return {**SETTINGS, **(ALONE if master.startswith("local") else {}), **java}
 
 
 def _end_java() -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from penstock.pipeline.core.options import BadOption, ReadOptions, WriteOptions, parse, position
 from penstock.pipeline.core.ranges import Extent, Range, advance, initial, split
+from penstock.pipeline.events import decoder
 from penstock.pipeline.link import Link
 from penstock.pipeline.messages import DDL, record_batch
 from penstock.pipeline.pulling import read_range, sequence_before
@@ -46,7 +47,8 @@ class NatsSource(DataSource):  # type: ignore[misc]
         return "nats"
 
     def schema(self) -> str:
-        return DDL
+        events = next((v for k, v in self.options.items() if k.lower() == "events"), "")
+        return decoder(events).ddl if events else DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(parse(ReadOptions, self.options))
@@ -68,7 +70,10 @@ def _partitions(options: ReadOptions, first: int, last: int) -> list[InputPartit
 def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     part: Range = partition.value
     for chunk in read_range(options, part.first, part.last):
-        yield record_batch(chunk, options.headers)
+        if options.events:
+            yield from decoder(options.events).batches(chunk)
+        else:
+            yield record_batch(chunk, options.headers)
 
 
 def _before(link: Link, options: ReadOptions, extent: Extent) -> int:

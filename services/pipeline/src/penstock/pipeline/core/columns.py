@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,17 +13,45 @@ RESERVED = frozenset(
     {"stream_sequence", "stored_at", "subject", "body", "raw", "set", "day", "event", "batch"}
 )
 """What the lake itself says of a row; an event's field of that name gets ``_`` behind it."""
-TEXT = "string"
+Kind = Literal["string", "bigint", "double", "boolean", "timestamp", "json"]
+"""Spark's types, and text of what has none: nested values, and what two events disagree about."""
+_ENVELOPE = {"id", "at"}
 
 
-def event_columns(types: Iterable[type[Event]]) -> dict[str, str]:
-    """Field name to Spark type over all events; nested values and disagreements stay JSON text."""
-    found: dict[str, str] = {"type": TEXT}
-    for event in types:
-        for field in msgspec.inspect.type_info(event).fields:  # type: ignore[attr-defined]
-            kind = _spark_type(field.type)
-            name = field.encode_name
-            found[name] = kind if found.get(name, kind) == kind else TEXT
+class Field(msgspec.Struct, frozen=True, array_like=True):
+    """A field of one event: ``default`` where it is left out, unless it is ``required``."""
+
+    name: str
+    kind: Kind
+    required: bool = False
+    default: str | int | float | bool | None = None
+
+
+Shapes = dict[str, tuple[Field, ...]]
+"""Fields by event: all that a reader needs to know, and plain enough to be an option of it."""
+
+
+def shapes(types: Iterable[type[Event]]) -> Shapes:
+    """Of these events, so that a column has one type over all of them."""
+    told = {event.__name__: _fields(event) for event in types}
+    column = columns(told)
+    return {
+        event: tuple(
+            msgspec.structs.replace(field, kind="json", default=None)
+            if column[column_name(field.name)] != _column_kind(field.kind)
+            else field
+            for field in fields
+        )
+        for event, fields in told.items()
+    }
+
+
+def columns(told: Shapes) -> dict[str, str]:
+    """Column name to Spark type over all events; what they disagree about is text."""
+    found: dict[str, str] = {"type": "string"}
+    for field in (field for fields in told.values() for field in fields):
+        name, kind = column_name(field.name), _column_kind(field.kind)
+        found[name] = kind if found.get(name, kind) == kind else "string"
     return found
 
 
@@ -31,15 +59,40 @@ def column_name(field: str) -> str:
     return f"{field}_" if field in RESERVED else field
 
 
-def _spark_type(kind: Any) -> str:
+def _column_kind(kind: Kind) -> str:
+    return "string" if kind == "json" else kind
+
+
+def _fields(event: type[Event]) -> tuple[Field, ...]:
+    told: Any = msgspec.inspect.type_info(event)
+    return tuple(
+        Field(
+            field.encode_name,
+            kind := _kind(field.type),
+            field.encode_name in _ENVELOPE,
+            _default(field.default) if kind != "json" else None,
+        )
+        for field in told.fields
+    )
+
+
+def _default(value: Any) -> str | int | float | bool | None:
+    return value if isinstance(value, str | int | float | bool) else None
+
+
+def _kind(kind: Any) -> Kind:
     inspect: Any = msgspec.inspect
     if isinstance(kind, inspect.UnionType):
-        kinds = {_spark_type(one) for one in kind.types if not isinstance(one, inspect.NoneType)}
-        return kinds.pop() if len(kinds) == 1 else TEXT
-    simple: dict[Any, str] = {
+        kinds: set[Kind] = {_kind(k) for k in kind.types if not isinstance(k, inspect.NoneType)}
+        return kinds.pop() if len(kinds) == 1 else "json"
+    simple: Mapping[Any, Kind] = {
+        inspect.StrType: "string",
+        inspect.BytesType: "string",
         inspect.IntType: "bigint",
         inspect.FloatType: "double",
         inspect.BoolType: "boolean",
         inspect.DateTimeType: "timestamp",
     }
-    return simple.get(type(kind), TEXT)
+    if isinstance(kind, inspect.LiteralType) and all(isinstance(v, str) for v in kind.values):
+        return "string"
+    return simple.get(type(kind), "json")

@@ -49,6 +49,7 @@ class ReadOptions(Reach, frozen=True, kw_only=True):
         max_messages: at most so many sequences a micro-batch.
         partitions: at most so many tasks a batch. fetch: messages asked for at a time.
         headers: whether to read message headers; without them reading is quicker.
+        events: rows are events of these shapes; see `penstock.pipeline.events.option`.
         on_loss: when the stream no longer holds what was not read yet: ``go_on`` or ``fail``.
     """
 
@@ -60,6 +61,7 @@ class ReadOptions(Reach, frozen=True, kw_only=True):
     partitions: Annotated[int, Meta(ge=1, le=1024)] = 4
     fetch: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
     headers: bool = True
+    events: str = ""
     on_loss: Literal["go_on", "fail"] = "go_on"
 
     def __post_init__(self) -> None:
