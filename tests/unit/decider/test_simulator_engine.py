@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -9,6 +10,7 @@ from tests.unit.decider.simulating import EXACT, Steps, load, poisson, scene, si
 
 from penstock.decider.simulator.contenders import controller
 from penstock.decider.simulator.engine import DECISION_SECONDS, Troubles
+from penstock.decider.simulator.looks import Pace
 from penstock.decider.simulator.spawning import Spawning
 
 
@@ -116,3 +118,13 @@ def test_the_core_keeps_its_plan_while_nothing_is_measured() -> None:
     while_deaf = {target for now, target in planned if 106 < now < 160}
     assert len(while_deaf) == 1
     assert while_deaf > {0} or min(while_deaf) > 0
+
+
+def test_looking_seldom_at_a_pool_at_rest_changes_nothing() -> None:
+    jobs = load(*[(60.0 * number, 5.0) for number in range(20)])
+    found = []
+    for pace in (Pace(), Pace(quiet_seconds=60.0)):
+        quiet = msgspec.structs.replace(scene(jobs, sla_seconds=20.0), pace=pace)
+        run = quiet.run(controller("deadline", quiet))
+        found.append((run.actions, run.worker_seconds))
+    assert found[0] == pytest.approx(found[1], rel=0.05)

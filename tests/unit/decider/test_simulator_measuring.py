@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 from tests.unit.decider.simulating import Steps, load, simulation
 
 from penstock.config import Profile
-from penstock.decider.simulator.looks import Looks
+from penstock.decider.simulator.looks import Looks, Pace
 from penstock.decider.simulator.rolling import Rolling
 from penstock.decider.simulator.samples import Samples
 from penstock.decider.simulator.spawning import Spawning
@@ -116,3 +116,17 @@ def test_spawns_are_told_with_how_many_were_starting() -> None:
     found = snapshots(jobs, (0, 8), spawning=Spawning(seconds=1.0, contention=0.1, cv=0.0))
     fit = found[-1][1].spawn_fit
     assert fit.most_together == 8
+
+
+def test_a_pool_at_rest_is_looked_at_ever_more_seldom_and_at_once_when_a_job_comes() -> None:
+    looks = Looks(Pace(interval_seconds=2.0, quiet_seconds=10.0))
+    told = []
+    while looks.next_at < 60.0:
+        told.append(looks.next_at)
+        looks.take(0, 0, True, looks.next_at, at_rest=True)
+    assert told[1] == pytest.approx(3.0)
+    assert told[-1] - told[-2] == pytest.approx(10.0)
+    looks.arrived(50.0)
+    assert looks.next_at < 51.0
+    looks.take(0, 1, True, 60.0, at_rest=False)
+    assert looks.next_at == pytest.approx(62.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from math import isnan, nan
 
 from penstock.measuring.models import Stretch
 
@@ -15,6 +16,7 @@ class Curve:
 
     Args:
         start: of the first step, seconds of the clock by which it is asked.
+        rates: not a number where nothing is known.
     """
 
     __slots__ = ("_rates", "_start", "_step_seconds")
@@ -24,7 +26,8 @@ class Curve:
 
     def at(self, time: float) -> float | None:
         step = int((time - self._start) // self._step_seconds)
-        return self._rates[step] if 0 <= step < len(self._rates) else None
+        rate = self._rates[step] if 0 <= step < len(self._rates) else nan
+        return None if isnan(rate) else rate
 
 
 class Trained:

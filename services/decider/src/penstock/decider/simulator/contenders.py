@@ -13,6 +13,7 @@ from penstock.decider.simulator import clairvoyant, peak, rules
 from penstock.decider.simulator.controller import Controller, Core
 from penstock.decider.simulator.engine import HOST, POOL, Run, Simulation
 from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.looks import Pace
 from penstock.decider.simulator.spawning import Spawning
 
 STABLE_SECONDS = 300.0
@@ -30,6 +31,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     strategies: Strategies
     spawning: Spawning
     seed: int
+    pace: Pace = Pace()
 
     def run(self, controller: Controller) -> Run:
         return Simulation(
@@ -38,6 +40,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             spawning=self.spawning,
             profile=self.profile,
             seed=self.seed,
+            pace=self.pace,
         ).run()
 
 

@@ -15,7 +15,7 @@ from penstock.config import Profile
 from penstock.decider.simulator.controller import Controller, Look, Plan
 from penstock.decider.simulator.fleet import Fleet, Worker
 from penstock.decider.simulator.load import Load
-from penstock.decider.simulator.looks import Looks
+from penstock.decider.simulator.looks import Looks, Pace
 from penstock.decider.simulator.meter import Meter
 from penstock.decider.simulator.spawning import Latencies, Spawning
 
@@ -74,6 +74,7 @@ class Simulation:
         hosts: names of the machines.
         slowing: how many times as long a job takes that begins while so many run; what workers
             share (a database, a disk) as a knob.
+        pace: how often the pool is looked at; else as in production.
     """
 
     def __init__(
@@ -87,12 +88,17 @@ class Simulation:
         hosts: tuple[str, ...] = (HOST,),
         troubles: Troubles | None = None,
         slowing: Callable[[int], float] | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        pace, profile = pace or Pace(), profile or Profile()
         self._load, self._controller, self._hosts = load, controller, hosts
         self._troubles, self._slowing = troubles or Troubles(), slowing
         self._fleet = Fleet(Latencies(spawning, seed))
-        self._meter = Meter(POOL, self._fleet, profile or Profile(), load.origin)
-        self._looks = Looks()
+        self._meter = Meter(
+            POOL, self._fleet, profile, load.origin, load.curve, pace.interval_seconds
+        )
+        self._least = profile.min_workers
+        self._looks = Looks(pace)
         self._waiting: deque[int] = deque()
         self._waits = [math.nan] * len(load.arrivals)
         self._running = 0
@@ -183,7 +189,8 @@ class Simulation:
         if not deaf:
             self._meter.look(len(self._waiting), self._ages(now), now)
         idle = not (self._waiting or self._running or self._meter.came)
-        wakeup = self._looks.take(len(self._waiting), self._fleet.ready, idle, now)
+        at_rest = idle and self._fleet.size <= self._least
+        wakeup = self._looks.take(len(self._waiting), self._fleet.ready, idle, now, at_rest)
         if wakeup is None:
             return
         plan = self._controller.plan(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.decider.simulator.durations import Durations
+from penstock.measuring.trained import Curve
 
 Floats = NDArray[np.float64]
 MOST_JOBS = 20_000_000
@@ -50,12 +51,16 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs in order of arrival; times in seconds from ``origin`` (POSIX seconds)."""
+    """Jobs in order of arrival; times in seconds from ``origin`` (POSIX seconds).
+
+    ``curve``: what was forecast of them beforehand, if anything.
+    """
 
     origin: float
     arrivals: list[float]
     services: list[float]
     duration_seconds: float
+    curve: Curve | None = None
 
 
 def kept_share(thin: float) -> float:

@@ -15,6 +15,7 @@ from penstock.measuring.quantiles import SERVICE_SAMPLES
 from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
+from penstock.measuring.trained import Curve
 
 WINDOW_SECONDS = 60.0
 INTERVAL_SECONDS = 1.0
@@ -29,14 +30,25 @@ class Meter:
         waiting / ages_seconds: at the last look; ages of the waiting jobs, the oldest first.
     """
 
-    def __init__(self, pool: str, fleet: Fleet, profile: Profile, origin: float) -> None:
+    def __init__(
+        self,
+        pool: str,
+        fleet: Fleet,
+        profile: Profile,
+        origin: float,
+        curve: Curve | None = None,
+        interval_seconds: float = INTERVAL_SECONDS,
+    ) -> None:
         self._pool, self._fleet, self._origin = pool, fleet, origin
-        self._arrivals = RateWindow(WINDOW_SECONDS, INTERVAL_SECONDS)
+        self._arrivals = RateWindow(WINDOW_SECONDS, interval_seconds)
+        self._interval_seconds = interval_seconds
         self._arrivals_mean, self._finishes = Rolling(WINDOW_SECONDS), Rolling(WINDOW_SECONDS)
         self._service = Samples(WINDOW_SECONDS, keeps=SERVICE_SAMPLES)
         self._pickup = Samples(WINDOW_SECONDS)
         self._spawn = Starts()
         self._forecaster = None if profile.forecast == "off" else Forecaster()
+        if self._forecaster and curve:
+            self._forecaster.trust(curve)
         self._ledger = Ledger(profile.sla_seconds, profile.quantile, profile.budget_window_seconds)
         self._picked_up = self._late = 0
         self._looked_at: float | None = None
@@ -123,7 +135,7 @@ class Meter:
 
     def _foresee(self, start: float, end: float, count: int) -> None:
         if self._forecaster is not None:
-            self._forecaster.aim(self._horizon_seconds(end) + INTERVAL_SECONDS)
+            self._forecaster.aim(self._horizon_seconds(end) + self._interval_seconds)
             self._forecaster.add(start, end, count, self._arrivals)
 
     def _horizon_seconds(self, now: float) -> float:
