@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock.config import ConfigError
-from penstock.executor.spark_daemon import Offer, read_secret
+from penstock.executor.spark_daemon import Offer, environment, read_secret
 from penstock.executor.spark_executors import Found, busy
+from penstock.executor.spark_java import find_spark
 from penstock.executor.spark_workers import Daemon
 from penstock.runtime.spark_master import Master, MasterAway, Resource, View, Worker
 
@@ -160,3 +161,12 @@ def test_a_secret_is_read_without_its_line_end(tmp_path: Path) -> None:
     assert read_secret(str(file)) == "long enough to be a secret"
     with pytest.raises(ConfigError, match="name a file"):
         read_secret("")
+
+
+def test_executors_are_not_told_the_passwords_of_their_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_NATS__PASSWORD", "hunter2")
+    told = environment(find_spark(), tmp_path, "127.0.0.1", "the cluster's secret")
+    assert told["PENSTOCK_NATS__PASSWORD"] == ""
+    assert told["_SPARK_AUTH_SECRET"] == "the cluster's secret"

@@ -57,6 +57,15 @@ def test_executors_that_spark_forgot_make_no_tasks_undone() -> None:
     assert line.queue.arrived == 0
 
 
+def test_what_an_application_did_in_silence_did_not_happen_when_it_speaks_again() -> None:
+    line = TaskLine("etl", slots=1, sla_seconds=5)
+    line.see([app(started=100, finished=100)], now=0, wall_now=100)
+    line.see([app(1, told=False)], now=1, wall_now=101)
+    done = line.see([app(started=104, finished=104)], now=2, wall_now=102)
+    assert (done.started, done.finished) == (0, 0)
+    assert line.see([app(started=105, finished=104)], now=3, wall_now=103).started == 1
+
+
 def test_tasks_that_start_after_the_promised_time_are_late() -> None:
     line = TaskLine("etl", slots=1, sla_seconds=5)
     line.see([app(9)], now=0, wall_now=101)

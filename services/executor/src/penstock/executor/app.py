@@ -109,8 +109,10 @@ class _Shell:
         spawn(executor.warm_parent.run(), "warm-parent")
         spawn(executor.spark_workers.run(self._bus), "spark-workers")
         spawn(self._spark.run(), "spark-keeper")
+        has_workers = executor.spark_workers.has_any
         used = {
-            "daemon": lambda: bool(executor.spark_workers.pools),
+            "daemon": has_workers,
+            "executor": has_workers,
             "connect": lambda: self._spark.state == "running",
         }
         spawn(keep_made(used), "class archives")
@@ -167,7 +169,7 @@ class _Shell:
     def _hear_worker(self, subject: str, body: bytes) -> None:
         try:
             report = self._reports.decode(body)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             log.warning("a report on %s is ignored: %s", subject, error)
             return
         if subject == self._subjects.worker_report(self._host, report.worker):

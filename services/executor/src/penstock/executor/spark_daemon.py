@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.config import ConfigError
+from penstock.config.load import ENVIRONMENT_PREFIX
 from penstock.executor.spark_java import SMALL, SparkJava, prepare
 
 _LEAST_SECRET = 16
@@ -91,9 +93,14 @@ def write_worker(
 
 
 def environment(spark: SparkJava, folder: Path, interface: str, secret: str) -> dict[str, str]:
-    """Variables of a daemon; executors get the secret from it in the same way."""
+    """Variables of a daemon; executors get the secret from it in the same way.
+
+    They run what applications bring: our own settings, a broker's password among them, are blanked.
+    """
+    ours = {name: "" for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
     home = spark.java.home_for_launchers(folder)  # a Worker starts executors as Spark's scripts do
     return {
+        **ours,
         **spark.environment(folder, interface),
         "JAVA_HOME": str(home),
         "SPARK_SCALA_VERSION": spark.scala,  # as `load-spark-env.sh` says it; else no executor runs

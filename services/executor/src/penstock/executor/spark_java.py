@@ -77,7 +77,7 @@ class SparkJava:
         return next((name.partition("-")[0] for name in names if name), "")
 
     def archive(self, kind: str) -> Archive:
-        """Of classes: ``daemon`` (Master, Worker) or ``connect``."""
+        """Of classes: ``daemon`` (Master, Worker), ``executor`` or ``connect``."""
         return archive(self.java, kind, self.jars)
 
     def arguments(

@@ -13,8 +13,11 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import psutil
 
 from penstock.executor import spark_daemon, spark_server
 from penstock.executor.spark_daemon import Offer, Place
@@ -39,40 +42,62 @@ spark.createDataFrame([(1, "a")], "n int, s string").collect()
 
 _SESSION = """
 from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-builder = builder.config("spark.driver.host", "127.0.0.1")
-spark = builder.config("spark.driver.extraJavaOptions", {flags!r}).getOrCreate()
+builder = SparkSession.builder.master({address!r})
+for name, value in {settings!r}.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
 spark.range(1000).selectExpr("id % 7 AS k", "id").groupBy("k").sum("id").toPandas()
 spark.createDataFrame([(1, "a")], "n int, s string").collect()
+"""
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+}
+_END_JAVA = """
 gateway = spark.sparkContext._gateway
 spark.stop()
 gateway.shutdown()
 gateway.proc.stdin.close()
-gateway.proc.wait({seconds})
+gateway.proc.wait()
+"""
+_STAY = """
+import signal
+from pathlib import Path
+Path({ready!r}).touch()
+signal.pause()
 """
 
 Flags = tuple[str, ...]
+_FAILURES = (ChildFailed, spark_server.ServerFailed, TimeoutError, OSError, psutil.Error)
 
 
 def train_daemon(spark: SparkJava, folder: Path, flags: Flags) -> None:
     """A Worker that joins a Master."""
-    place = Place(LOOPBACK, free_port(), free_port())
+    with _cluster(spark, folder, secrets.token_urlsafe(24), flags) as (_, worker):
+        worker.end(_WRITE_SECONDS)
+
+
+def train_executor(spark: SparkJava, folder: Path, flags: Flags) -> None:
+    """An executor that runs a query's tasks."""
     secret = secrets.token_urlsafe(24)
-    spark_daemon.write_master(spark, folder / "master", place, ())
-    master = _start(spark, folder / "master", secret)
-    try:
-        view = Master(f"http://{LOOPBACK}:{place.ui_port}").view
-        _await(master, lambda: view().status == "ALIVE")
-        offer = Offer("trained", "trained", 1, 1 << 30)
-        spark_daemon.write_worker(spark, folder / "worker", LOOPBACK, place.address, offer, flags)
-        worker = _start(spark, folder / "worker", secret)
+    with _cluster(spark, folder, secret) as (address, worker):
+        ready = folder / "ready"
+        settings = {
+            **_LOCAL,
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": secret,
+            "spark.executor.extraJavaOptions": " ".join(flags),
+        }
+        code = _SESSION.format(address=address, settings=settings) + _STAY.format(ready=str(ready))
+        app = _python(spark, folder, code)
         try:
-            _await(worker, lambda: bool(view().workers))
+            children.wait_until(app, ready.exists, _READY_SECONDS, "done")
+            for process in psutil.Process(worker.pid).children():
+                process.terminate()
+                process.wait(_WRITE_SECONDS)
         finally:
-            worker.end(_WRITE_SECONDS)
-    finally:
-        master.end()
+            app.end()
 
 
 def train_connect(_: SparkJava, folder: Path, flags: Flags) -> None:
@@ -82,18 +107,30 @@ def train_connect(_: SparkJava, folder: Path, flags: Flags) -> None:
 
 def train_session(spark: SparkJava, folder: Path, flags: Flags) -> None:
     """A classic session, as PySpark starts it."""
-    script = folder / "session.py"
-    script.write_text(_SESSION.format(flags=" ".join(flags), seconds=_WRITE_SECONDS), "utf-8")
-    home = str(spark.java.home_for_launchers(folder))
-    child = children.start([sys.executable, str(script)], name="session", env={"JAVA_HOME": home})
+    settings = {**_LOCAL, "spark.driver.extraJavaOptions": " ".join(flags)}
+    code = _SESSION.format(address="local[1]", settings=settings) + _END_JAVA
+    child = _python(spark, folder, code)
     if child.wait(_READY_SECONDS + _WRITE_SECONDS):
         log.warning("the session that an archive is trained with failed")
     child.end()
 
 
+def _python(spark: SparkJava, folder: Path, code: str) -> Child:
+    """Runs a program; a file, since there may be a secret in it."""
+    script = folder / "program.py"
+    script.write_text(code, "utf-8")
+    environment = {
+        "JAVA_HOME": str(spark.java.home_for_launchers(folder)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONWARNINGS": "ignore",
+    }
+    return children.start([sys.executable, str(script)], name="program", env=environment)
+
+
 KINDS: dict[str, Callable[[SparkJava, Path, Flags], None]] = {
     "daemon": train_daemon,
     "connect": train_connect,
+    "executor": train_executor,
     "session": train_session,
 }
 
@@ -101,9 +138,9 @@ KINDS: dict[str, Callable[[SparkJava, Path, Flags], None]] = {
 async def _train_connect(folder: Path, flags: Flags) -> None:
     server = await spark_server.start(folder, spark_server.Options(threads=1), flags)
     try:
-        query = folder / "query.py"  # a file: the address in it holds a token
-        query.write_text(_QUERY.format(remote=server.remote), "utf-8")
-        client = children.start([sys.executable, str(query)], name="query")
+        script = folder / "query.py"  # a file: the address in it holds a token
+        script.write_text(_QUERY.format(remote=server.remote), "utf-8")
+        client = children.start([sys.executable, str(script)], name="query")
         if await asyncio.wait_for(client.ended(), _READY_SECONDS):
             log.warning("the query that a Connect server is trained with failed")
     finally:
@@ -131,11 +168,31 @@ def _make(spark: SparkJava, kind: str) -> bool:
     with temporary_dir() as folder:
         try:
             made = spark.archive(kind).build(lambda flags: KINDS[kind](spark, folder, flags))
-        except (ChildFailed, spark_server.ServerFailed, TimeoutError, OSError) as error:
+        except _FAILURES as error:
             log.warning("no class archive %r is made: %s", kind, error)
             return False
     log.info("class archive %r: %s after %.1f s", kind, made, time.monotonic() - began)
     return made
+
+
+@contextmanager
+def _cluster(
+    spark: SparkJava, folder: Path, secret: str, flags: Flags = ()
+) -> Iterator[tuple[str, Child]]:
+    """A Master and a Worker with these flags; the Master's address and the Worker."""
+    place = Place(LOOPBACK, free_port(), free_port())
+    view = Master(f"http://{LOOPBACK}:{place.ui_port}").view
+    with ExitStack() as stack:
+        spark_daemon.write_master(spark, folder / "master", place, ())
+        master = _start(spark, folder / "master", secret)
+        stack.callback(master.end)
+        _await(master, lambda: view().status == "ALIVE")
+        offer = Offer("trained", "trained", 1, 1 << 30)
+        spark_daemon.write_worker(spark, folder / "worker", LOOPBACK, place.address, offer, flags)
+        worker = _start(spark, folder / "worker", secret)
+        stack.callback(worker.end)
+        _await(worker, lambda: bool(view().workers))
+        yield place.address, worker
 
 
 def _start(spark: SparkJava, folder: Path, secret: str) -> Child:

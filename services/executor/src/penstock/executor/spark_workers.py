@@ -14,6 +14,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -120,6 +121,7 @@ class SparkWorkers:
         self._subjects = Subjects(settings.prefix)
         self._daemons: dict[str, Daemon] = {}
         self._flags: tuple[str, ...] = ()
+        self._executor_flags: tuple[str, ...] = ()
         self._soon = asyncio.Event()
         self._away = False
 
@@ -156,6 +158,9 @@ class SparkWorkers:
             log.error("Spark Worker %s ended: %s\n%s", worker, code, daemon.child.last_words())
         asyncio.get_running_loop().create_task(daemon.child.stop(0.0))
         shutil.rmtree(daemon.folder, ignore_errors=True)
+
+    def has_any(self) -> bool:
+        return bool(self._daemons)
 
     def pids(self) -> list[int]:
         """Of the executors in them, at the last look."""
@@ -261,14 +266,22 @@ class SparkWorkers:
             spark.command(folder),
             name=f"Spark Worker {worker}",
             log=folder / "worker.log",
-            env=spark_daemon.environment(spark, folder, cluster.interface, self._secret),
+            env={
+                **spark_daemon.environment(spark, folder, cluster.interface, self._secret),
+                # read by executors; the Worker's own flags go before it
+                "JDK_JAVA_OPTIONS": " ".join(self._executor_flags),
+            },
             parent_death_signal=signal.SIGTERM,  # its executors end with it, in order
         )
         return Daemon(offer, folder, child)
 
     async def _refresh_flags(self) -> None:
         """An archive may have been made, or removed."""
-        try:
-            self._flags = await asyncio.to_thread(lambda: find_spark().archive("daemon").flags)
-        except SparkMissing:
-            self._flags = ()
+        with suppress(SparkMissing):
+            self._flags, self._executor_flags = await asyncio.to_thread(_flags)
+
+
+def _flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """For Workers, and for the executors in them."""
+    spark = find_spark()
+    return spark.archive("daemon").flags, spark.archive("executor").flags

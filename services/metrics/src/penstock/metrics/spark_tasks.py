@@ -21,8 +21,10 @@ from penstock.runtime.spark_master import Application, Master, MasterAway, Stage
 log = logging.getLogger("penstock.metrics")
 
 _WAITING = "WAITING"
-_STALE_APPS = 200
+_MOST_APPS = 200
 """More applications than this at one Master are not asked each second."""
+_SLOW_SECONDS = 10.0
+"""What a driver told stands for so long while it is too busy to answer."""
 
 
 class SparkTasks:
@@ -51,6 +53,7 @@ class SparkTasks:
         }
         self._master = Master(ui_url(settings.cluster))
         self._interval_seconds = settings.metrics.interval_seconds
+        self._told: dict[str, tuple[AppTasks, float]] = {}
         self._number = 0
         self._started_at = time.time()
         self._away = False
@@ -71,7 +74,9 @@ class SparkTasks:
     def _look(self) -> dict[str, list[AppTasks]]:
         """The applications of each pool."""
         found: dict[str, list[AppTasks]] = {name: [] for name in self._pools}
-        for app in self._master.view().activeapps[:_STALE_APPS]:
+        apps = self._master.view().activeapps[:_MOST_APPS]
+        self._told = {app.id: self._told[app.id] for app in apps if app.id in self._told}
+        for app in apps:
             found[self._pool_of(app)].append(self._tasks(app))
         return found
 
@@ -84,8 +89,9 @@ class SparkTasks:
             stages, executors = self._master.stages(app.id, "ACTIVE"), self._master.totals(app.id)
         except MasterAway as error:
             log.debug("application %s does not tell its tasks: %s", app.id, error)
-            return _blind(app)
-        return AppTasks(
+            told, at = self._told.get(app.id, (None, 0.0))
+            return told if told and time.monotonic() - at < _SLOW_SECONDS else _blind(app)
+        told = AppTasks(
             app_id=app.id,
             waiting=tuple(_waiting(stages)),
             running=sum(each.active_tasks for each in executors),
@@ -93,6 +99,8 @@ class SparkTasks:
             finished=sum(each.ended_tasks for each in executors),
             run_seconds=sum(each.total_duration for each in executors) / 1000,
         )
+        self._told[app.id] = (told, time.monotonic())
+        return told
 
     def _fold(self, apps: Mapping[str, Sequence[AppTasks]]) -> None:
         now, wall_now = time.monotonic(), time.time()
@@ -128,5 +136,5 @@ def _waiting(stages: Sequence[Stage]) -> list[Waiting]:
 def _blind(app: Application) -> AppTasks:
     """Of an application without a web UI: it waits for its first slot, or uses all it has."""
     if app.state == _WAITING:
-        return AppTasks(app_id=app.id, waiting=(Waiting(1, app.starttime / 1000),))
-    return AppTasks(app_id=app.id, running=app.cores)
+        return AppTasks(app_id=app.id, waiting=(Waiting(1, app.starttime / 1000),), told=False)
+    return AppTasks(app_id=app.id, running=app.cores, told=False)

@@ -31,7 +31,7 @@ class Waiting(msgspec.Struct, frozen=True):
 class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     """One application now: ``running`` tasks, and what it has ``started`` and ``finished`` so far.
 
-    ``run_seconds``: of all tasks that are over.
+    ``run_seconds``: of all tasks that are over. ``told``: by itself; else it is a guess.
     """
 
     app_id: str
@@ -40,6 +40,7 @@ class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     finished: int = 0
     run_seconds: float = 0.0
+    told: bool = True
 
 
 class TaskLine:
@@ -134,6 +135,8 @@ def _step(before: AppTasks | None, after: AppTasks) -> AppTasks:
     """
     if before is None:
         return after
+    if not before.told:
+        return AppTasks(app_id=after.app_id)
     return AppTasks(
         app_id=after.app_id,
         started=max(after.started - before.started, 0),
