@@ -24,7 +24,8 @@ class ContainerBroker:
 
     def __init__(self) -> None:
         self._port, self._monitor = free_port(), free_port()
-        self._container: Any = DockerContainer(IMAGE).with_command("-js -m 8222")
+        self._container: Any = DockerContainer(IMAGE)
+        self._container.with_command("-js -m 8222")
         # with_bind_ports would publish on all interfaces
         self._container.ports = {4222: (LOOPBACK, self._port), 8222: (LOOPBACK, self._monitor)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from msgspec.structs import replace
 from tests.chaos.chaos_jobs import runs
@@ -49,7 +50,7 @@ async def test_a_host_is_what_its_container_may_use(site: Watched) -> None:
 async def test_jobs_and_workers_of_a_killed_executor_go_elsewhere(site: Watched) -> None:
     async with site.load():
         long = [await site.dispatch(nap(seconds=12)) for _ in range(4)]
-        starts = [await site.soon(lambda j=j: site.started(j), 10, "start") for j in long]
+        starts = [await site.soon(partial(site.started, j), 10, "start") for j in long]
         victim = starts[0][0].host
         hit = [job for job, [start] in zip(long, starts, strict=True) if start.host == victim]
         killed_at = await kill(container_of(site, "executor", victim))
@@ -59,7 +60,7 @@ async def test_jobs_and_workers_of_a_killed_executor_go_elsewhere(site: Watched)
 
         await site.soon(workers, 20, "six workers on two hosts")
         moved_in = (datetime.now(killed_at.tzinfo) - killed_at).total_seconds()
-        again = [await site.soon(lambda j=j: second_start(site, j), 20, "again") for j in hit]
+        again = [await site.soon(partial(second_start, site, j), 20, "again") for j in hit]
         delays = [seconds_after(killed_at, each) for each in again]
         figures.note(
             f"executor killed: {len(hit)} jobs elsewhere after {max(delays):.1f} s at most, "
@@ -191,7 +192,7 @@ async def kill(container: str) -> datetime:
 def container_of(site: Watched, service: str, name: str) -> str:
     """The container whose host name stands in ``name``."""
     wanted = [service] if service == "executor" else ["decider-a", "decider-b"]
-    ids = [each for one in wanted for each in site.stack.compose("ps", "-q", one).split()]
+    ids = [each for one in wanted for each in site.stack.compose("ps", "-a", "-q", one).split()]
     [found] = [each for each in ids if host_of(each) in name]
     return found
 

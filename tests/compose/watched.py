@@ -78,7 +78,7 @@ class Watched:
         return sum(workers.ready for workers in pools if workers)
 
     async def started(self, job_id: str) -> list[JobStarted]:
-        found = await self.client.get(job_id)
+        found = await self.client.job(job_id)
         return [event for _, event in found.events if isinstance(event, JobStarted)]
 
     async def leaders(self) -> list[LeaderChanged]:
@@ -101,7 +101,9 @@ class Watched:
 
         await self.soon(good, 60, f"{hosts} hosts with {workers} workers")
 
-    async def soon(self, condition: Callable[[], Awaitable[T]], within: float, what: str) -> T:
+    async def soon(
+        self, condition: Callable[[], Awaitable[T | None]], within: float, what: str
+    ) -> T:
         """What ``condition`` gives once it is true; the broker may be away meanwhile."""
 
         async def asked() -> T | None:
@@ -109,7 +111,7 @@ class Watched:
                 return await condition()
             return None
 
-        found = await eventually(asked, within, what)
+        found: T | None = await eventually(asked, within, what)
         assert found is not None
         return found
 
@@ -145,6 +147,7 @@ async def watched(stack: Stack) -> AsyncIterator[Watched]:
     settings = replace(settings, dispatch=replace(settings.dispatch, when_away="wait"))
     bus = await connect(settings, "compose-test")
     try:
-        yield Watched(stack, bus, Client.over(bus, settings))
+        async with Client.connect(settings) as client:
+            yield Watched(stack, bus, client)
     finally:
         await bus.close()

@@ -30,7 +30,7 @@ from penstock.events.envelope import Event
 
 PREFIX = "penstock"
 _MODULES = (batch, dead, graph, health, job, queue, record, recovering, scaling, snapshot, worker)
-_STREAM_HEADERS = (
+_STREAM_HEADERS: tuple[dict[str, str], ...] = (
     {},
     {"Nats-Msg-Id": "one for all"},
     {"Nats-Rollup": "all"},

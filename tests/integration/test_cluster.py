@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import nats.errors
@@ -29,7 +30,7 @@ def three(tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
-async def leader(three: Cluster, stream: str) -> str:
+async def _told_leader(three: Cluster, stream: str) -> str:
     """Who leads a stream; empty while nobody does. Asked of one that lives."""
     node = next(each for each in three.nodes.values() if each.child)
     client = await join(node, "operator")
@@ -41,6 +42,18 @@ async def leader(three: Cluster, stream: str) -> str:
         await client.close()
     copies = answer.get("cluster", {})
     return str(copies.get("leader", "")) if len(copies.get("replicas", ())) == 2 else ""
+
+
+async def _leader(three: Cluster, stream: str) -> str:
+    async def told() -> str:
+        return await _told_leader(three, stream)
+
+    found: str = await eventually(told, 20, f"a leader of {stream}")
+    return found
+
+
+def _are(ids: list[str], enough: int) -> bool:
+    return len(ids) >= enough
 
 
 async def test_the_server_that_leads_is_killed_and_nothing_is_lost(
@@ -60,12 +73,11 @@ async def test_the_server_that_leads_is_killed_and_nothing_is_lost(
 
         offering = asyncio.create_task(offer())
         for _ in NAMES[:2]:
-            there = len(ids)
-            await eventually(lambda there=there: len(ids) > there + 5 or len(ids) == JOBS, 20)
-            victim = await eventually(lambda: leader(three, subjects.events_stream), 20)
+            enough = min(len(ids) + 5, JOBS)
+            await eventually(partial(_are, ids, enough), 20, "more jobs")
+            victim = await _leader(three, subjects.events_stream)
             three.nodes[victim].kill()
-            found = await eventually(lambda: leader(three, subjects.events_stream), 20, "leader")
-            assert found != victim
+            assert await _leader(three, subjects.events_stream) != victim
             three.nodes[victim].start()
         await asyncio.wait_for(offering, 60)
     told = await makes_streams.count(
