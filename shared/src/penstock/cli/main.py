@@ -37,6 +37,12 @@ COMMANDS = {
     "replay": Lazy(
         "penstock.cli.replay:replay", "Past decisions, computed again and proved equal.", CHECK
     ),
+    "report": Lazy(
+        "penstock.cli.report:report", "Promises kept, at what cost, worst moments.", CHECK
+    ),
+    "tune": Lazy(
+        "penstock.cli.tune:tune", "The settings that each pool would do best with.", CHECK
+    ),
     "deploy": Lazy(
         "penstock.cli.deploy.command:deploy", "Keys and certificates of an installation.", CHECK
     ),

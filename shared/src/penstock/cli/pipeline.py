@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from penstock.cli.command import Group
+from penstock.cli.forecasting import forecast
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import SECONDS
 from penstock.cli.service import find
@@ -97,6 +98,9 @@ def compact(session: Session, /, lake: str, master: str) -> None:
         return
     for part, files in merged.items():
         say(f"{part}: {files} small files merged")
+
+
+pipeline.add_command(forecast)
 
 
 def _app() -> Any:

@@ -18,6 +18,8 @@ from penstock.cli.errors import FAILED, Failed, Refused
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import POOL, SECONDS
 from penstock.cli.session import Session
+from penstock.cli.tune import COLUMNS as ON_SPARK
+from penstock.cli.tune import outlooks
 
 if TYPE_CHECKING:
     from penstock.bus.protocol import Bus
@@ -44,6 +46,7 @@ SIMULATED = (
     Column("worker-s", lambda row: f"{row.worker_seconds:.0f}", number=True),
     Column("changes", lambda row: f"{row.actions:.0f}", number=True),
 )
+_WEEK_SECONDS = 7 * 86_400.0
 CAVEAT = (
     "The queues are as they were measured: with other workers they would have been longer or "
     "shorter. '--simulate' lets the recorded jobs arrive again."
@@ -53,7 +56,8 @@ CAVEAT = (
 @click.command(
     cls=Command,
     example="penstock replay --since 2h\n"
-    "penstock replay --since 1d --pool reports --set pools.reports.sla_seconds=10",
+    "penstock replay --since 1d --pool reports --set pools.reports.sla_seconds=10\n"
+    "penstock replay --on-spark --lake /data/lake --since 30d --set pools.*.min_workers=2",
 )
 @click.option("--since", type=SECONDS, help="Start so long ago, such as 90s, 10m, 2h; else all.")
 @click.option("--until", type=SECONDS, help="End so long ago.")
@@ -84,6 +88,13 @@ CAVEAT = (
     "starting within TIME.",
 )
 @click.option("--processes", type=click.IntRange(1, 256), help="At a time; else one per core.")
+@click.option(
+    "--on-spark",
+    is_flag=True,
+    help="With --set and --lake: simulate all recorded jobs, spread over Spark's cores.",
+)
+@click.option("--lake", metavar="DIR", help="With --on-spark: the lake's folder.")
+@click.option("--master", default="local[2]", show_default=True, help="With --on-spark.")
 @click.pass_obj
 def replay(
     session: Session,
@@ -96,6 +107,9 @@ def replay(
     changes: Sequence[str],
     spawn: float | None,
     processes: int | None,
+    on_spark: bool,
+    lake: str | None,
+    master: str,
 ) -> None:
     """Compute past decisions again from the log and prove them equal, bit for bit.
 
@@ -103,6 +117,11 @@ def replay(
     from the same measurements.
     """
     _refuse_without_decider()
+    if on_spark or lake is not None:
+        if not (on_spark and lake and changes) or source or save or until:
+            raise Refused("--on-spark needs --lake and --set, and reads nothing but the lake")
+        _spread(session, lake, master, since or _WEEK_SECONDS, pool, spawn or 2.0, changes)
+        return
     if source is not None and (since, until, save) != (None, None, None):
         raise Refused("--from reads a whole file; --since, --until and --save read the broker")
     if spawn is not None and (source is not None or not changes or pool is None):
@@ -160,6 +179,26 @@ def _simulate(session: Session, path: Path, span: Span, other: Any, spawn: float
     if trace is None:
         raise Failed(f"no job of pool {name!r} was completed in this part of the log")
     say_rows(session, arrivals.simulate(trace, pools, spawn), SIMULATED, "nothing was simulated")
+
+
+def _spread(
+    session: Session,
+    lake: str,
+    master: str,
+    since: float,
+    pool: str | None,
+    spawn: float,
+    changes: Sequence[str],
+) -> None:
+    """All recorded jobs again, under the settings as they are now and under others."""
+    table = {}
+    for name, value in _assignments(changes).items():
+        pattern, _, setting = name.removeprefix("pools.").partition(".")
+        if pattern not in ("*", pool) or not setting:
+            raise Refused(f"--on-spark changes pools.*.SETTING, or those of --pool; found {name!r}")
+        table[setting] = value
+    _, rows = outlooks(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
+    say_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
 
 
 def _asides(rows: Sequence[Comparison]) -> Iterator[str]:
@@ -263,13 +302,17 @@ def _progress(what: str) -> Iterator[Callable[[float], None]]:
 def _change(changes: Sequence[str]) -> Any:
     from penstock.decider.replay import whatif  # noqa: PLC0415
 
+    return whatif.change(_assignments(changes))
+
+
+def _assignments(changes: Sequence[str]) -> dict[str, Any]:
     assignments = {}
     for text in changes:
         name, mark, value = text.partition("=")
         if not mark:
             raise Refused(f"--set: found {text!r}, expected NAME=VALUE")
         assignments[name.strip()] = _value(value.strip())
-    return whatif.change(assignments)
+    return assignments
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,51 @@
+"""Commands that read the lake: what is missing or wrong is said in one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli import lake
+from penstock.cli.errors import Failed
+from penstock.cli.forecasting import forecast
+from penstock.cli.session import Session
+from penstock.cli.tune import tune
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "penstock.pipeline.forecasts", raising=False)
+    with pytest.raises(Failed, match=r"penstock-pipeline needs the package pyarrow; install"):
+        lake.part_of("pipeline", "forecasts")
+    with pytest.raises(Failed, match=r"install the package penstock-nowhere"):
+        lake.part_of("nowhere", "forecasts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--step", "7m"], "found '7m', expected minutes that divide an hour"),
+        (["--zone", "Mars/North"], "found 'Mars/North', expected a time zone"),
+        (["--special-day", "Xmas"], "found 'Xmas', expected a date like 2026-12-25"),
+        (["--weeks", "0"], "0"),
+    ],
+)
+def test_a_forecast_that_cannot_be_is_refused(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(forecast, ["--lake", "x", *arguments], obj=Session())
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_settings_that_cannot_be_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    config = tmp_path / "penstock.toml"
+    config.write_text("[pools.a]\n")
+    session = Session(config_file=str(config))
+    for choice, said in (("min_workers", "expected NAME=VALUE"), ("min_wrokers=1", "min_wrokers")):
+        done = CliRunner().invoke(tune, ["--lake", "x", "--try", choice], obj=session)
+        assert done.exit_code != 0
+        assert said in done.output + str(done.exception)
+    done = CliRunner().invoke(tune, ["--lake", "x", "--pool", "b"], obj=session)
+    assert "found no pool 'b' in the settings" in done.output
