@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from datetime import datetime
 from functools import partial
 
@@ -18,7 +20,7 @@ from tests.compose.stack import (
 )
 from tests.compose.watched import LOAD_PER_SECOND, Watched, seconds_after
 from tests.histories import overlapping
-from tests.integration.otlp import Collector
+from tests.integration.otlp import Collector, Received
 from tests.waiting import eventually
 
 from penstock import telemetry
@@ -142,25 +144,47 @@ async def test_one_trace_tells_of_a_job_and_one_of_a_scaling(
         job_id = await site.dispatch(nap(seconds=0.1))
     finally:
         shutdown()
-    run = collector.wait_for(
-        lambda span: (
-            span.name.startswith("run ") and span.attributes.get("messaging.message.id") == job_id
-        ),
-        within=20,
-    )
-    dispatch = collector.wait_for(lambda span: span.span_id == run.parent_id)
+    await asyncio.gather(*(site.dispatch(nap(seconds=2)) for _ in range(60)))  # needs more workers
+    run = await eventually(lambda: span_of(collector, "run", job_id), 20, "run")
+    assert run is not None
+    dispatch = next(span for span in collector.spans if span.span_id == run.parent_id)
     assert (dispatch.service, run.service) == ("penstock-client", "penstock-worker")
     assert dispatch.trace_id == run.trace_id
-    first = collector.wait_for("first job", within=20)
-    story = [span for span in collector.spans if span.trace_id == first.trace_id]
-    by_name = {span.name.split()[0]: span.service for span in story}
-    assert {
-        "measure": "penstock-metrics",
-        "decide": "penstock-decider",
-        "command": "penstock-decider",
-        "spawn": "penstock-executor",
-        "first": "penstock-worker",
-    }.items() <= by_name.items()
+    story = await eventually(lambda: whole_scaling(collector), 40, "a whole scaling")
+    figures.note(f"one trace of a scaling: {' → '.join(story)}")
+
+
+SCALING = {
+    "measure": "penstock-metrics",
+    "decide": "penstock-decider",
+    "command": "penstock-decider",
+    "spawn": "penstock-executor",
+    "first": "penstock-worker",
+}
+"""First words of spans, and the services that they come from: four containers."""
+
+
+def whole_scaling(collector: Collector) -> list[str]:
+    """The spans' names of a trace that tells all of it, in order; empty while none does."""
+    traces: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for span in collector.spans:
+        traces[span.trace_id][span.name.split()[0]] = (span.service, span.name)
+    for found in traces.values():
+        if {word: service for word, (service, _) in found.items()}.items() >= SCALING.items():
+            return [found[word][1] for word in SCALING]
+    return []
+
+
+def span_of(collector: Collector, word: str, job_id: str) -> Received | None:
+    key = telemetry.names.MESSAGING_MESSAGE_ID
+    return next(
+        (
+            span
+            for span in collector.spans
+            if span.name.startswith(f"{word} ") and span.attributes.get(key) == job_id
+        ),
+        None,
+    )
 
 
 # --- what they share -----------------------------------------------------------------------------
