@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.decider.simulator.tuning import AS_IT_IS, Outlook
 
@@ -17,6 +17,7 @@ MOST_PANELS = 12
 _COLUMNS = 3
 _LEAST_SHARE = 1e-4
 """Shares below (none late, too) are drawn here: the axis is logarithmic."""
+_LABEL: Any = {"textcoords": "offset points", "fontsize": 7}
 _TICKS = {1e-4: "none", 1e-3: "0.1 %", 1e-2: "1 %", 0.1: "10 %", 1.0: "all"}
 
 
@@ -45,12 +46,12 @@ def _draw_panel(axis: Axes, rows: Sequence[Outlook], allowed: float) -> None:
     for row in rows:
         now = row.setting == AS_IT_IS
         at = row.worker_hours, max(row.late_share, _LEAST_SHARE)
-        axis.scatter(*at, color="C1" if now else "C0", s=70 if row.best else 22, zorder=3)
-        if row.best or now:
-            # one above its dot, one below: they are often the same or close
-            text = f"{row.setting} (best)" if row.best else row.setting
-            above = 9 if row.best else -14
-            axis.annotate(text, at, (0, above), textcoords="offset points", fontsize=7, ha="center")
+        axis.scatter(*at, color="C0", s=70 if row.best else 22, zorder=3)
+        if now:
+            axis.scatter(*at, facecolors="none", edgecolors="C1", s=150, linewidths=1.5, zorder=4)
+            axis.annotate(row.setting, at, (-6, -17), color="C1", **_LABEL)
+        if row.best:
+            axis.annotate(f"best: {row.setting}", at, (-6, 10), color="C0", **_LABEL)
     front = [row for row in rows if row.frontier]
     shares = [max(row.late_share, _LEAST_SHARE) for row in front]
     costs = [row.worker_hours for row in front]
@@ -58,10 +59,10 @@ def _draw_panel(axis: Axes, rows: Sequence[Outlook], allowed: float) -> None:
     axis.axhline(allowed, color="C3", linewidth=0.8, linestyle="--")
     axis.set(
         yscale="log",
-        ylim=(_LEAST_SHARE / 2, 1.5),
+        ylim=(_LEAST_SHARE / 4, 1.5),
         xlabel="worker-hours a day",
         ylabel="share of jobs that start late",
     )
-    axis.margins(x=0.25)
+    axis.set_xlim(0, 1.15 * max(row.worker_hours for row in rows) + 1e-9)
     axis.set_yticks(*zip(*_TICKS.items(), strict=True))
     axis.set_title(f"{rows[0].pool}: {rows[0].jobs} jobs of {rows[0].days} days", fontsize=9)

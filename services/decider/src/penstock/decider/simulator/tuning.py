@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ MOST_SETTINGS = 1000
 _LOOKS_A_PROMISE = 10
 """The pool is looked at so often within its promise: seldom enough to be quick."""
 _QUIET_SECONDS = 60.0
+_CERTAIN = NormalDist().inv_cdf(0.9)
 
 Settings = Mapping[str, Mapping[str, Any]]
 """By their name: what of the pool's profile is otherwise, by dotted name."""
@@ -61,7 +64,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     worker_hours: float
     actions: float
     best: bool = False
-    """The cheapest that keeps the promise; where none does, that with fewest late."""
+    """The cheapest that keeps the promise, not by luck; where none does, that with fewest late."""
     frontier: bool = False
     """None of the others is both cheaper and less often late."""
 
@@ -192,7 +195,7 @@ def _outlook(pool: str, days: Sequence[Day]) -> Outlook:
 
 
 def _marked(rows: Sequence[Outlook], allowed_share: float) -> list[Outlook]:
-    kept = [row for row in rows if row.late_share <= allowed_share]
+    kept = [row for row in rows if _upper_late_share(row) <= allowed_share]
     best = (
         min(kept, key=lambda row: (row.worker_hours, row.late_share))
         if kept
@@ -202,6 +205,13 @@ def _marked(rows: Sequence[Outlook], allowed_share: float) -> list[Outlook]:
         msgspec.structs.replace(row, best=row is best, frontier=not _is_beaten(row, rows))
         for row in sorted(rows, key=lambda row: row.worker_hours)
     ]
+
+
+def _upper_late_share(row: Outlook) -> float:
+    """What it is at most, with a certainty of 90 % (Wilson 1927, one-sided)."""
+    share, jobs, square = row.late_share, max(row.jobs, 1), _CERTAIN * _CERTAIN
+    spread = math.sqrt(share * (1 - share) / jobs + square / (4 * jobs * jobs))
+    return (share + square / (2 * jobs) + _CERTAIN * spread) / (1 + square / jobs)
 
 
 def _is_beaten(row: Outlook, rows: Sequence[Outlook]) -> bool:
