@@ -31,6 +31,12 @@ COLUMNS = (
     Column("bytes", lambda row: str(row["bytes"]), number=True),
     Column("through", lambda row: str(row["through"]), number=True),
 )
+ROLLED = (
+    Column("table", lambda row: row["table"]),
+    Column("grain", lambda row: row["grain"]),
+    Column("days", lambda row: str(row["days"]), number=True),
+    Column("through", lambda row: str(row["through"]), number=True),
+)
 
 
 @click.group(cls=Group, example="penstock pipeline run --lake /data/lake --catch-up")
@@ -54,15 +60,28 @@ def pipeline() -> None:
     show_default=True,
     help="At most so many of a stream in a batch.",
 )
+@click.option("--rollup", is_flag=True, help="With --catch-up: sum up, too, as 'rollup' does.")
 @click.pass_obj
 def run(
-    session: Session, /, lake: str, master: str, catch_up: bool, every: float, max_messages: int
+    session: Session,
+    /,
+    lake: str,
+    master: str,
+    catch_up: bool,
+    every: float,
+    max_messages: int,
+    rollup: bool,
 ) -> None:
     """Land events and snapshots in the lake, each once, until SIGTERM or caught up.
 
     It goes on where it was, also after a crash. One run at a time writes to a lake; a second one
     is refused.
     """
+    if rollup and not catch_up:
+        raise click.UsageError(
+            "found --rollup without --catch-up; a run that goes on does not sum up: "
+            "schedule 'penstock pipeline rollup' beside it"
+        )
     work = find("pipeline")
     settings = session.reachable_settings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -72,6 +91,7 @@ def run(
         catch_up=catch_up,
         every_seconds=every,
         max_messages=max_messages,
+        rollup=rollup,
     )
     _show(session, work(settings, wanted))
 
@@ -98,6 +118,30 @@ def compact(session: Session, /, lake: str, master: str) -> None:
         return
     for part, files in merged.items():
         say(f"{part}: {files} small files merged")
+
+
+@pipeline.command(example="penstock pipeline rollup --lake /data/lake")
+@LAKE
+@MASTER
+@click.pass_obj
+def rollup(session: Session, /, lake: str, master: str) -> None:
+    """Sum up by minute, hour and day what has landed since the last time.
+
+    Arrivals, times to pickup, run times, failures, retries and cost by pool and function, as small
+    tables beside the lake; see docs/pipeline.md. It may run beside 'penstock pipeline run'.
+    """
+    state = _app().rollup(session.settings(), lake, master)
+    rows = [
+        {
+            "table": table,
+            "grain": grain,
+            "days": len(state.folders(table, grain)),
+            "through": state.through.get(part, 0),
+        }
+        for table, part in (("jobs", "events"), ("pools", "snapshots"))
+        for grain in ("minute", "hour", "day")
+    ]
+    say_rows(session, rows, ROLLED, "There are no rollups.")
 
 
 pipeline.add_command(forecast)

@@ -19,6 +19,8 @@ from penstock.runtime.paths import LOOPBACK
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # days are UTC days
     "spark.sql.shuffle.partitions": "2",
+    # a file for each event at once instead of sorting every batch by event (a third of the time)
+    "spark.sql.maxConcurrentOutputFileWriters": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
