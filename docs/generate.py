@@ -29,6 +29,7 @@ from telemetry_page import telemetry_page
 from penstock.cli.catalogue import ALL, entry
 from penstock.cli.command import GLOBAL_OPTIONS, Command, LazyGroup
 from penstock.cli.main import cli
+from penstock.config import profiles
 from penstock.config import settings as declared
 from penstock.decider.core import options
 from penstock.decider.core.lint.check import RULES
@@ -159,10 +160,10 @@ def settings_page() -> str:
     parts.append(field_table(declared.Settings, only=plain))
     for name, kind in sections:
         parts += [f"## [{name}]", prose(kind), field_table(kind)]
-    parts += ["## [pools.NAME]", prose(declared.PoolTable), POOLS_NOTE]
-    parts.append(field_table(declared.PoolTable, beyond=declared.ProfileOverride))
-    parts += ["## [profiles.NAME]", prose(declared.Profile), PROFILES_NOTE]
-    parts += [field_table(declared.Profile), "### Profiles that ship", profile_table()]
+    parts += ["## [pools.NAME]", prose(profiles.PoolTable), POOLS_NOTE]
+    parts.append(field_table(profiles.PoolTable, beyond=profiles.ProfileOverride))
+    parts += ["## [profiles.NAME]", prose(profiles.Profile), PROFILES_NOTE]
+    parts += [field_table(profiles.Profile), "### Profiles that ship", profile_table()]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -174,7 +175,7 @@ def profile_table() -> str:
     columns = ("sla_seconds", "quantile", "min_workers", "max_workers", "forecast", "strategy")
     rows = [
         [f"`{name}`", *(f"{getattr(profile, column)}" for column in columns)]
-        for name, profile in declared.PROFILES.items()
+        for name, profile in profiles.PROFILES.items()
     ]
     return table(["profile", *(f"`{column}`" for column in columns)], rows)
 
@@ -211,8 +212,8 @@ def choice_in(text: str) -> str:
 # --- policies -------------------------------------------------------------------------------------
 def policies_part() -> str:
     """What each policy says of itself, the settings it declares, and the linter's rules."""
-    usual = dict.fromkeys(declared.USUAL_POLICIES, "yes")
-    usual |= dict.fromkeys(declared.PACES, f"not with {', '.join(sorted(declared.OWN_PACE))}")
+    usual = dict.fromkeys(profiles.USUAL_POLICIES, "yes")
+    usual |= dict.fromkeys(profiles.PACES, f"not with {', '.join(sorted(profiles.OWN_PACE))}")
     rows = [
         [f"`{policy.name}`", usual.get(policy.name, ""), policy.about]
         for policy in SHIPPED.values()

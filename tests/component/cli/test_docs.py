@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from tests.unit.decider.asking import wanted
 
+from penstock.config import profiles
 from penstock.config import settings as declared
 from penstock.decider.core import options
 from penstock.decider.core.registry import BUILTIN, with_installed
@@ -40,7 +41,7 @@ SECTIONS = (
     declared.Spark,
     declared.Telemetry,
     declared.Http,
-    declared.Profile,
+    profiles.Profile,
 )
 
 

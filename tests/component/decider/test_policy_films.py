@@ -10,7 +10,7 @@ import pytest
 from tests.unit.decider.simulating import EXACT, shaped, simulation
 
 from penstock.config import Pool, Profile
-from penstock.config.settings import USUAL_POLICIES
+from penstock.config.profiles import USUAL_POLICIES
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.simulator.controller import Core
 from penstock.decider.simulator.engine import POOL, Run

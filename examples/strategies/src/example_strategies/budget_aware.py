@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from penstock.config.settings import Positive, Section
+from penstock.config.section import Positive, Section
 from penstock.decider.core.strategies.hybrid import Hybrid
 from penstock.decider.core.strategies.schedule import zone
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, time
 
-from penstock.config.settings import Count, Section
+from penstock.config.section import Count, Section
 from penstock.decider.core.strategies.schedule import zone
 from penstock.decider.core.strategies.simple_rate import SimpleRate
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.cli.story import because
-from penstock.config.settings import Pool
+from penstock.config.profiles import Pool
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers

@@ -18,7 +18,7 @@ from penstock.cli.output import say, say_json
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.load import dump, masked
-from penstock.config.settings import Pool
+from penstock.config.profiles import Pool
 from penstock.config.topology import pools
 
 

@@ -15,7 +15,7 @@ from penstock.cli.output import Column, note, say_rows
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
-    from penstock.config.settings import Pool
+    from penstock.config.profiles import Pool
     from penstock.decider.simulator.load import Trace
     from penstock.decider.simulator.study import Row, Study
 

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.config.load import ConfigError
-from penstock.config.settings import PROFILES, Pool, PoolTable, Profile, Settings
+from penstock.config.profiles import PROFILES, Pool, PoolTable, Profile
+from penstock.config.settings import Settings
 from penstock.events.subjects import BadName, check_name
 
 Priority = Literal["high", "normal", "low"]

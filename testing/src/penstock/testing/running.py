@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Stored
 from penstock.config import Settings
-from penstock.config.settings import PoolTable
+from penstock.config.profiles import PoolTable
 from penstock.config.topology import pools
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects

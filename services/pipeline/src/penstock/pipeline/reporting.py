@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from penstock.config import Pool
-from penstock.config.settings import PROFILES, Profile
+from penstock.config.profiles import PROFILES, Profile
 from penstock.events.forecasting import ForecastMade
 from penstock.events.job import JobFailed, JobStarted
 from penstock.events.scaling import ScalingDecisionMade

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook
 from penstock.decider.core.state import PoolState

@@ -14,7 +14,7 @@ import math
 
 import msgspec
 
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core.inputs import Rules
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 

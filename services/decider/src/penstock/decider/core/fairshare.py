@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core.capacity import Need
 from penstock.events.snapshot import PoolSnapshot
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.config import Pool
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core import options, staleness
 from penstock.decider.core.inputs import SeenPool
 from penstock.decider.core.policies import chain

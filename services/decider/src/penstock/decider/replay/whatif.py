@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.config import ConfigError, Pool
-from penstock.config.settings import ProfileOverride
+from penstock.config.profiles import ProfileOverride
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.state import State
 from penstock.decider.replay.chain import Installed, Step

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.config import ConfigError, Pool
-from penstock.config.settings import ProfileOverride
+from penstock.config.profiles import ProfileOverride
 from penstock.decider import plugins
 from penstock.decider.core import options
 from penstock.decider.simulator.contenders import Scene, controller

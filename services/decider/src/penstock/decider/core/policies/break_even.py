@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from penstock.config.settings import Section
+from penstock.config.section import Section
 from penstock.decider.core.pickup import UNKNOWN_SPAWN_SECONDS
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict
 

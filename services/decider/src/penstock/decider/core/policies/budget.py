@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from penstock.config.settings import NonNegative, Section
+from penstock.config.section import NonNegative, Section
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.calendar import Today, today
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict

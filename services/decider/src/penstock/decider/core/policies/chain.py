@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core import options
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.policy import (

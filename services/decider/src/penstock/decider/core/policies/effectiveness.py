@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.settings import Positive, Section
+from penstock.config.section import Positive, Section
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict
 from penstock.events.scaling import ScalingIneffective

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from penstock.config.settings import Section
+from penstock.config.section import Section
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict
 
 HOUR_SECONDS = 3600.0

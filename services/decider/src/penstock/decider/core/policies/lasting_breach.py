@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.config.settings import Positive, Section
+from penstock.config.section import Positive, Section
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result
 from penstock.events.scaling import Reason, SlaBreachLasts

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core.notices import Notice
 from penstock.events.scaling import Reason
 from penstock.events.snapshot import PoolSnapshot

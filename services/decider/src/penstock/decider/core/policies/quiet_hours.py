@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.config.settings import Count, Section
+from penstock.config.section import Count, Section
 from penstock.decider.core.policies.calendar import DAYS, clock, within
 from penstock.decider.core.policies.policy import Policy, Proposal, Verdict
 from penstock.decider.core.strategies.schedule import Day, zone

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from penstock.config.explain import hint
-from penstock.config.settings import Positive, Section
+from penstock.config.section import Positive, Section
 from penstock.decider.core import options
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, ask, check
 

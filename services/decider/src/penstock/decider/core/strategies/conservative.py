@@ -17,7 +17,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.config.settings import Section
+from penstock.config.section import Section
 from penstock.decider.core.strategies import work
 from penstock.decider.core.strategies.backlog_only import workers_in_time
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask

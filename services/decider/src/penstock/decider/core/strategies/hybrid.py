@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.config.settings import Profile
+from penstock.config.profiles import Profile
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
 

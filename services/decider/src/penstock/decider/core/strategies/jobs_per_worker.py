@@ -17,7 +17,7 @@ ten minutes. A queue that is never quite empty keeps every burst worker.
 
 from __future__ import annotations
 
-from penstock.config.settings import Positive, Section
+from penstock.config.section import Positive, Section
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask, whole
 
 

@@ -12,7 +12,7 @@ mean in seconds depends on the run time, which it does not look at.
 
 from __future__ import annotations
 
-from penstock.config.settings import Count
+from penstock.config.section import Count
 from penstock.decider.core.strategies.steps import Step, Steps, step
 from penstock.decider.core.strategy import Demand, StrategyInputs
 

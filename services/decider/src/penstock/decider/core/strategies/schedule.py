@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
-from penstock.config.settings import Count, Section
+from penstock.config.section import Count, Section
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
 Hour = Annotated[int, Meta(ge=0, le=23)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from penstock.config.settings import NonNegative, Section
+from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
 Step = Annotated[int, Meta(ge=1, le=10_000)]

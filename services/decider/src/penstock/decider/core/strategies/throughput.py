@@ -12,7 +12,7 @@ comes, and never exceeded when more does.
 
 from __future__ import annotations
 
-from penstock.config.settings import Positive, Section
+from penstock.config.section import Positive, Section
 from penstock.decider.core.strategies import work
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 

@@ -15,7 +15,7 @@ worst.
 
 from __future__ import annotations
 
-from penstock.config.settings import Positive
+from penstock.config.section import Positive
 from penstock.decider.core.strategies.steps import Steps, step
 from penstock.decider.core.strategy import Demand, StrategyInputs
 from penstock.events.snapshot import PoolSnapshot

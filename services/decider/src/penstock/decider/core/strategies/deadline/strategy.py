@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.settings import NonNegative, Section
+from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, wasted
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
 from penstock.decider.core.strategies.deadline.need import Need, need

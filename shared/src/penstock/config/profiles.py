@@ -1,0 +1,203 @@
+"""Pools and the profiles that they start from."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.config.section import BudgetWindow, Count, NonNegative, Positive, Section, Share
+
+ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
+Options = dict[str, dict[str, Any]]
+"""By strategy or policy; each checks its own when the decider starts."""
+
+USUAL_POLICIES = (
+    "cooldown",
+    "conservative",
+    "keep-busy",
+    "effectiveness",
+    "breach-notification",
+)
+PACES = frozenset({"cooldown", "conservative"})
+"""Policies that slow down a strategy which would follow every measurement at once."""
+OWN_PACE = frozenset({"deadline"})
+"""Strategies that weigh each change themselves, and are not slowed down unless a pool says so."""
+
+
+class Profile(Section, frozen=True, kw_only=True):
+    """A named bundle of settings for a pool.
+
+    Attributes:
+        sla_seconds: the promise: a job starts within this. quantile: for this share of jobs.
+        budget_window_seconds: over so long a time; jobs beyond that share may be late in it.
+        min_workers / max_workers: bounds of the pool over all hosts.
+        forecast: how much a forecast is trusted.
+        strategy: who says how many workers are needed.
+        options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
+            each takes stands in strategies.md.
+        policies: which policies may hold or limit what the strategy wants, in this order; where
+            they are not named, those usual for the strategy; see policies.md. policy_options: their
+            settings, one table each: ``[pools.NAME.policy_options.POLICY]``.
+        advisor: decide and tell, but command nothing: the plan stays what it was.
+        breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
+        scale_up_cooldown_seconds / scale_down_cooldown_seconds: least time between two steps in
+            one direction; scaling up through a breach is never held back.
+        scale_down_share: at most this share of a pool is removed in one step (at least 1 worker).
+        tries / timeout_seconds: for jobs that do not say themselves; timeout 0 means none.
+        breach_cost: weight of this pool where capacity is scarce.
+        cpu_cores / memory_bytes: need of one worker before it is measured.
+        scalable: False pins the pool at its minimum.
+        limit_memory_bytes / limit_jobs / limit_seconds: a worker that uses so much memory, has done
+            so many jobs or is so old ends after its job and is replaced; 0 is no limit.
+        middleware: put around each of its jobs, outermost first; each ``module:attribute``.
+    """
+
+    sla_seconds: Positive = 30.0
+    quantile: Share = 0.95
+    budget_window_seconds: BudgetWindow = 86_400.0
+    min_workers: Count = 1
+    max_workers: Count = 10
+    forecast: ForecastPolicy = "moderate"
+    strategy: str = "deadline"
+    options: Options = {}
+    policies: tuple[str, ...] | None = None
+    policy_options: Options = {}
+    advisor: bool = False
+    breach_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    scale_up_cooldown_seconds: NonNegative = 0.0
+    scale_down_cooldown_seconds: NonNegative = 30.0
+    scale_down_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
+    tries: Annotated[int, Meta(ge=1, le=1000)] = 3
+    timeout_seconds: NonNegative = 0.0
+    breach_cost: Positive = 1.0
+    cpu_cores: Positive = 0.2
+    memory_bytes: Annotated[int, Meta(ge=1_000_000)] = 128 * 1024 * 1024
+    scalable: bool = True
+    limit_memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    limit_jobs: Annotated[int, Meta(ge=0)] = 0
+    limit_seconds: NonNegative = 0.0
+    middleware: tuple[str, ...] = ()
+
+    @property
+    def policies_in_force(self) -> tuple[str, ...]:
+        """Those named, else those usual for the strategy."""
+        return _usual_policies(self.strategy) if self.policies is None else self.policies
+
+
+@lru_cache(maxsize=256)
+def _usual_policies(strategy: str) -> tuple[str, ...]:
+    own_pace = strategy in OWN_PACE
+    return tuple(name for name in USUAL_POLICIES if not (own_pace and name in PACES))
+
+
+PROFILES: dict[str, Profile] = {
+    "critical": Profile(
+        sla_seconds=10, quantile=0.99, min_workers=5, max_workers=50, forecast="aggressive"
+    ),
+    "high-volume": Profile(sla_seconds=20, min_workers=3, max_workers=40),
+    "balanced": Profile(),
+    "bursty": Profile(
+        sla_seconds=60, quantile=0.90, min_workers=0, max_workers=100, forecast="aggressive"
+    ),
+    "background": Profile(sla_seconds=300, min_workers=0, max_workers=5, forecast="hint"),
+    "exclusive": Profile(
+        sla_seconds=60,
+        min_workers=1,
+        max_workers=1,
+        forecast="off",
+        scalable=False,
+        strategy="fixed",
+    ),
+    "spark": Profile(min_workers=0),
+}
+"""The profiles that ship; `[profiles.NAME]` adds others or overrides parts of these."""
+
+
+class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """Any part of a profile; what is left out comes from the profile it is laid over."""
+
+    sla_seconds: Positive | UnsetType = UNSET
+    quantile: Share | UnsetType = UNSET
+    budget_window_seconds: BudgetWindow | UnsetType = UNSET
+    min_workers: Count | UnsetType = UNSET
+    max_workers: Count | UnsetType = UNSET
+    forecast: ForecastPolicy | UnsetType = UNSET
+    strategy: str | UnsetType = UNSET
+    options: Options | UnsetType = UNSET
+    policies: tuple[str, ...] | UnsetType = UNSET
+    policy_options: Options | UnsetType = UNSET
+    advisor: bool | UnsetType = UNSET
+    breach_threshold: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    scale_up_cooldown_seconds: NonNegative | UnsetType = UNSET
+    scale_down_cooldown_seconds: NonNegative | UnsetType = UNSET
+    scale_down_share: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
+    tries: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET
+    timeout_seconds: NonNegative | UnsetType = UNSET
+    breach_cost: Positive | UnsetType = UNSET
+    cpu_cores: Positive | UnsetType = UNSET
+    memory_bytes: Annotated[int, Meta(ge=1_000_000)] | UnsetType = UNSET
+    scalable: bool | UnsetType = UNSET
+    limit_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    limit_jobs: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    limit_seconds: NonNegative | UnsetType = UNSET
+    middleware: tuple[str, ...] | UnsetType = UNSET
+
+    def over(self, profile: Profile) -> Profile:
+        """``profile`` with what is set here in its place; options one by one."""
+        set_here = {
+            name: value
+            for name in ProfileOverride.__struct_fields__
+            if (value := getattr(self, name)) is not UNSET
+        }
+        for name in ("options", "policy_options"):
+            if name in set_here:
+                set_here[name] = _laid_over(getattr(profile, name), set_here[name])
+        return msgspec.structs.replace(profile, **set_here)
+
+
+def _laid_over(below: Options, above: Options) -> Options:
+    return {name: {**below.get(name, {}), **above.get(name, {})} for name in {**below, **above}}
+
+
+PoolKind = Literal["queue", "group", "exclusive", "spark"]
+
+
+class PoolTable(ProfileOverride, frozen=True, kw_only=True):
+    """`[pools.NAME]`: its kind, its queues, its profile, and any part of the profile.
+
+    Attributes:
+        kind: ``queue`` (one queue, own workers), ``group`` (several, in priority order),
+            ``exclusive`` (pinned workers, never scaled) or ``spark`` (Workers of the Spark cluster
+            under ``[cluster]``, scaled by its tasks; see spark.md).
+        queues: in priority order; empty means one queue of the pool's name.
+        slots / slot_memory_bytes: of a Spark Worker: tasks at a time, and memory for each. They are
+            what it is reckoned to need, where cpu_cores and memory_bytes do not say otherwise.
+        priorities: each queue has three lanes, ``high``, ``normal`` and ``low``; a worker takes
+            from a lower one only what it finds when the higher ones are empty.
+        profile: what the pool starts from; an exclusive pool's is ``exclusive``.
+    """
+
+    kind: PoolKind = "queue"
+    queues: tuple[str, ...] = ()
+    priorities: bool = False
+    profile: str = ""
+    slots: Annotated[int, Meta(ge=1, le=1024)] = 1
+    slot_memory_bytes: Annotated[int, Meta(ge=450 * 1024 * 1024)] = 1024 * 1024 * 1024
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool as it is used: profile and overrides worked out."""
+
+    name: str
+    kind: PoolKind
+    queues: tuple[str, ...]
+    profile: Profile
+    slots: int = 1
+    slot_memory_bytes: int = 0
+
+    @property
+    def scalable(self) -> bool:
+        return self.kind != "exclusive" and self.profile.scalable
