@@ -5,15 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from tests.waiting import eventually
 
+from penstock.config.settings import Spark as SparkSettings
 from penstock.events.worker import WorkerReport
 from penstock.executor.spark_orphans import SparkOrphans
 from penstock.executor.spark_release import release
+from penstock.runtime.spark_address import address
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
@@ -88,3 +91,11 @@ async def test_the_hosts_own_spark_is_its_keepers() -> None:
     orphans.hear(report(spark_session=SESSION))
     orphans.ended("w", -9)
     assert not orphans._tasks
+
+
+def test_the_token_of_a_file_goes_along(spark: tuple[Spark, str], tmp_path: Path) -> None:
+    heard, remote = spark
+    (tmp_path / "token").write_text("to+ken")
+    place = remote.partition("/;")[0]
+    assert release(address(SparkSettings(remote=place, token_file=f"{tmp_path}/token")), SESSION)
+    assert {told["authorization"] for _, _, told in heard.asked} == {"Bearer to+ken"}

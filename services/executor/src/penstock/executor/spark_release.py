@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 log = logging.getLogger("penstock.executor")
 
@@ -61,7 +61,8 @@ def _channel(grpc: Any, host: str, port: int, told: dict[str, str]) -> Any:
 
 
 def _metadata(told: dict[str, str]) -> list[tuple[str, str]]:
-    return [("authorization", f"Bearer {told['token']}")] if "token" in told else []
+    token = f"Bearer {told['token']}" if "token" in told else told.get("authorization", "")
+    return [("authorization", unquote(token))] if token else []
 
 
 def _request(session_id: str, user_id: str) -> bytes:
