@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import tables
 from tests.unit.decider.asking import wanted
 
 from penstock.config import profiles
@@ -46,8 +47,8 @@ SECTIONS = (
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda kind: kind.__name__)
-def test_every_setting_has_a_meaning(generate, section) -> None:
-    meanings = generate.meanings_of(section)
+def test_every_setting_has_a_meaning(section) -> None:
+    meanings = tables.meanings_of(section)
     assert [f.name for f in msgspec.structs.fields(section) if not meanings.get(f.name)] == []
 
 
@@ -58,7 +59,7 @@ def test_every_strategy_says_what_it_is_for_and_where_it_fails(generate, name) -
     assert generate.choice_in(rest)
     assert "\nWeakness" in rest
     if kind := options.declared(BUILTIN[name]):
-        meanings = generate.meanings_of(kind)
+        meanings = tables.meanings_of(kind)
         assert [f.name for f in msgspec.structs.fields(kind) if not meanings.get(f.name)] == []
 
 
