@@ -130,7 +130,7 @@ async def test_everything_is_restarted_one_by_one_and_no_job_is_late(site: Watch
     async with site.load():
         for service in ("executor", "decider-a", "decider-b", "metrics", "orchestrator", "nats"):
             for container in site.stack.containers(service):
-                await docker_soon("restart", "--time", "60", container)
+                await docker_soon("restart", "-t", "60", container)
                 await site.whole()
     await promise_is_kept(site, "rolling restart")
     await commands_are_sound(site)
@@ -189,7 +189,7 @@ def span_of(collector: Collector, word: str, job_id: str) -> Received | None:
 
 # --- what they share -----------------------------------------------------------------------------
 async def promise_is_kept(site: Watched, what: str) -> None:
-    pickups = await site.pickups()
+    pickups = await site.pickups("work")
     late = sum(seconds > SLA_SECONDS for seconds in pickups)
     reached = pickups[int(QUANTILE * (len(pickups) - 1))]
     figures.note(f"{what}: {len(pickups)} jobs, 95 % started within {reached:.2f} s, {late} late")

@@ -125,11 +125,11 @@ class Watched:
         check(histories, self.acknowledged)
         return histories
 
-    async def pickups(self) -> list[float]:
-        """Seconds until each acknowledged job was first started."""
+    async def pickups(self, queue: str) -> list[float]:
+        """Seconds until each acknowledged job of a queue was first started, in order."""
         histories = await self.all_ended()
         firsts = [_first_start(histories[job_id]) for job_id in self.acknowledged]
-        return sorted(each.pickup_seconds for each in firsts)
+        return sorted(each.pickup_seconds for each in firsts if each.queue == queue)
 
 
 def _first_start(story: list[Entry]) -> JobStarted:
