@@ -126,16 +126,6 @@ async def test_a_host_that_is_cut_off_does_not_run_an_exclusive_job_twice(site: 
     figures.note(f"host cut off: 6 exclusive jobs ran in {len(lost)} attempts, never two at a time")
 
 
-async def test_everything_is_restarted_one_by_one_and_no_job_is_late(site: Watched) -> None:
-    async with site.load():
-        for service in ("executor", "decider-a", "decider-b", "metrics", "orchestrator", "nats"):
-            for container in site.stack.containers(service):
-                await docker_soon("restart", "-t", "60", container)
-                await site.whole()
-    await promise_is_kept(site, "rolling restart")
-    await commands_are_sound(site)
-
-
 async def test_one_trace_tells_of_a_job_and_one_of_a_scaling(
     site: Watched, collector: Collector
 ) -> None:
@@ -185,6 +175,16 @@ def span_of(collector: Collector, word: str, job_id: str) -> Received | None:
         ),
         None,
     )
+
+
+async def test_everything_is_restarted_one_by_one_and_no_job_is_late(site: Watched) -> None:
+    async with site.load():
+        for service in ("executor", "decider-a", "decider-b", "metrics", "orchestrator", "nats"):
+            for container in site.stack.containers(service):
+                await docker_soon("restart", "-t", "60", container)
+                await site.whole()
+    await promise_is_kept(site, "rolling restart")
+    await commands_are_sound(site)
 
 
 # --- what they share -----------------------------------------------------------------------------
