@@ -63,9 +63,9 @@ def simulate(
 def jobs(events: DataFrame, pools: Mapping[str, Pool], wanted: Wanted) -> DataFrame:
     """``pool``, ``micros`` and ``run_seconds``: a row each job that came in that time."""
     came = arrivals(events, pools, wanted.since)
-    came = came.where(f.col("micros") < int(wanted.until.timestamp() * 1e6))
-    if wanted.pool:
-        came = came.where(f.col("pool") == wanted.pool)
+    asked = [wanted.pool] if wanted.pool else list(pools)
+    before = f.col("micros") < int(wanted.until.timestamp() * 1e6)
+    came = came.where(before & f.col("pool").isin(asked))
     long = run_times(events, wanted.since)
     return came.join(long, "job_id", "left").select("pool", "micros", "run_seconds")
 
@@ -101,7 +101,8 @@ def _each(hours: float, one: Simulate[Result]) -> Callable[[pa.Table], pa.Table]
         long = _known(rows["run_seconds"].to_numpy().astype(float))
         found = one(pool, origin, hours, times[order], long[order])
         packed = [msgspec.msgpack.encode(each) for each in found]
-        return pa.table({"pool": [pool] * len(packed), "found": pa.array(packed, pa.binary())})
+        names = pa.array([pool] * len(packed), pa.string())
+        return pa.table({"pool": names, "found": pa.array(packed, pa.binary())})
 
     return group
 
