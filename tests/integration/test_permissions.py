@@ -38,6 +38,7 @@ FORBIDDEN = {
     "orchestrator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, TAKE, ACK],
     "dispatcher": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
     "operator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+    "pipeline": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
     "subscriber": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
 }
 UNHEARD = {
@@ -48,6 +49,7 @@ UNHEARD = {
     "orchestrator": ["penstock.jobs.>", "penstock.commands.>"],
     "dispatcher": ["penstock.jobs.>", "penstock.commands.>"],
     "operator": ["penstock.jobs.>"],
+    "pipeline": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
     "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
 }
 EVERYBODY = [DELETE, PURGE, UPDATE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]

@@ -122,6 +122,11 @@ ROLES: dict[str, Role] = {
         makes_streams=True,
         surveys=True,
     ),
+    "pipeline": Role(
+        about="keeps the lake, and tells what it forecasts",
+        publishes=("events.pool.*.ForecastMade",),
+        reads=("EVENTS", "SNAPSHOTS"),
+    ),
     "dispatcher": Role(
         about="an application that dispatches jobs and waits for results",
         publishes=_DISPATCHES,
