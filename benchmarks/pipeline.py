@@ -2,12 +2,12 @@
 
 python benchmarks/pipeline.py [--sizes 50000,100000,200000,400000] [--master local[2]]
 
-Prints JSON. The first catch-up, of a few events, is not measured: it starts Python processes and
-compiles. Measured each time: a query is started, reads what was stored since from the broker, makes
-typed columns, writes Parquet and manifest, and ends. Then events are published at a steady rate
-while a query lands them each second: how long after it was stored an event counts in the lake.
-Beside it, in the same run: nats-py's own pull consumer with pyarrow's writer, one process, which
-keeps the bytes as they are and no account of where it was.
+Prints JSON. The first catch-ups, while Python processes start and Java compiles, are told as
+``cold``. Each time a query is started, reads what was stored since from the broker, makes typed
+columns, writes Parquet and manifest, and ends. Then events are published at a steady rate while a
+query lands them each second: how long after it was stored an event counts in the lake. Beside it,
+in the same run: nats-py's own pull consumer with pyarrow's writer, one process, which keeps the
+bytes as they are and no account of where it was.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from penstock.runtime.broker import Broker
 
 STREAM = {"name": "EVENTS", "subjects": ["penstock.events.*.*.*"]}
 BYTES = 500
-WARM = (2_000, 20_000)
+WARM = (2_000, 100_000, 100_000)
 ROUND = 1_000
 RATE, STEADY_SECONDS, EVERY_SECONDS = 1_000, 30, 1.0
 GRAIN = random.Random(1).randbytes(100_000)
@@ -79,13 +79,13 @@ def measure(url: str, folder: str, sizes: list[int], master: str) -> dict[str, A
             app.start(spark, settings, wanted, "events", lake).awaitTermination()
             return timed(events, time.perf_counter() - began, cpu_seconds() - used)
 
-        for events in WARM:
-            catch_up(events)
+        cold = [catch_up(events) for events in WARM]
         runs = [catch_up(events) for events in sizes]
         held = lake.contents()
         assert held.rows == sum(WARM) + sum(sizes), held.rows
         return {
             "master": master,
+            "cold": cold,
             "runs": runs,
             "growth": growth(sizes, [run["seconds"] for run in runs]),
             "parquet_bytes_an_event": round(sum(f.bytes for f in held.files) / held.rows),

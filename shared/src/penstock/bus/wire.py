@@ -44,8 +44,13 @@ class WireParser(Parser):  # type: ignore[misc]
             data = b""
             if done := await self._whole_messages(bytes(self.buf)):
                 del self.buf[:done]
+            if self._holds_begun_message():
+                return  # the rest comes with the next read; nats-py would take that whole, slowly
         if data or self.buf:
             await super().parse(data)
+
+    def _holds_begun_message(self) -> bool:
+        return len(self.buf) < _BEGUN_BYTES and self.buf.startswith((b"MSG ", b"HMSG "))
 
     async def _whole_messages(self, buffer: bytes) -> int:
         """Handles the complete messages at the front; returns how many bytes they took."""
@@ -77,6 +82,8 @@ class WireParser(Parser):  # type: ignore[misc]
 
 
 _MESSAGE = (b"MSG", b"HMSG")
+_BEGUN_BYTES = 1 << 20
+"""A larger message is nats-py's: here its beginning is copied with each read."""
 
 
 class WireClient(Client):  # type: ignore[misc]
