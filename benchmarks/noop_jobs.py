@@ -14,6 +14,15 @@ def noop(number: int) -> int:
 
 
 @job(queue="bench")
+def busy(number: int, milliseconds: float) -> int:
+    """Uses a core for so long."""
+    until = time.thread_time() + milliseconds / 1000
+    while time.thread_time() < until:
+        pass
+    return number
+
+
+@job(queue="bench")
 def first_answer(context: Context) -> float:
     """The smallest Spark query; returns how long it took, with the session opened if need be."""
     started = time.perf_counter()

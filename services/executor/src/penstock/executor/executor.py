@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from penstock import telemetry
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import new_id, utc_now
@@ -191,12 +192,13 @@ class Executor:
             source=self._source,
             causation_id=self._command.id if planned and self._command else None,
         )
+        with telemetry.within(self._spans.headers(event.worker)):
+            log.info("%s", _line(event))
         match event:
             case WorkerReady():
                 self._spans.ready(event.worker, event.spawn_seconds)
             case WorkerStopped():
                 self._spans.failed(event.worker, event.cause)
-        log.info("%s", _line(event))
         self._happened(event)
         self._outbox.put(event)
 

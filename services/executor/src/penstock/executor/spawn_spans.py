@@ -45,6 +45,11 @@ class SpawnSpans:
         self._open[worker] = span
         return telemetry.inject(span=span)
 
+    def headers(self, worker: str) -> dict[str, str]:
+        """Of the story of a worker that is starting; none for another."""
+        span = self._open.get(worker)
+        return telemetry.inject(span=span) if span else {}
+
     def ready(self, worker: str, spawn_seconds: float | None) -> None:
         span = self._open.pop(worker, None)
         if span:
