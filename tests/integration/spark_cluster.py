@@ -35,9 +35,29 @@ def cluster_tables(folder: Path, **pool: Any) -> dict[str, Any]:
 class Running:
     """Attributes: process: the Master's; settings: of the cluster."""
 
-    def __init__(self, settings: Settings, process: children.Child) -> None:
-        self.settings, self.process = settings, process
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings, self._folder = settings, folder
         self.master = Master(ui_url(settings.cluster))
+        self.process = self._start()
+
+    def restart(self) -> None:
+        """The Master is killed; another one goes on where it ended."""
+        self.process.signal(signal.SIGKILL)
+        self.process.end()
+        self.process = self._start()
+
+    def _start(self) -> children.Child:
+        cluster = self.settings.cluster
+        return children.start(
+            [
+                *(sys.executable, "-m", "penstock.executor.spark_master"),
+                *("--folder", str(self._folder / "master")),
+                *("--secret-file", cluster.secret_file),
+                *("--port", str(cluster.port), "--ui-port", str(cluster.ui_port)),
+            ],
+            name="master",
+            log=self._folder / "master.log",
+        )
 
     def view(self) -> View:
         try:
@@ -52,24 +72,14 @@ class Running:
 @contextmanager
 def master(tables: dict[str, Any]) -> Iterator[Running]:
     """Runs a Master until the block ends."""
-    settings = check(tables)
-    cluster = settings.cluster
     with temporary_dir() as folder:
-        process = children.start(
-            [
-                *(sys.executable, "-m", "penstock.executor.spark_master"),
-                *("--folder", str(folder / "master"), "--secret-file", cluster.secret_file),
-                *("--port", str(cluster.port), "--ui-port", str(cluster.ui_port)),
-            ],
-            name="master",
-            log=folder / "master.log",
-        )
-        running = Running(settings, process)
+        running = Running(check(tables), folder)
         try:
-            children.wait_until(process, lambda: running.view().status == "ALIVE", 60, "up")
+            up = lambda: running.view().status == "ALIVE"  # noqa: E731
+            children.wait_until(running.process, up, 60, "up")
             yield running
         finally:
-            process.end()
+            running.process.end()
 
 
 @contextmanager

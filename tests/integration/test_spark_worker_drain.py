@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,7 @@ async def test_no_task_is_lost_when_two_of_three_workers_go(
             await host.seen(WorkerReady, 3, within=90)
             with application(cluster.settings, SHUFFLE, log, **QUIET) as app:
                 await eventually(lambda: _executors(host) == 3, 90)
-                await eventually(lambda: _finished(cluster) > 6, 60)
+                await eventually(lambda: _has_finished(cluster, 6), 120)
                 await host.command({"etl": 1})
                 stopped = await host.seen(WorkerStopped, 2, within=90)
                 assert [each.cause for each in stopped] == ["scaled-down"] * 2
@@ -106,8 +107,11 @@ def _executors(host: Stage) -> int:
     return sum(len(below(each.pid)) for each in host.of(WorkerStarted))
 
 
-def _finished(cluster: Running) -> int:
-    apps = cluster.view().activeapps
-    with suppress(MasterAway):  # on a busy machine a driver may be slow to answer
-        return sum(e.completed_tasks for a in apps for e in cluster.master.executors(a.id))
-    return 0
+async def _has_finished(cluster: Running, tasks: int) -> bool:
+    """Asked twice a second: a driver that is asked without a pause gets nothing else done."""
+    await asyncio.sleep(0.5)
+    with suppress(MasterAway):  # on a busy machine it may be slow to answer
+        view = await asyncio.to_thread(cluster.view)
+        told = [cluster.master.executors(app.id) for app in view.activeapps]
+        return sum(each.completed_tasks for executors in told for each in executors) > tasks
+    return False

@@ -67,6 +67,21 @@ async def test_a_worker_that_is_killed_is_replaced_and_all_end_with_their_execut
             await eventually(lambda: not cluster.alive(), within=10)
 
 
+async def test_a_master_that_is_killed_and_started_again_finds_its_workers(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    tables = cluster_tables(tmp_path)
+    with master(tables) as cluster:
+        async with stage(settings, **tables) as host:
+            host.start()
+            await host.command({"etl": 1})
+            await host.seen(WorkerReady, within=START)
+            [before] = cluster.alive()
+            cluster.restart()
+            await eventually(lambda: [w.id for w in cluster.alive()] == [before.id], 90)
+            assert not host.of(WorkerStopped)
+
+
 async def test_master_and_workers_listen_only_where_they_are_told_and_to_whom_they_know(
     settings: MakeSettings, tmp_path: Path
 ) -> None:

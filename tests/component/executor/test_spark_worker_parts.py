@@ -13,7 +13,7 @@ import pytest
 
 from penstock.config import ConfigError
 from penstock.executor.spark_daemon import Offer, environment, read_secret
-from penstock.executor.spark_executors import Found, busy
+from penstock.executor.spark_executors import Found, active_tasks
 from penstock.executor.spark_java import find_spark
 from penstock.executor.spark_workers import Daemon
 from penstock.runtime.spark_master import Master, MasterAway, Resource, View, Worker
@@ -30,19 +30,52 @@ def view(state: str, name: str = "a-1") -> View:
     return View(status="ALIVE", workers=(Worker("w", state, resources=resources),))
 
 
-def test_it_is_ready_once_its_master_knows_it() -> None:
+def test_it_is_ready_once_its_master_knows_it_and_has_nothing_for_it() -> None:
     worker = daemon()
     worker.mirror(view("ALIVE", name="a-11"), 0)
+    worker.settle(10)
     assert worker.state == "starting"
-    worker.mirror(view("ALIVE"), 1)
+    worker.mirror(view("ALIVE"), 10)
+    worker.settle(10)
+    assert worker.state == "starting"
+    worker.settle(10.5)
     assert worker.state == "idle"
-    worker.busy = True
+
+
+@pytest.mark.parametrize(("active", "state"), [((0,), "idle"), ((0, 2), "busy"), ((None,), "busy")])
+def test_it_is_busy_where_tasks_run_or_will_at_once(
+    active: tuple[int | None, ...], state: str
+) -> None:
+    worker = daemon()
+    worker.mirror(view("ALIVE"), 0)
+    worker.settle(1)
+    worker.active = active
+    assert worker.state == state
+
+
+def test_one_that_an_application_waits_for_is_ready_when_its_executor_is() -> None:
+    worker = daemon()
+    worker.mirror(view("ALIVE"), 0)
+    worker.executors, worker.active = (Found(1, "app-1", "1"),), (None,)
+    worker.settle(3)
+    assert worker.state == "starting"
+    worker.active = (0,)
+    worker.settle(3.1)
+    assert worker.state == "idle"
+
+
+def test_an_executor_that_nobody_tells_about_is_not_waited_for_too_long() -> None:
+    worker = daemon()
+    worker.mirror(view("ALIVE"), 0)
+    worker.executors, worker.active = (Found(1, "app-1", "1"),), (None,)
+    worker.settle(15)
     assert worker.state == "busy"
 
 
 def test_it_may_end_when_the_master_gives_it_no_more() -> None:
     worker = daemon()
     worker.mirror(view("ALIVE"), 0)
+    worker.settle(1)
     worker.leaving = True
     assert (worker.state, worker.gone) == ("draining", False)
     worker.mirror(view("DECOMMISSIONED"), 1)
@@ -54,6 +87,7 @@ def test_one_that_its_master_forgot_is_lost_after_a_while_and_found_again() -> N
     worker.mirror(view("DEAD"), 0)
     assert not worker.is_lost(100)  # never there: starting takes as long as it takes
     worker.mirror(view("ALIVE"), 100)
+    worker.settle(101)
     worker.mirror(View(status="ALIVE"), 101)
     assert not worker.is_lost(120)
     assert worker.is_lost(122)
@@ -89,7 +123,7 @@ def web() -> Iterator[tuple[Master, dict[str, Any]]]:
     server.server_close()
 
 
-def test_workers_are_busy_where_tasks_run_or_will_at_once(
+def test_who_has_tasks_is_asked_of_the_applications(
     web: tuple[Master, dict[str, Any]],
 ) -> None:
     master, told = web
@@ -100,17 +134,17 @@ def test_workers_are_busy_where_tasks_run_or_will_at_once(
     ]
     executors = {
         "without any": [],
-        "without tasks": [Found(1, "app-1", "1")],
-        "with tasks": [Found(1, "app-1", "1"), Found(2, "app-1", "2")],
+        "two": [Found(1, "app-1", "1"), Found(2, "app-1", "2")],
         "not known yet": [Found(3, "app-1", "3")],
         "silent application": [Found(4, "app-2", "1")],
         "no application at all": [Found(5, "", "")],
     }
-    assert busy(master, executors) == {
-        "with tasks",
-        "not known yet",
-        "silent application",
-        "no application at all",
+    assert active_tasks(master, executors) == {
+        "without any": (),
+        "two": (0, 3),
+        "not known yet": (None,),
+        "silent application": (None,),
+        "no application at all": (None,),
     }
 
 

@@ -32,28 +32,27 @@ def executors_below(workers: Mapping[str, int]) -> dict[str, tuple[Found, ...]]:
     return {name: tuple(_below(pid)) for name, pid in workers.items()}
 
 
-def busy(master: Master, executors: Mapping[str, Sequence[Found]]) -> set[str]:
-    """The Workers where tasks run, or will at once.
+def active_tasks(
+    master: Master, executors: Mapping[str, Sequence[Found]]
+) -> dict[str, tuple[int | None, ...]]:
+    """Of each Worker's executors, how many tasks they run now.
 
-    An executor that its application does not know yet is starting; one whose application does not
-    answer is taken as busy.
+    None for one that its application does not know (it is starting) or that nobody tells about.
     """
     apps = {each.app_id for found in executors.values() for each in found}
-    idle = {app_id: _idle(master, app_id) for app_id in apps}
+    told = {app_id: _told(master, app_id) for app_id in apps}
     return {
-        worker
+        worker: tuple(told[each.app_id].get(each.executor_id) for each in found)
         for worker, found in executors.items()
-        if any(each.executor_id not in idle[each.app_id] for each in found)
     }
 
 
-def _idle(master: Master, app_id: str) -> frozenset[str]:
-    """Executors of an application that have no task now."""
+def _told(master: Master, app_id: str) -> dict[str, int]:
     try:
-        return frozenset(each.id for each in master.executors(app_id) if not each.active_tasks)
+        return {each.id: each.active_tasks for each in master.executors(app_id)}
     except MasterAway as error:
         log.debug("%s", error)
-        return frozenset()
+        return {}
 
 
 def _below(pid: int) -> Iterator[Found]:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -93,9 +94,12 @@ def train_executor(spark: SparkJava, folder: Path, flags: Flags) -> None:
         app = _python(spark, folder, code)
         try:
             children.wait_until(app, ready.exists, _READY_SECONDS, "done")
-            for process in psutil.Process(worker.pid).children():
+            executors = psutil.Process(worker.pid).children()
+            worker.signal(signal.SIGSTOP)  # it would start others, which write the same file
+            for process in executors:
                 process.terminate()
-                process.wait(_WRITE_SECONDS)
+            psutil.wait_procs(executors, _WRITE_SECONDS)
+            worker.signal(signal.SIGKILL)
         finally:
             app.end()
 

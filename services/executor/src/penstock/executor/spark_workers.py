@@ -28,7 +28,7 @@ from penstock.events.worker import WorkerReport
 from penstock.executor import spark_daemon
 from penstock.executor.processes import Processes
 from penstock.executor.spark_daemon import Offer
-from penstock.executor.spark_executors import Found, busy, executors_below
+from penstock.executor.spark_executors import Found, active_tasks, executors_below
 from penstock.executor.spark_java import (
     SparkMissing,
     find_spark,
@@ -42,6 +42,10 @@ log = logging.getLogger("penstock.executor")
 LOOK_SECONDS = 1.0
 CLOSE_SECONDS = 0.1
 """Between looks while one of them is starting or ending."""
+_UNUSED_SECONDS = 0.5
+"""A Master that has an application for a Worker starts an executor there much sooner."""
+_LAUNCH_SECONDS = 15.0
+"""An executor takes 2 to 4 s to start; one that nobody tells about is not waited for longer."""
 _UNKNOWN_SECONDS = 20.0
 """One that an answering Master does not know for so long is no longer vouched for."""
 _TERM_SECONDS = 3.0
@@ -60,8 +64,11 @@ class Daemon:
     """One Worker and what was last seen of it.
 
     Attributes:
-        ready: the Master has had it ALIVE. missed_at: since when it has not, monotonic seconds.
-        executors: of applications, running in it. leaving: it was told to take no more.
+        alive_at: when the Master first had it ALIVE, monotonic seconds. missed_at: since when it
+            has not. ready: it could take a task: the Master knows it, and what it starts there at
+            once is up.
+        executors: of applications, running in it. active: tasks in each of them; None: not known.
+        leaving: it was told to take no more.
         gone: the Master gives it no more executors.
     """
 
@@ -70,9 +77,10 @@ class Daemon:
         self.started_at = time.time()
         self.number = 0
         self.ready = False
+        self.alive_at: float | None = None
         self.missed_at: float | None = None
         self.executors: tuple[Found, ...] = ()
-        self.busy = False
+        self.active: tuple[int | None, ...] = ()
         self.leaving = self.gone = False
 
     @property
@@ -82,18 +90,28 @@ class Daemon:
             return "draining"
         if not self.ready:
             return "starting"
-        return "busy" if self.busy else "idle"
+        return "idle" if all(tasks == 0 for tasks in self.active) else "busy"
 
     def mirror(self, view: View, now: float) -> None:
         """What the Master says of it; there it is known by the addresses of its resource."""
         name = f"{self.offer.name}/0"
         mine = [w for w in view.workers if any(name in r.addresses for r in w.resources.values())]
         alive = any(worker.state == "ALIVE" for worker in mine)
-        self.ready, self.gone = self.ready or alive, not alive
+        self.gone = not alive
         if alive:
+            self.alive_at = now if self.alive_at is None else self.alive_at
             self.missed_at = None
         elif self.missed_at is None:
             self.missed_at = now
+
+    def settle(self, now: float) -> None:
+        """Whether it is ready by now; once it was, it stays so."""
+        if self.ready or self.alive_at is None:
+            return
+        waited = now - self.alive_at
+        unused = not self.executors and waited >= _UNUSED_SECONDS
+        is_up = any(tasks is not None for tasks in self.active)
+        self.ready = unused or is_up or waited >= _LAUNCH_SECONDS
 
     def is_lost(self, now: float) -> bool:
         """It was there, and an answering Master has not known it for long."""
@@ -193,21 +211,22 @@ class SparkWorkers:
         return any(d.leaving or not d.ready for d in self._daemons.values())
 
     async def _look(self, full: bool) -> None:
+        """1 what the Master says; 2 what runs in them; 3 who is ready; 4 end who is drained."""
         daemons = dict(self._daemons)
         view = await asyncio.to_thread(self._view)
-        found = await asyncio.to_thread(
-            executors_below, {n: d.child.pid for n, d in daemons.items()}
-        )
+        pids = {name: daemon.child.pid for name, daemon in daemons.items()}
+        found = await asyncio.to_thread(executors_below, pids)
+        if full or any(found[name] and not each.ready for name, each in daemons.items()):
+            active = await asyncio.to_thread(active_tasks, self._master, found)
+            for name, daemon in daemons.items():
+                daemon.active = active[name]
         for name, daemon in daemons.items():
-            daemon.executors = found.get(name, ())
+            daemon.executors = found[name]
             if view:
                 daemon.mirror(view, time.monotonic())
+            daemon.settle(time.monotonic())
             if daemon.leaving and not daemon.executors and (daemon.gone or view is None):
                 self._processes.terminate(name)
-        if full:
-            working = await asyncio.to_thread(busy, self._master, found)
-            for name, daemon in daemons.items():
-                daemon.busy = name in working
 
     def _view(self) -> View | None:
         try:

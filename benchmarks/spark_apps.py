@@ -1,0 +1,95 @@
+"""Spark applications that the benchmark of Spark Workers runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_SETTINGS = {
+    "spark.authenticate": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.port": "0",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "900m",
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+    "spark.storage.decommission.rddBlocks.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+CLIENT = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote({remote!r}).getOrCreate()
+assert spark.range(3).count() == 3
+"""
+CLASSIC = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.extraJavaOptions", "{flags}").getOrCreate()
+assert spark.range(3).count() == 3
+import os
+os._exit(0)
+"""
+
+_STATS = """
+import json, time
+from urllib.request import urlopen
+api = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
+def ask(path): return json.load(urlopen(f"{api}/{path}"))
+def told(**more):
+    executors = ask("allexecutors")
+    print("TOLD", json.dumps({
+        "failed_tasks": sum(e["failedTasks"] for e in executors),
+        "executors": len(executors) - 1,
+        "stages_again": sum(s["attemptId"] > 0 for s in ask("stages")),
+        **more,
+    }))
+def nap(seconds): return f"reflect('java.lang.Thread', 'sleep', {int(seconds * 1000)}L) AS slept"
+"""
+SHUFFLE = (
+    _STATS
+    + """
+spark.conf.set("spark.sql.shuffle.partitions", "24")
+maps = spark.range(0, 90, 1, 90).selectExpr("id", "id % 24 AS k", nap(0.3))
+sums = maps.groupBy("k").sum("id").withColumnRenamed("sum(id)", "total")
+total = sums.selectExpr("total", nap(0.5)).groupBy().sum("total").collect()[0][0]
+told(right=total == 89 * 90 // 2)
+"""
+)
+LOAD = (
+    _STATS
+    + """
+from datetime import datetime
+def at(text): return datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp()
+print("BEGIN", flush=True)
+began = time.time()
+for tasks, pause in ((40, 20), (4, 10), (60, 25), (10, 0)):
+    spark.range(0, tasks, 1, tasks).selectExpr("id", nap(1.0)).agg({"id": "sum"}).collect()
+    time.sleep(pause)
+seconds = time.time() - began
+waits = sorted(
+    at(task["launchTime"]) - at(stage["submissionTime"])
+    for stage in ask("stages?status=complete")
+    for task in ask(f"stages/{stage['stageId']}/{stage['attemptId']}/taskList?length=1000")
+)
+told(
+    seconds=round(seconds, 1),
+    task_wait_mean=round(sum(waits) / len(waits), 2),
+    task_wait_p95=round(waits[int(0.95 * len(waits))], 2),
+    task_wait_max=round(waits[-1], 2),
+    tasks=len(waits),
+)
+"""
+)
+
+
+def session_code(master: str, conf: Mapping[str, str]) -> str:
+    """Python that opens the session ``spark`` on a cluster."""
+    return (
+        "from pyspark.sql import SparkSession\n"
+        f"builder = SparkSession.builder.master({master!r})\n"
+        f"for name, value in { ({**_SETTINGS, **conf})!r}.items():\n"
+        "    builder = builder.config(name, value)\n"
+        "spark = builder.getOrCreate()\n"
+    )
