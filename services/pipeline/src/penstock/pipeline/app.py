@@ -160,7 +160,7 @@ def rollup(settings: Settings, lake: str, master: str = "local[2]") -> State:
 
 def _roll(spark: SparkSession, settings: Settings, lake: str, lakes: dict[str, Lake]) -> State:
     promises = {
-        queue: Promise(pool.name, pool.profile.sla_seconds)
+        queue: Promise(pool.name, float(pool.profile.sla_seconds))
         for pool in pools(settings).values()
         for queue in pool.queues
     }

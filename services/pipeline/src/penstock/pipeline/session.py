@@ -59,16 +59,19 @@ def spark_session(master: str) -> Iterator[SparkSession]:
             _end_java()
 
 
-def _settings(master: str) -> dict[str, str]:
-    flags = [*session_archive().flags, *([] if _has_collector() else [_COLLECTOR])]
-    java = {"spark.driver.extraJavaOptions": " ".join(flags)}
-    return {**SETTINGS, **(ALONE if master.startswith("local") else {}), **java}
+def java_flags() -> list[str]:
+    """For the session's Java: a class archive where there is one, and a collector.
 
-
-def _has_collector() -> bool:
-    """Two of them, and Java does not start."""
+    None of the latter where the environment names one: with two, Java does not start.
+    """
     told = " ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-    return bool(_NAMED_COLLECTOR.search(told))
+    collector = [] if _NAMED_COLLECTOR.search(told) else [_COLLECTOR]
+    return [*session_archive().flags, *collector]
+
+
+def _settings(master: str) -> dict[str, str]:
+    alone = ALONE if master.startswith("local") else {}
+    return {**SETTINGS, **alone, "spark.driver.extraJavaOptions": " ".join(java_flags())}
 
 
 def _end_java() -> None:
