@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
 import sys
 from typing import Any
@@ -11,17 +10,12 @@ import click
 
 from penstock.cli.command import Group
 from penstock.cli.forecasting import forecast
+from penstock.cli.lake import LAKE, MASTER, part_of
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import SECONDS
 from penstock.cli.service import find
 from penstock.cli.session import Session
 
-LAKE = click.option(
-    "--lake", required=True, metavar="DIR", help="Folder on any file system that Hadoop knows."
-)
-MASTER = click.option(
-    "--master", default="local[2]", show_default=True, help="Spark master to run on."
-)
 COLUMNS = (
     Column("part", lambda row: row["part"]),
     Column("rows", lambda row: str(row["rows"]), number=True),
@@ -148,8 +142,7 @@ pipeline.add_command(forecast)
 
 
 def _app() -> Any:
-    find("pipeline")  # says what to install where it is missing
-    return importlib.import_module("penstock.pipeline.app")
+    return part_of("pipeline", "app")
 
 
 def _show(session: Session, parts: dict[str, Any]) -> None:
