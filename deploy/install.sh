@@ -2,9 +2,9 @@
 # Installs into /opt/penstock while an image is built.
 #   install.sh locked ROLE     what requirements-ROLE.lock names, by hash
 #   install.sh own FOLDER...   Penstock's own packages
+#   install.sh compile MODULE  what that imports: an executor's warm parent took 44 s to compile its own
 set -eu
-# With compiled modules: a warm parent that had to compile its own took 44 s.
-pip="/opt/build/bin/pip --python /opt/penstock/bin/python install -q --disable-pip-version-check --no-cache-dir"
+pip="/opt/build/bin/pip --python /opt/penstock/bin/python install -q --disable-pip-version-check --no-cache-dir --no-compile"
 what=$1; shift
 cd /src
 case $what in
@@ -15,11 +15,15 @@ case $what in
           rm -rf /tmp/wheels
           cd /opt/penstock/lib/python3*/site-packages
           find . -type d -name tests -prune -exec rm -rf {} +
+          rm -rf numpy/f2py numpy/distutils
+          find pygments/lexers -name '[a-z]*.py' ! -name python.py -delete
           find . '(' -name '*.pyi' -o -name '*.pxd' -o -name '*.a' -o -name '*.h' ')' -delete ;;
   own)    for folder in "$@"; do
             /opt/build/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps "./$folder" -w /tmp/own
           done
           $pip --no-deps --no-index /tmp/own/*.whl
           rm -rf /tmp/own ;;
-  *)      echo "found '$what', expected locked or own" >&2; exit 2 ;;
+  compile) PYTHONDONTWRITEBYTECODE='' /opt/penstock/bin/python -c "import importlib, sys
+for module in sys.argv[1:]: importlib.import_module(module)" "$@" ;;
+  *)      echo "found '$what', expected locked, own or compile" >&2; exit 2 ;;
 esac

@@ -32,6 +32,6 @@ def _told(port: int) -> Any:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1]))
+        sys.exit(main(sys.argv[1]) or 0)
     except OSError as error:
         sys.exit(f"no answer: {error}")
