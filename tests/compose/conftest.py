@@ -44,7 +44,7 @@ def stack(
     if os.environ.get("COMPOSE_TEST_BUILD", "yes") != "no":  # no: with the images that are there
         stack.compose("build", "--quiet")
     try:
-        stack.compose("up", "-d", "--scale", "executor=3")
+        stack.up()
         yield stack
     finally:
         log = tmp_path_factory.getbasetemp() / "stack.log"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +21,14 @@ ROOT = Path(__file__).parents[2]
 _HERE = Path(__file__).parent
 EXECUTOR_CPUS, EXECUTOR_MEMORY_MB = 1.5, 1500
 """Not what the machine has, so that it is seen who looks at the container's own limits."""
+HOSTS = 3
+_FIRST = (
+    *("nats", "orchestrator", "metrics", "executor"),
+    *("spark-master", "spark-worker", "spark-connect"),
+)
 _IMAGE_UID = 10001
 _HOST_NAME_LETTERS = 12
-_SLOW_SECONDS = 540
+_SLOW_SECONDS, _READY_SECONDS = 540, 180
 
 
 class Stack:
@@ -66,6 +72,20 @@ class Stack:
     def compose(self, *arguments: str) -> str:
         """What it printed. Raises AssertionError with its last words when it fails."""
         return _output([*self._compose, *arguments], self._environment)
+
+    def up(self) -> None:
+        """Starts all of it, deciders last: what is planned while one host is there stays on it."""
+        scaled = ("up", "-d", "--scale", f"executor={HOSTS}")
+        self.compose(*scaled, *_FIRST)
+        deadline = time.monotonic() + _READY_SECONDS
+        while self._healthy("executor") < HOSTS:
+            assert time.monotonic() < deadline, f"executors are not healthy\n{self.logs()[-3000:]}"
+            time.sleep(0.5)
+        self.compose(*scaled)
+
+    def _healthy(self, service: str) -> int:
+        states = [self.inspect(each)["State"] for each in self.containers(service)]
+        return sum(each["Health"]["Status"] == "healthy" for each in states)
 
     def containers(self, service: str) -> list[str]:
         """Ids of those that run."""

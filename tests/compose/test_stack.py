@@ -28,7 +28,7 @@ from penstock.config import Settings
 from penstock.events.job import JobStarted
 from penstock.events.scaling import LeaderChanged
 
-SLA_SECONDS, QUANTILE = 5.0, 0.95
+SLA_SECONDS, QUANTILE, MIN_WORKERS = 5.0, 0.95, 6
 STEADY_SECONDS = 20.0
 
 
@@ -55,24 +55,32 @@ async def test_jobs_and_workers_of_a_killed_executor_go_elsewhere(site: Watched)
         starts = [await site.soon(partial(site.started, j), 10, "start") for j in long]
         victim = starts[0][0].host
         hit = [job for job, [start] in zip(long, starts, strict=True) if start.host == victim]
-        killed_at = await kill(container_of(site, "executor", victim))
-
-        async def workers() -> bool:
-            return await site.ready("work", without=victim) >= 6
-
-        await site.soon(workers, 20, "six workers on two hosts")
-        moved_in = (datetime.now(killed_at.tzinfo) - killed_at).total_seconds()
-        again = [await site.soon(partial(second_start, site, j), 20, "again") for j in hit]
-        delays = [seconds_after(killed_at, each) for each in again]
-        figures.note(
-            f"executor killed: {len(hit)} jobs elsewhere after {max(delays):.1f} s at most, "
-            f"workers after {moved_in:.1f} s"
-        )
-        assert victim not in {each.host for each in again}
-        assert max(delays) <= 5
-        assert moved_in <= 10
-        await docker_soon("start", container_of(site, "executor", victim))
+        container = container_of(site, "executor", victim)
+        killed_at = await kill(container)
+        try:
+            await moves_in_time(site, victim, hit, killed_at)
+        finally:
+            await docker_soon("start", container)
     await site.whole()
+
+
+async def moves_in_time(site: Watched, victim: str, hit: list[str], killed_at: datetime) -> None:
+    """Its jobs within 5 s, its workers within 10."""
+
+    async def workers() -> bool:
+        return await site.ready("work", without=victim) >= MIN_WORKERS
+
+    await site.soon(workers, 20, "as many workers on the other hosts")
+    moved_in = (datetime.now(killed_at.tzinfo) - killed_at).total_seconds()
+    again = [await site.soon(partial(second_start, site, j), 20, "again") for j in hit]
+    slowest = max(seconds_after(killed_at, each) for each in again)
+    figures.note(
+        f"executor killed: {len(hit)} jobs elsewhere after {slowest:.1f} s at most, "
+        f"workers after {moved_in:.1f} s"
+    )
+    assert victim not in {each.host for each in again}
+    assert slowest <= 5
+    assert moved_in <= 10
 
 
 async def test_another_decider_leads_when_the_leader_is_killed(site: Watched) -> None:
