@@ -76,7 +76,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 def series(paths: Sequence[Path]) -> Iterator[Series]:
-    """Of every trace that is longer than six days."""
+    """Of every trace that is longer than six days, and of one that is made up."""
     for path in paths or sorted(FOUND.glob("*.csv")):
         trace = traces.read(path)
         if trace.counts is None or trace.duration_seconds < 6 * DAY:
@@ -85,6 +85,19 @@ def series(paths: Sequence[Path]) -> Iterator[Series]:
         bins = np.arange(0, trace.duration_seconds + step, step)
         counts, _ = np.histogram(trace.times, bins, weights=trace.counts)
         yield Series(trace, counts.astype(float), step)
+    yield scheduled()
+
+
+def scheduled() -> Series:
+    """A week, made up: a trickle, and three minutes of fifty times as much each hour."""
+    minute = np.arange(7 * 1440)
+    rates = 0.2 + 9.8 * (minute % 60 < 3)
+    counts = np.random.default_rng(1).poisson(60 * rates).astype(float)
+    times, widths = minute * 60.0, np.full(len(minute), 60.0)
+    trace = load.Trace(
+        name="scheduled (made up)", origin=0.0, times=times, counts=counts, widths=widths
+    )
+    return Series(trace, counts, 60)
 
 
 def quality(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
