@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import secrets
+import select
 import signal
 import sys
 import time
@@ -97,8 +98,7 @@ def train_executor(spark: SparkJava, folder: Path, flags: Flags) -> None:
             executors = psutil.Process(worker.pid).children()
             worker.signal(signal.SIGSTOP)  # it would start others, which write the same file
             for process in executors:
-                process.terminate()
-            psutil.wait_procs(executors, _WRITE_SECONDS)
+                _end(process.pid)
             worker.signal(signal.SIGKILL)
         finally:
             app.end()
@@ -177,6 +177,18 @@ def _make(spark: SparkJava, kind: str) -> bool:
             return False
     log.info("class archive %r: %s after %.1f s", kind, made, time.monotonic() - began)
     return made
+
+
+def _end(pid: int) -> None:
+    """TERM, and waits until it ended: its parent is stopped and does not collect it."""
+    watched = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(watched, signal.SIGTERM)
+        poll = select.poll()
+        poll.register(watched, select.POLLIN)
+        poll.poll(_WRITE_SECONDS * 1000)
+    finally:
+        os.close(watched)
 
 
 @contextmanager
