@@ -19,6 +19,7 @@ from penstock.pipeline.app import opened
 from penstock.pipeline.arrivals import arrivals
 from penstock.pipeline.core.foresee import Made, Plan, foresee
 from penstock.pipeline.core.seasons import Floats
+from penstock.pipeline.session import evenly
 
 _FIGURES = 5
 """Digits that are told."""
@@ -91,8 +92,8 @@ def forecasts(counted: DataFrame, first: int, end: int, plan: Plan) -> Iterator[
         counted: ``pool``, ``step`` and ``count``; steps in which nothing came may be missing.
     """
     inside = counted.where((f.col("step") >= first) & (f.col("step") < end))
-    made = inside.groupBy("pool").applyInArrow(spread(first, end, plan), _SCHEMA)
-    for row in made.toLocalIterator(prefetchPartitions=True):
+    pools = evenly(inside, "pool").groupBy("pool")
+    for row in pools.applyInArrow(spread(first, end, plan), _SCHEMA).collect():
         yield msgspec.msgpack.decode(row.event, type=ForecastMade)
 
 

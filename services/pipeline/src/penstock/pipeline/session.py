@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.runtime.class_archive import session_archive
 from penstock.runtime.java import find_java
@@ -33,6 +33,7 @@ _COLLECTOR = "-XX:+UseParallelGC"
 """Batches are about throughput: a sixth less CPU an event than with Java's default."""
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_ENDS_SECONDS = 60.0
+_GROUPS_A_CORE = 4
 
 
 @contextmanager
@@ -57,6 +58,12 @@ def spark_session(master: str) -> Iterator[SparkSession]:
         finally:
             spark.stop()
             _end_java()
+
+
+def evenly(frame: DataFrame, *columns: str) -> DataFrame:
+    """Groups of ``columns`` spread over all cores there are, several a core as groups differ."""
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    return frame.repartition(_GROUPS_A_CORE * cores, *columns)
 
 
 def java_flags() -> list[str]:

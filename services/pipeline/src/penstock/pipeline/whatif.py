@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 from penstock.config import Pool
 from penstock.pipeline.app import opened
 from penstock.pipeline.arrivals import arrivals, run_times
+from penstock.pipeline.session import evenly
 
 Floats = NDArray[np.float64]
 Result = TypeVar("Result", bound=msgspec.Struct)
@@ -76,8 +77,8 @@ def spread(
     """The same from rows of `jobs`; a day on which nothing came is left out."""
     day = f.floor(f.col("micros") / _DAY_MICROS).cast("long")
     within = came.withColumn("day", day).where(_is_inside(hours))
-    found = within.groupBy("pool", "day").applyInArrow(_each(hours, one), _SCHEMA)
-    for row in found.toLocalIterator(prefetchPartitions=True):
+    days = evenly(within, "pool", "day").groupBy("pool", "day")
+    for row in days.applyInArrow(_each(hours, one), _SCHEMA).collect():
         yield row.pool, msgspec.msgpack.decode(row.found, type=kind)
 
 
