@@ -15,6 +15,7 @@ import psutil
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.runtime import children
+from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
 from penstock.runtime.spark_master import Master, MasterAway, View, Worker, address, ui_url
 
@@ -105,9 +106,13 @@ def application(settings: Settings, code: str, log: Path, **conf: str) -> Iterat
         f"for name, value in {told!r}.items(): builder = builder.config(name, value)\n"
         "spark = builder.getOrCreate()\n" + code
     )
-    env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK}
-    argv = [sys.executable, str(script)]
-    app = children.start(argv, name="app", log=log, env={**env, "TMPDIR": str(log.parent)})
+    env = {
+        "JAVA_HOME": str(find_java().home_for_launchers(log.parent)),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "TMPDIR": str(log.parent),
+    }
+    app = children.start([sys.executable, str(script)], name="app", log=log, env=env)
     try:
         yield app
     except BaseException:
