@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from penstock.events.recovering import RecoverAsked, Suspect
 from penstock.events.worker import WorkerReady, WorkerStopped, WorkerStuck
 from penstock.jobs import Client
 from penstock.jobs.client import JobView
+from penstock.jobs.errors import NotFound
+from penstock.jobs.letters import Letter
 from penstock.jobs.lifecycle import State
 
 QUICK = {"silent_seconds": 2.0, "expected_seconds": 0.2, "looks": 2}
@@ -45,6 +48,12 @@ class Ward:
             return view if view.state is state and len(seen) >= starts else None
 
         return await eventually(there, 30, f"job {state}")
+
+    async def letter(self, job_id: str) -> Letter | None:
+        """It follows the event; None before it does."""
+        with suppress(NotFound):
+            return await self.client.dead.get(job_id)
+        return None
 
     async def ask(self, **fields: Any) -> list[Suspect]:
         asked = RecoverAsked(answer_to=new_id(), **{"threshold": 0.7, **fields})
@@ -106,7 +115,9 @@ async def test_a_job_that_is_stuck_again_and_again_is_dead(
         [dead] = of(view, JobDead)
         assert dead.error.kind == "poison"
         assert len(of(view, JobStarted)) == 2
-        assert (await there.client.dead.get(job_id)).content.error == dead.error
+        letter = await eventually(lambda: there.letter(job_id), 30, "in the dead letters")
+        assert letter is not None
+        assert letter.content.error == dead.error
 
 
 async def test_a_job_that_tells_of_its_work_is_left_alone_however_long_it_takes(

@@ -94,7 +94,7 @@ class Up:
 
     def process_of(self, service: str) -> psutil.Process:
         [found] = [
-            each for each in self.processes() if service in {each.name(), each.cmdline()[-1]}
+            each for each in self.processes() if service in {each.name(), *each.cmdline()[-1:]}
         ]
         return found
 
