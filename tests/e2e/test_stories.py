@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from tests.integration.otlp import Collector, Received
-from tests.integration.test_up import Up
+from tests.integration.test_up import running_up
 
 JOBS = """
 from penstock.jobs import Context, job
@@ -46,9 +46,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector, 
     with Collector() as collector:
         (folder / "penstock.toml").write_text(CONFIG.format(endpoint=collector.endpoint))
         (folder / "story_jobs.py").write_text(JOBS)
-        (folder / "run").mkdir(mode=0o700)
-        up = Up(folder, folder / "run")
-        try:
+        with running_up(folder, 20.0) as up:
             up.until_ready()
             done = up.shell.json("job", "submit", "story_jobs.rows", "-a", "count=1000", "--wait")
             assert done["result"] == 1000, done
@@ -57,10 +55,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector, 
             collector.wait_for("run", within=15)
             collector.wait_for("first job", within=15)
             yield collector, done["job"]["id"]
-        finally:
-            up.child.end(20.0)
-            for process in up.processes():
-                process.kill()
 
 
 def test_a_jobs_story_is_dispatch_run_spark(told: tuple[Collector, str]) -> None:

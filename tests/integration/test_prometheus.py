@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.integration.otlp import Collector
 from tests.integration.prometheus import DEPLOY, Prometheus, installed
-from tests.integration.test_up import JOBS, Up
+from tests.integration.test_up import JOBS, Up, running_up
 
 from penstock.runtime.paths import free_port
 from penstock.telemetry.metrics import ALL
@@ -35,6 +35,7 @@ sla_seconds = 20
 min_workers = 1
 max_workers = 2
 """
+STARTED = "penstock_jobs_started_total"
 DASHBOARDS = {path.stem: path for path in (DEPLOY / "grafana" / "dashboards").glob("*.json")}
 
 
@@ -52,26 +53,26 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     ports = {name: free_port() for name in SERVICES}
     http = "\n".join(f"{name}_port = {port}" for name, port in ports.items())
     (folder / "up_jobs.py").write_text(JOBS)
-    (folder / "run").mkdir(mode=0o700)
     with Collector() as collector:
         telemetry = f'endpoint = "{collector.endpoint}"\nmetrics_seconds = 1'
         settings = f"{CONFIG}\n[http]\n{http}\n[telemetry]\n{telemetry}\n"
         (folder / "penstock.toml").write_text(settings)
-        up = Up(folder, folder / "run")
-        try:
+        with running_up(folder, 20.0) as up:
             prometheus = Prometheus(ports, folder)
             try:
                 up.until_ready()
-                for a in range(3):
-                    up.shell.json("job", "submit", "up_jobs.add", "-a", f"a={a}", "--wait")
+                submit(up, 1)
                 prometheus.until(lambda: not prometheus.down(), "scraping all services")
+                prometheus.until(lambda: STARTED in prometheus.names(), "told of a job")
+                submit(up, 3)  # a rate is the growth between two looks at a counter
                 yield Watched(up, prometheus, collector)
             finally:
                 prometheus.end()
-        finally:
-            up.child.end(20.0)
-            for process in up.processes():
-                process.kill()
+
+
+def submit(up: Up, jobs: int) -> None:
+    for a in range(jobs):
+        up.shell.json("job", "submit", "up_jobs.add", "-a", f"a={a}", "--wait")
 
 
 def panels(dashboard: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.spark_cluster import application
-from tests.integration.test_up import Up
+from tests.integration.test_up import Up, running_up
 
 from penstock.config import Settings
 from penstock.config.load import check
@@ -52,15 +52,8 @@ def cluster(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def up(tmp_path: Path, cluster: Settings) -> Iterator[Up]:
-    run_time = tmp_path / "run"
-    run_time.mkdir(mode=0o700)
-    running = Up(tmp_path, run_time)
-    try:
+    with running_up(tmp_path, 30.0) as running:
         yield running
-    finally:
-        running.child.end(30.0)
-        for process in running.processes():
-            process.kill()
 
 
 def test_workers_come_for_an_application_and_go_after_it(

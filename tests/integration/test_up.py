@@ -7,7 +7,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,19 +111,25 @@ class Up:
         return not left
 
 
+@contextmanager
+def running_up(folder: Path, end_seconds: float) -> Iterator[Up]:
+    """`penstock up` in a folder with settings and jobs in it; nothing of it is left behind."""
+    (folder / "run").mkdir(mode=0o700)
+    up = Up(folder, folder / "run")
+    try:
+        yield up
+    finally:
+        up.child.end(end_seconds)
+        for process in up.processes():
+            process.kill()
+
+
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
     (tmp_path / "penstock.toml").write_text(CONFIG)
     (tmp_path / "up_jobs.py").write_text(JOBS)
-    run_time = tmp_path / "run"
-    run_time.mkdir(mode=0o700)
-    running = Up(tmp_path, run_time)
-    try:
+    with running_up(tmp_path, 15.0) as running:
         yield running
-    finally:
-        running.child.end(15.0)
-        for process in running.processes():
-            process.kill()
 
 
 def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
