@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,8 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.children import Child
+
+
+def shell_of(settings: Settings, folder: Path) -> Shell:
+    """One that reaches what these settings name."""
+    told = f'prefix = "{settings.prefix}"\n[nats]\nurl = "{settings.nats.url}"\n'
+    (folder / "penstock.toml").write_text(told)
+    return Shell(folder)
 
 
 class Shell:
@@ -41,6 +50,14 @@ class Shell:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self.call("--json", *arguments, code=code).stdout)
+
+    async def asked(self, *arguments: str, code: int = 0) -> str:
+        """All that it says, while this loop goes on."""
+        done = await asyncio.to_thread(self.call, *arguments, code=code)
+        return (done.stdout + done.stderr).strip()
+
+    async def asked_json(self, *arguments: str) -> Any:
+        return await asyncio.to_thread(self.json, *arguments)
 
     def submit(self, *arguments: str) -> str:
         return self.text("job", "submit", *arguments)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.counting import QUEUE, Stage
-from tests.integration.shell import Shell
+from tests.integration.shell import Shell, shell_of
 from tests.making import MakeSettings
 
 from penstock.jobs import job, registry
@@ -39,9 +37,7 @@ async def stage(settings: MakeSettings) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 def shell(stage: Stage, tmp_path: Path) -> Shell:
-    url, prefix = stage.settings.nats.url, stage.settings.prefix
-    (tmp_path / "penstock.toml").write_text(f'prefix = "{prefix}"\n[nats]\nurl = "{url}"\n')
-    return Shell(tmp_path)
+    return shell_of(stage.settings, tmp_path)
 
 
 async def test_a_batch_is_watched_shown_listed_and_its_failed_jobs_retried(
@@ -51,41 +47,32 @@ async def test_a_batch_is_watched_shown_listed_and_its_failed_jobs_retried(
         calls = [fail_odd(number=number) for number in range(4)]
         batch_id = await stage.client.batches.create(calls, title="odd", allowed_failures=1)
         async with stage.worker():
-            failed = await _call(shell, "batch", "watch", batch_id, "--timeout", "20", code=1)
+            failed = await shell.asked("batch", "watch", batch_id, "--timeout", "20", code=1)
             assert "ended failed: 2 jobs failed, 1 may" in failed
-            shown = await _json(shell, "batch", "show", batch_id)
+            shown = await shell.asked_json("batch", "show", batch_id)
             assert shown["counts"] == {"completed": 2, "failed": 2}
             assert len(shown["failed_jobs"]) == 2
-            [listed] = await _json(shell, "batch", "ls", "--state", "failed")
+            [listed] = await shell.asked_json("batch", "ls", "--state", "failed")
             assert (listed["id"], listed["title"]) == (batch_id, "odd")
-            assert await _json(shell, "batch", "ls", "--state", "running") == []
+            assert await shell.asked_json("batch", "ls", "--state", "running") == []
             MENDED.update({1, 3})
-            again = await _call(shell, "batch", "retry-failed", batch_id)
+            again = await shell.asked("batch", "retry-failed", batch_id)
             assert again == f"2 jobs of batch {batch_id} run again"
-            watched = await _call(shell, "batch", "watch", batch_id, "--timeout", "20")
+            watched = await shell.asked("batch", "watch", batch_id, "--timeout", "20")
             assert "100 %  completed 4, failed 0" in watched
-            late = await _call(shell, "batch", "cancel", batch_id, code=1)
+            late = await shell.asked("batch", "cancel", batch_id, code=1)
             assert "had already ended: it is completed" in late
 
 
 async def test_a_batch_is_cancelled(stage: Stage, shell: Shell) -> None:
     batch_id = await stage.client.batches.create([fail_odd(number=2)], batch_id="nightly")
-    assert "is being cancelled" in await _call(shell, "batch", "cancel", batch_id)
+    assert "is being cancelled" in await shell.asked("batch", "cancel", batch_id)
     async with stage.orchestrator():
         assert (await stage.ended(batch_id)).counts.cancelled == 1
-    assert "state      cancelled: cancelled by an operator" in await _call(
-        shell, "batch", "show", batch_id
+    assert "state      cancelled: cancelled by an operator" in await shell.asked(
+        "batch", "show", batch_id
     )
 
 
 async def test_a_batch_that_is_not_there(stage: Stage, shell: Shell) -> None:
-    assert "no batch of id 'none'" in await _call(shell, "batch", "show", "none", code=1)
-
-
-async def _call(shell: Shell, *arguments: str, code: int = 0) -> str:
-    done = await asyncio.to_thread(shell.call, *arguments, code=code)
-    return (done.stdout + done.stderr).strip()
-
-
-async def _json(shell: Shell, *arguments: str) -> Any:
-    return await asyncio.to_thread(shell.json, *arguments)
+    assert "no batch of id 'none'" in await shell.asked("batch", "show", "none", code=1)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.counting import QUEUE, WITHIN, Stage
-from tests.integration.shell import Shell
+from tests.integration.shell import Shell, shell_of
 from tests.making import MakeSettings
 
 from penstock.jobs import job, registry
@@ -41,9 +39,7 @@ async def stage(settings: MakeSettings) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 def shell(stage: Stage, tmp_path: Path) -> Shell:
-    url, prefix = stage.settings.nats.url, stage.settings.prefix
-    (tmp_path / "penstock.toml").write_text(f'prefix = "{prefix}"\n[nats]\nurl = "{url}"\n')
-    return Shell(tmp_path)
+    return shell_of(stage.settings, tmp_path)
 
 
 async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: Shell) -> None:
@@ -51,34 +47,25 @@ async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: S
     calls = [break_once(number=number) for number in (1, 2)]
     chain = await stage.client.graphs.chain(calls, title="pair", graph_id="pair")
     await stage.client.graphs.wait(chain, WITHIN)
-    shown = await _json(shell, "graph", "show", chain)
+    shown = await shell.asked_json("graph", "show", chain)
     assert [step["state"] for step in shown["steps"]] == ["dead", ""]
     assert shown["steps"][1]["after"] == ["1 break_once"]
-    [listed] = await _json(shell, "graph", "ls", "--state", "failed")
+    [listed] = await shell.asked_json("graph", "ls", "--state", "failed")
     assert (listed["id"], listed["title"], listed["step_count"]) == (chain, "pair", 2)
-    assert await _json(shell, "graph", "ls", "--state", "running") == []
+    assert await shell.asked_json("graph", "ls", "--state", "running") == []
 
-    assert "goes on" in await _call(shell, "graph", "retry-failed", chain)
+    assert "goes on" in await shell.asked("graph", "retry-failed", chain)
     record = await stage.client.graphs.wait(chain, WITHIN)
     assert (record.state, record.failed_step) == (GraphState.FAILED, "2 break_once")
-    assert "goes on" in await _call(shell, "graph", "retry-failed", chain)
+    assert "goes on" in await shell.asked("graph", "retry-failed", chain)
     assert (await stage.client.graphs.wait(chain, WITHIN)).state is GraphState.COMPLETED
-    told = await _call(shell, "graph", "show", chain)
+    told = await shell.asked("graph", "show", chain)
     assert "state      completed" in told
     assert TRIED == [1, 1, 2, 2]
-    refused = await _call(shell, "graph", "retry-failed", chain, code=1)
+    refused = await shell.asked("graph", "retry-failed", chain, code=1)
     assert "only failed or cancelled ones can go on" in refused
-    assert "had already ended" in await _call(shell, "graph", "cancel", chain, code=1)
+    assert "had already ended" in await shell.asked("graph", "cancel", chain, code=1)
 
 
 async def test_a_graph_that_is_not_there(stage: Stage, shell: Shell) -> None:
-    assert "no graph of id 'none'" in await _call(shell, "graph", "show", "none", code=1)
-
-
-async def _call(shell: Shell, *arguments: str, code: int = 0) -> str:
-    done = await asyncio.to_thread(shell.call, *arguments, code=code)
-    return (done.stdout + done.stderr).strip()
-
-
-async def _json(shell: Shell, *arguments: str) -> Any:
-    return await asyncio.to_thread(shell.json, *arguments)
+    assert "no graph of id 'none'" in await shell.asked("graph", "show", "none", code=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
 from typing import Any
@@ -17,6 +16,7 @@ from penstock.cli.errors import Failed
 from penstock.cli.output import Column, note, say, say_json, say_rows
 from penstock.cli.parameters import SECONDS, Name
 from penstock.cli.session import Session
+from penstock.cli.wholes import newest
 from penstock.config import Settings
 from penstock.events.batch import Counts
 from penstock.events.subjects import Subjects
@@ -88,21 +88,11 @@ def list_batches(session: Session, state: str | None, limit: int) -> None:
     """List the batches that something happened to last."""
 
     async def ask(bus: Bus, settings: Settings) -> list[BatchRow]:
-        return [row(record) async for record in _newest(bus, settings, state, limit)]
+        show = _batches(bus, settings).show
+        found = await newest(bus, settings, "batch", show, lambda record: record.changed_at)
+        return [row(each) for each in found if state in {None, each.state}][:limit]
 
     say_rows(session, session.ask(ask), COLUMNS, "no such batch is in the event log")
-
-
-async def _newest(
-    bus: Bus, settings: Settings, state: str | None, limit: int
-) -> AsyncIterator[BatchRecord]:
-    subjects, batches = Subjects(settings.prefix), _batches(bus, settings)
-    counted = await bus.count(subjects.events_stream, subjects.events("batch"))
-    ids = dict.fromkeys(subject.split(".")[-2] for subject in counted)
-    found = [await batches.show(each) for each in ids]
-    newest = sorted(found, key=lambda record: record.changed_at, reverse=True)
-    for record in [each for each in newest if state in {None, each.state}][:limit]:
-        yield record
 
 
 @batch.command(example="penstock batch show nightly")

@@ -15,8 +15,8 @@ from penstock.cli.errors import Failed
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
+from penstock.cli.wholes import newest
 from penstock.config import Settings
-from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import NotFound
 from penstock.jobs.graph_record import GraphRecord, GraphState
@@ -95,12 +95,9 @@ def list_graphs(session: Session, state: str | None, limit: int) -> None:
     """List the graphs that were started last."""
 
     async def ask(bus: Bus, settings: Settings) -> list[GraphRow]:
-        subjects, graphs = Subjects(settings.prefix), _graphs(bus, settings)
-        counted = await bus.count(subjects.events_stream, subjects.events("graph"))
-        ids = dict.fromkeys(subject.split(".")[-2] for subject in counted)
-        found = [await graphs.show(each) for each in ids]
-        newest = sorted(found, key=lambda record: record.started_at, reverse=True)
-        return [row(each) for each in newest if state in {None, each.state}][:limit]
+        show = _graphs(bus, settings).show
+        found = await newest(bus, settings, "graph", show, lambda record: record.started_at)
+        return [row(each) for each in found if state in {None, each.state}][:limit]
 
     say_rows(session, session.ask(ask), COLUMNS, "no such graph is in the event log")
 
