@@ -105,15 +105,23 @@ def archive(
 
 
 def session_archive() -> Archive:
-    """Of a classic session's Java, for ``spark.driver.extraJavaOptions``; found, not imported."""
-    found = importlib.util.find_spec("pyspark")
+    """Of a classic session's Java, for ``spark.driver.extraJavaOptions``."""
+    home = pyspark_home()
     try:
-        java = find_java()
+        return archive(find_java(), "session", jars_in(home)) if home else Archive(None)
     except JavaMissing:
         return Archive(None)
-    if found is None or not found.origin:
-        return Archive(None)
-    return archive(java, "session", sorted((Path(found.origin).parent / "jars").glob("*.jar")))
+
+
+def pyspark_home() -> Path | None:
+    """The installed pyspark's folder (found, not imported); None where there is none."""
+    found = importlib.util.find_spec("pyspark")
+    return Path(found.origin).parent if found and found.origin else None
+
+
+def jars_in(home: Path) -> tuple[Path, ...]:
+    """In the order in which each process gets them: an archive holds for one order only."""
+    return tuple(sorted((home / "jars").glob("*.jar")))
 
 
 def _fingerprint(java: Java, class_path: Sequence[Path]) -> str:

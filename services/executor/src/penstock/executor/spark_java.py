@@ -7,7 +7,6 @@ everybody on the machine can read a command line.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from penstock.runtime.class_archive import Archive, archive
+from penstock.runtime.class_archive import Archive, archive, jars_in, pyspark_home
 from penstock.runtime.java import Java, JavaMissing, find_java
 
 QUICK = (
@@ -67,8 +66,7 @@ class SparkJava:
 
     @cached_property
     def jars(self) -> tuple[Path, ...]:
-        """In the order in which each process gets them: an archive holds for one order only."""
-        return tuple(sorted((self.home / "jars").glob("*.jar")))
+        return jars_in(self.home)
 
     @cached_property
     def scala(self) -> str:
@@ -122,11 +120,11 @@ def find_spark() -> SparkJava:
     Raises:
         SparkMissing: no Java that is new enough, or no pyspark.
     """
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.origin:
+    home = pyspark_home()
+    if home is None:
         raise SparkMissing("pyspark is not installed here; install penstock-worker on this host")
     try:
-        return SparkJava(find_java(), Path(found.origin).parent)
+        return SparkJava(find_java(), home)
     except JavaMissing as error:
         raise SparkMissing(str(error)) from error
 

@@ -35,21 +35,20 @@ _READY_SECONDS = 90.0
 _WRITE_SECONDS = 120.0
 """Writing an archive takes 3 s, and much longer on a busy machine."""
 _NICE = 10
-_QUERY = """
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.remote({remote!r}).getOrCreate()
+_WORK = """
 spark.range(1000).selectExpr("id % 7 AS k", "id").groupBy("k").sum("id").toPandas()
 spark.createDataFrame([(1, "a")], "n int, s string").collect()
 """
-
+_QUERY = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote({remote!r}).getOrCreate()
+"""
 _SESSION = """
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master({address!r})
 for name, value in {settings!r}.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-spark.range(1000).selectExpr("id % 7 AS k", "id").groupBy("k").sum("id").toPandas()
-spark.createDataFrame([(1, "a")], "n int, s string").collect()
 """
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -91,8 +90,8 @@ def train_executor(spark: SparkJava, folder: Path, flags: Flags) -> None:
             "spark.authenticate.secret": secret,
             "spark.executor.extraJavaOptions": " ".join(flags),
         }
-        code = _SESSION.format(address=address, settings=settings) + _STAY.format(ready=str(ready))
-        app = _python(spark, folder, code)
+        session = _SESSION.format(address=address, settings=settings)
+        app = _python(spark, folder, session + _WORK + _STAY.format(ready=str(ready)))
         try:
             children.wait_until(app, ready.exists, _READY_SECONDS, "done")
             executors = psutil.Process(worker.pid).children()
@@ -112,7 +111,7 @@ def train_connect(_: SparkJava, folder: Path, flags: Flags) -> None:
 def train_session(spark: SparkJava, folder: Path, flags: Flags) -> None:
     """A classic session, as PySpark starts it."""
     settings = {**_LOCAL, "spark.driver.extraJavaOptions": " ".join(flags)}
-    code = _SESSION.format(address="local[1]", settings=settings) + _END_JAVA
+    code = _SESSION.format(address="local[1]", settings=settings) + _WORK + _END_JAVA
     child = _python(spark, folder, code)
     if child.wait(_READY_SECONDS + _WRITE_SECONDS):
         log.warning("the session that an archive is trained with failed")
@@ -143,7 +142,7 @@ async def _train_connect(folder: Path, flags: Flags) -> None:
     server = await spark_server.start(folder, spark_server.Options(threads=1), flags)
     try:
         script = folder / "query.py"  # a file: the address in it holds a token
-        script.write_text(_QUERY.format(remote=server.remote), "utf-8")
+        script.write_text(_QUERY.format(remote=server.remote) + _WORK, "utf-8")
         client = children.start([sys.executable, str(script)], name="query")
         if await asyncio.wait_for(client.ended(), _READY_SECONDS):
             log.warning("the query that a Connect server is trained with failed")

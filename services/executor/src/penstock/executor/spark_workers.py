@@ -29,12 +29,11 @@ from penstock.executor import spark_daemon
 from penstock.executor.processes import Processes
 from penstock.executor.spark_daemon import Offer
 from penstock.executor.spark_executors import Found, active_tasks, executors_below
-from penstock.executor.spark_java import (
-    SparkMissing,
-    find_spark,
-)
+from penstock.executor.spark_java import SparkMissing, find_spark
 from penstock.runtime import children
+from penstock.runtime.class_archive import Archive
 from penstock.runtime.spark_master import Master, MasterAway, View, address, ui_url
+from penstock.runtime.tasks import Tasks
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.executor")
@@ -138,6 +137,8 @@ class SparkWorkers:
         self._master = Master(ui_url(settings.cluster))
         self._subjects = Subjects(settings.prefix)
         self._daemons: dict[str, Daemon] = {}
+        self._tasks = Tasks()
+        self._archives: tuple[Archive, Archive] | None = None
         self._flags: tuple[str, ...] = ()
         self._executor_flags: tuple[str, ...] = ()
         self._soon = asyncio.Event()
@@ -174,7 +175,7 @@ class SparkWorkers:
             return
         if code and not daemon.leaving:
             log.error("Spark Worker %s ended: %s\n%s", worker, code, daemon.child.last_words())
-        asyncio.get_running_loop().create_task(daemon.child.stop(0.0))
+        self._tasks.spawn(daemon.child.stop(0.0))
         shutil.rmtree(daemon.folder, ignore_errors=True)
 
     def has_any(self) -> bool:
@@ -295,12 +296,14 @@ class SparkWorkers:
         return Daemon(offer, folder, child)
 
     async def _refresh_flags(self) -> None:
-        """An archive may have been made, or removed."""
+        """An archive may have been made, or removed; where it would be is found out once."""
         with suppress(SparkMissing):
-            self._flags, self._executor_flags = await asyncio.to_thread(_flags)
+            self._flags, self._executor_flags = await asyncio.to_thread(self._read_flags)
 
-
-def _flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """For Workers, and for the executors in them."""
-    spark = find_spark()
-    return spark.archive("daemon").flags, spark.archive("executor").flags
+    def _read_flags(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """For Workers, and for the executors in them."""
+        if self._archives is None:
+            spark = find_spark()
+            self._archives = spark.archive("daemon"), spark.archive("executor")
+        daemon, executor = self._archives
+        return daemon.flags, executor.flags
