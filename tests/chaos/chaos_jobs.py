@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.histories import Run
+from tests.holding import hold_interpreter
 
 from penstock.jobs import Context, job
 
@@ -62,9 +63,7 @@ def compute(context: Context, witness: str, seconds: float) -> int:
 def compute_in_c(context: Context, witness: str, seconds: float) -> None:
     """Holds the interpreter: no other thread of its process runs."""
     mark(context, witness)
-    turns, began = 100_000, time.thread_time()
-    sum(range(turns))
-    sum(range(int(turns * seconds / (time.thread_time() - began))))
+    hold_interpreter(seconds)
     mark(context, witness)
 
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import time
 
+from tests.holding import hold_interpreter
+
 from penstock.jobs import Context, job
 
 
@@ -63,7 +65,5 @@ def wait_at(path: str, gate: str) -> int:
 def in_c(path: str, seconds: float) -> int:
     """Computes in C code that holds the interpreter: no other thread of the process runs."""
     tell(path)
-    turns, began = 5_000_000, time.thread_time()
-    sum(range(turns))
-    sum(range(int(turns * seconds / (time.thread_time() - began))))
+    hold_interpreter(seconds)
     return os.getpid()

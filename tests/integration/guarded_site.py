@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.making import MakeSettings
 from penstock.cli import main as cli
 from penstock.config import Settings
 from penstock.runtime import children
+from penstock.runtime.paths import temporary_dir
 
 _ROOT = Path(__file__).parents[2]
 _TABLES: dict[str, Any] = {
@@ -25,6 +27,18 @@ _TABLES: dict[str, Any] = {
     "host": {"reserve_cpu_cores": 0, "max_memory_share": 1.0, "max_cpu_share": 1.0},
 }
 SERVICES = ("orchestrator", "metrics", "decider", "decider", "executor")
+
+
+@contextmanager
+def running_site(secrets: Path) -> Iterator[Site]:
+    """All services over a guarded broker whose keys lie in ``secrets``, until the block ends."""
+    with GuardedBroker(secrets) as broker, temporary_dir() as folder:
+        site = Site(broker, folder)
+        site.start()
+        try:
+            yield site
+        finally:
+            site.stop()
 
 
 class Site:

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.histories import Entry, check
 from tests.integration.forging import PREFIX, Forged, forged, on
-from tests.integration.guarded import GuardedBroker, join
-from tests.integration.guarded_site import Site
+from tests.integration.guarded import join
+from tests.integration.guarded_site import Site, running_site
 from tests.integration.sample_jobs import note
 from tests.waiting import eventually
 
@@ -23,7 +23,6 @@ from penstock.cli.deploy.roles import ROLES
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.runtime.paths import temporary_dir
 
 WRITERS = [name for name, role in ROLES.items() if role.publishes]
 ROUNDS = int(os.environ.get("FORGED_ROUNDS", "1"))
@@ -56,13 +55,8 @@ _GROWN_BYTES = 200_000_000
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with GuardedBroker(tmp_path_factory.mktemp("forged")) as broker, temporary_dir() as folder:
-        site = Site(broker, folder)
-        site.start()
-        try:
-            yield site
-        finally:
-            site.stop()
+    with running_site(tmp_path_factory.mktemp("forged")) as site:
+        yield site
 
 
 @pytest.mark.parametrize("role", WRITERS)

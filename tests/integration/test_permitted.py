@@ -8,26 +8,19 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.integration.guarded import GuardedBroker
-from tests.integration.guarded_site import SERVICES, Site
+from tests.integration.guarded_site import SERVICES, Site, running_site
 from tests.integration.sample_jobs import fail, note, send_note
 from tests.waiting import eventually
 
 from penstock.bus.nats import connect
 from penstock.cli.deploy.check import Found, look
 from penstock.jobs import Client
-from penstock.runtime.paths import temporary_dir
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker, temporary_dir() as folder:
-        site = Site(broker, folder)
-        site.start()
-        try:
-            yield site
-        finally:
-            site.stop()
+    with running_site(tmp_path_factory.mktemp("guarded")) as site:
+        yield site
 
 
 async def test_jobs_run_and_no_service_asks_for_what_it_may_not(site: Site, tmp_path: Path) -> None:
