@@ -119,6 +119,13 @@ async def test_whatever_is_raised_ends_only_its_job(thread: Thread, error: BaseE
     assert result(good) == 1
 
 
+async def test_a_job_s_span_can_be_written_to_where_nothing_is_traced(thread: Thread) -> None:
+    """``ctx.span`` is an empty span then, not None."""
+    job = held(lambda: job.span.set_attribute("rows", 3))
+    [done] = await thread.run(job)
+    assert done.error is None
+
+
 async def test_a_result_that_cannot_travel_is_a_failure(thread: Thread) -> None:
     [job] = await thread.run(held(object))
     assert job.error is not None

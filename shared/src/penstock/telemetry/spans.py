@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
@@ -71,10 +72,13 @@ def enabled() -> bool:
 def unsampled() -> AbstractContextManager[Span] | None:
     """A block without spans, its own or those of what is called in it, if this is one too many.
 
-    A span takes longer (0.17 ms, its sending included) than a job of nothing at all: who asks this
-    for each of thousands of jobs a second is not slowed down by being watched.
+    Where tracing is off each is. A span takes longer (0.17 ms, its sending included) than a job of
+    nothing at all: who asks this for each of thousands of jobs a second is not slowed down by being
+    watched.
     """
-    return trace.use_span(_unsampled) if _pace.exceeded() else None
+    if _tracer is None:
+        return _off
+    return _Current(_unsampled) if _pace.exceeded() else None
 
 
 def tracer() -> Tracer:
@@ -99,7 +103,7 @@ def span(
     """
     if _tracer is None:
         return _off
-    return _around(start(name, parent=parent, kind=kind, attributes=attributes, links=links))
+    return _Current(start(name, parent=parent, kind=kind, attributes=attributes, links=links))
 
 
 def start(
@@ -145,13 +149,22 @@ def _context(parent: Parent) -> Context | None:
     return parent if parent is None or isinstance(parent, Context) else extract(parent)
 
 
-@contextmanager
-def _around(opened: Span) -> Iterator[Span]:
-    with trace.use_span(
-        opened, end_on_exit=True, record_exception=False, set_status_on_exception=False
-    ):
-        try:
-            yield opened
-        except BaseException as error:
-            fail(opened, error)
-            raise
+class _Current:
+    """A block whose current span is this one, which ends with it; a third of `use_span`'s cost."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, opened: Span) -> None:
+        self._span = opened
+
+    def __enter__(self) -> Span:
+        self._token = attach(trace.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        detach(self._token)
+        if error is not None:
+            fail(self._span, error)
+        self._span.end()

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -250,9 +250,7 @@ def _nothing() -> None:
 
 
 def _span(job: Held) -> Any:
-    if not telemetry.enabled():
-        return nullcontext()
-    if unsampled := telemetry.unsampled():
+    if (unsampled := telemetry.unsampled()) is not None:
         return unsampled
     context = telemetry.extract(job.delivery.headers)
     return telemetry.span(
