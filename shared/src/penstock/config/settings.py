@@ -210,12 +210,16 @@ class Decider(Section, frozen=True, kw_only=True):
         repeat_seconds: pools are decided each second; a decision that says what the last one said
             becomes an event only this long after it. 0 makes every decision an event.
         placement: ``spread`` a pool over hosts, or ``pack`` it.
+        rebalance_seconds: a pool that is spread and was left alone this long moves one worker to a
+            host that has at least two fewer of them (a host came, or came back). 0: never. Workers
+            that serve Spark clusters and exclusive pools stay where they are.
     """
 
     lease_seconds: Annotated[float, Meta(ge=0.5, le=60)] = 3.0
     stale_seconds: Positive = 5.0
     repeat_seconds: NonNegative = 5.0
     placement: Literal["spread", "pack"] = "spread"
+    rebalance_seconds: NonNegative = 10.0
 
 
 class Spark(Section, frozen=True, kw_only=True):

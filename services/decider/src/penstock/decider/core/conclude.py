@@ -133,12 +133,22 @@ def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None
 
 def _explain_moves(present: RollCall, before: PoolState, wished: Wish, share: Share) -> None:
     if not (present.lost or present.draining):
+        _explain_levelling(before, wished, share)
         return
     for gone, why in ((present.lost, "lost"), (present.draining, "draining")):
         left = sorted(host for host in before.placement if host in gone and host not in share)
         if left:
             text = f"moved away from {', '.join(left)}: {why}"
             wished.trail.say("placement", why, wished.trail.workers, text, hosts=left)
+
+
+def _explain_levelling(before: PoolState, wished: Wish, share: Share) -> None:
+    if share == before.placement or sum(share.values()) != before.workers:
+        return
+    moved = {host: share.get(host, 0) - before.placement.get(host, 0) for host in share}
+    taking = sorted(host for host, more in moved.items() if more > 0)
+    text = f"moved to {', '.join(taking)}, which had fewer"
+    wished.trail.say("placement", "level", wished.trail.workers, text, hosts=taking)
 
 
 def _outlook(wished: Wish, target: int) -> Outlook | None:
@@ -161,5 +171,6 @@ def _stepped(state: PoolState, wished: Wish, plan: Share, step: int, now: float)
         placement=plan,
         up_at=now if step > 0 else state.up_at,
         down_at=now if step < 0 else state.down_at,
+        placed_at=state.placed_at if plan == state.placement else now,
         memory=state.memory if memory is None or memory == state.memory else memory,
     )

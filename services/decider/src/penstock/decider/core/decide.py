@@ -96,7 +96,16 @@ def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
         anchor=rooms.anchor(pool.name, remembered, this.inputs, this.present)
         if exclusive
         else None,
+        movable=_movable(pool, remembered, this),
     )
+
+
+def _movable(pool: Pool, remembered: PoolState, this: Round) -> bool:
+    """Moved one at a time, and only a pool that was left alone for a while."""
+    every = this.inputs.rules.rebalance_seconds
+    if not every or pool.kind in {"exclusive", "spark"} or pool.profile.advisor:
+        return False
+    return this.now - (remembered.placed_at or this.state.watching_since) >= every
 
 
 def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:

@@ -27,6 +27,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         placement: where its workers were planned so far.
         one_host: all of them on one host (exclusive pools).
         anchor: the host that it must stay on for now, whatever room there is.
+        movable: one of its workers may move to a host that has fewer of them.
     """
 
     pool: str
@@ -39,6 +40,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
     one_host: bool = False
     anchor: str | None = None
+    movable: bool = False
 
     def tiers(self) -> tuple[int, int, int]:
         return self.floor, max(self.floor, self.demand), self.workers

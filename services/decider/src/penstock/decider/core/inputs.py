@@ -34,6 +34,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     stale_seconds: float = 5.0
     lease_seconds: float = 6.0
     placement: Literal["spread", "pack"] = "spread"
+    rebalance_seconds: float = 0.0
     reserve_cpu_cores: float = 0.5
     reserve_memory_bytes: int = 256 * 1024 * 1024
     max_cpu_share: float = 0.9
@@ -46,6 +47,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             stale_seconds=decider.stale_seconds,
             lease_seconds=host.lease_seconds,
             placement=decider.placement,
+            rebalance_seconds=decider.rebalance_seconds,
             reserve_cpu_cores=host.reserve_cpu_cores,
             reserve_memory_bytes=host.reserve_memory_bytes,
             max_cpu_share=host.max_cpu_share,

@@ -16,6 +16,8 @@ from penstock.decider.core.ranking import Ranking
 Placement = dict[str, int]
 Placements = dict[str, Placement]
 Rooms = Mapping[str, Room]
+_UNEVEN = 2
+"""Workers of a pool that one host has more than another before one of them moves."""
 
 
 def allocate(claims: list[Claim], rooms: Rooms, style: str, *, all_pools: bool) -> Placements:
@@ -45,7 +47,26 @@ def _as_if_enough(
     complete = not any(room.overfull for room in rooms.values())
     for claim in claims:
         complete &= _grow(claim, placed[claim.pool], ranking)
+    if ranking.spread and complete:
+        for claim in claims:
+            if claim.movable and placed[claim.pool] == claim.placement:
+                _level(claim, placed[claim.pool], ranking)
     return placed, complete
+
+
+def _level(claim: Claim, share: Placement, ranking: Ranking) -> None:
+    """Moves one worker from where most are to a host with at least two fewer."""
+    if max(share.values(), default=0) < _UNEVEN:
+        return
+    fullest = _dismiss(share, "spread")
+    room, host = ranking.rooms.get(fullest), ranking.choose(claim.need, share, whatever_cores=False)
+    if room is None or not room.accepts:  # nobody can tell whether it hears of it
+        return
+    if host is None or share[fullest] - share.get(host, 0) < _UNEVEN:
+        return
+    ranking.add(host, claim.need)
+    share[host] = share.get(host, 0) + 1
+    share[fullest] -= 1
 
 
 def _grow(claim: Claim, share: Placement, ranking: Ranking) -> bool:

@@ -18,7 +18,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
     Attributes:
         placement: planned workers by host; hosts without any are left out.
-        up_at / down_at: the last step in each direction.
+        up_at / down_at: the last step in each direction. placed_at: the last change of placement.
         breached_at: since when the oldest job is late. predicted_at: when a breach that still
             threatens was last announced. burning: the worst pace announced since the error budget
             was last used no faster than it may be.
@@ -28,6 +28,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     placement: dict[str, int] = {}
     up_at: float | None = None
     down_at: float | None = None
+    placed_at: float | None = None
     breached_at: float | None = None
     predicted_at: float | None = None
     burning: str = ""
