@@ -1,4 +1,4 @@
-"""`penstock up` with a pool of Spark Workers: an application comes, Workers come; both go."""
+"""`penstock up` with a pool of Spark Workers: they come for jobs and applications, and go."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ pytestmark = pytest.mark.spark
 CONFIG = """
 [streams]
 events_max_bytes = 16_000_000
+[jobs]
+modules = ["up_jobs"]
 [host]
 name = "test-host"
 drain_seconds = 20
@@ -33,9 +35,27 @@ port = {port}
 ui_port = {ui_port}
 [pools.etl]
 kind = "spark"
-sla_seconds = 20
+sla_seconds = 2
 max_workers = 2
 cpu_cores = 0.1
+serves = ["nightly"]
+[pools.nightly]
+sla_seconds = 2
+min_workers = 0
+max_workers = 1
+"""
+JOBS = """
+import time
+from penstock.jobs import job
+from penstock.runtime.spark_master import Master
+
+@job(queue="nightly", timeout_seconds=60)
+def await_worker(url: str) -> int:
+    while True:
+        view = Master(url).view()
+        if any(worker.state == "ALIVE" for worker in view.workers):
+            return len(view.activeapps)
+        time.sleep(0.1)
 """
 APP = """
 slow = "reflect('java.lang.Thread', 'sleep', 500L) AS slept"
@@ -47,6 +67,7 @@ assert spark.range(0, 24, 1, 24).selectExpr("id", slow).agg({"id": "sum"}).colle
 def cluster(tmp_path: Path) -> Settings:
     ports = {"port": free_port(), "ui_port": free_port()}
     (tmp_path / "penstock.toml").write_text(CONFIG.format(**ports))
+    (tmp_path / "up_jobs.py").write_text(JOBS)
     return check({"cluster": {"master": "local", **ports}})
 
 
@@ -56,7 +77,7 @@ def up(tmp_path: Path, cluster: Settings) -> Iterator[Up]:
         yield running
 
 
-def test_workers_come_for_an_application_and_go_after_it(
+def test_workers_come_for_a_job_and_for_an_application_and_go_after_them(
     up: Up, cluster: Settings, tmp_path: Path
 ) -> None:
     master = Master(ui_url(cluster.cluster))
@@ -71,13 +92,16 @@ def test_workers_come_for_an_application_and_go_after_it(
     up.until(lambda: workers() == 0, "a Master without Workers", 60)
     [secret] = tmp_path.glob(".penstock/cluster.secret")
     assert secret.stat().st_mode & 0o777 == 0o600
+    url = f"url={ui_url(cluster.cluster)}"
+    done = up.shell.json("job", "submit", "up_jobs.await_worker", "-a", url, "--wait")
+    assert done["result"] == 0, "the Worker came before any application"
     known = {"spark.authenticate.secret": secret.read_text()}
     with application(cluster, APP, tmp_path / "app.log", **known) as app:
         up.until(lambda: app.exit_code is not None, "run", 240)
         assert app.exit_code == 0
-    [pool] = up.shell.json("pool", "ls")
-    assert pool["kind"] == "spark"
-    up.until(lambda: workers() == 0, "without Workers again", 90)
+    pools = up.shell.json("pool", "ls")
+    assert {pool["kind"] for pool in pools} == {"spark", "queue"}
+    up.until(lambda: workers() == 0, "without Workers again", 150)
 
     up.child.signal(2)
     assert up.has_ended(40) == 0

@@ -15,8 +15,8 @@ GIB = 1 << 30
 
 
 def pool_of(cluster: dict[str, Any] | None = None, **table: Any) -> Pool:
-    tree = {"cluster": cluster or {"master": "local"}, "pools": {"etl": {"kind": "spark", **table}}}
-    return pools(check(tree))["etl"]
+    tables = {"etl": {"kind": "spark", **table}, "nightly": {}}
+    return pools(check({"cluster": cluster or {"master": "local"}, "pools": tables}))["etl"]
 
 
 def test_a_worker_is_reckoned_with_what_it_gives_away() -> None:
@@ -28,6 +28,11 @@ def test_a_worker_is_reckoned_with_what_it_gives_away() -> None:
     assert pool_of(cpu_cores=0.5).profile.cpu_cores == 0.5
 
 
+def test_a_pool_serves_the_jobs_of_others() -> None:
+    pool = pool_of(serves=["nightly"], slots_per_job=4)
+    assert (pool.serves, pool.slots_per_job) == (("nightly",), 4)
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
@@ -35,6 +40,9 @@ def test_a_worker_is_reckoned_with_what_it_gives_away() -> None:
         ({"queues": ["a"]}, "has no queues and no priorities"),
         ({"priorities": True}, "has no queues and no priorities"),
         ({"slots": 0}, "slots"),
+        ({"serves": ["nihgtly"]}, "serves names 'nihgtly', expected a pool of jobs: nightly"),
+        ({"serves": ["etl"]}, "serves names 'etl'"),
+        ({"kind": "queue", "serves": ["nightly"]}, "'serves' is for pools of kind 'spark'"),
         ({"cluster": {"master": "yarn"}}, "cluster.master"),
     ],
 )

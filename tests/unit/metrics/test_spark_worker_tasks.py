@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from math import inf
 
-from penstock.config import Profile
+from penstock.config import Pool, Profile
 from penstock.events.worker import WorkerReport
 from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
+
+POOL = Pool(name="etl", kind="spark", queues=(), profile=Profile(sla_seconds=5))
 
 
 def app(
@@ -75,7 +76,7 @@ def test_tasks_that_start_after_the_promised_time_are_late() -> None:
 
 def test_the_snapshot_of_a_pool_says_what_its_deciders_ask_for() -> None:
     line = TaskLine("etl", slots=1, sla_seconds=5)
-    meter = TaskMeter("etl", [line.queue], Profile(sla_seconds=5), patience_seconds=inf)
+    meter = TaskMeter(POOL, line, window_seconds=60, interval=1)
     for second in range(3):
         now = float(second)
         tasks = app(5 * second, running=2, started=2 * second, finished=second, run_seconds=second)

@@ -175,6 +175,8 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
         queues: in priority order; empty means one queue of the pool's name.
         slots / slot_memory_bytes: of a Spark Worker: tasks at a time, and memory for each. They are
             what it is reckoned to need, where cpu_cores and memory_bytes do not say otherwise.
+        serves / slots_per_job: of a Spark pool: pools whose jobs work on this cluster. From its
+            dispatch on a job counts here with so many tasks, until those that it brings do.
         priorities: each queue has three lanes, ``high``, ``normal`` and ``low``; a worker takes
             from a lower one only what it finds when the higher ones are empty.
         profile: what the pool starts from; an exclusive pool's is ``exclusive``.
@@ -186,6 +188,8 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
     profile: str = ""
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     slot_memory_bytes: Annotated[int, Meta(ge=450 * 1024 * 1024)] = 1024 * 1024 * 1024
+    serves: tuple[str, ...] = ()
+    slots_per_job: Annotated[int, Meta(ge=1, le=100_000)] = 1
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +201,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
     slots: int = 1
     slot_memory_bytes: int = 0
+    serves: tuple[str, ...] = ()
+    slots_per_job: int = 1
 
     @property
     def scalable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
@@ -23,7 +24,7 @@ def pools(settings: Settings) -> dict[str, Pool]:
     Raises:
         ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
             unknown profile, a name that cannot be a subject, a pool on an excluded queue, a Spark
-            pool without a cluster.
+            pool without a cluster or one that serves a pool that is not there.
     """
     found = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -40,7 +41,23 @@ def pools(settings: Settings) -> dict[str, Pool]:
                     f"pools.{pool.name}: queue {queue!r} is also excluded; "
                     "remove it from 'excluded' or remove the pool"
                 )
+        _check_served(pool, found)
     return found
+
+
+def _check_served(pool: Pool, found: Mapping[str, Pool]) -> None:
+    if pool.serves and pool.kind != "spark":
+        raise ConfigError(
+            f"pools.{pool.name}: 'serves' is for pools of kind 'spark', found {pool.kind!r}; "
+            "say it in the Spark pool that this pool's jobs work on"
+        )
+    for name in pool.serves:
+        if name not in found or found[name].kind == "spark":
+            known = ", ".join(sorted(p.name for p in found.values() if p.kind != "spark"))
+            raise ConfigError(
+                f"pools.{pool.name}: serves names {name!r}, expected a pool of jobs: "
+                f"{known or 'there is none'}"
+            )
 
 
 def in_lane(queue: str, priority: Priority) -> str:
@@ -88,6 +105,8 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
         profile=table.over(profile(settings, table.profile or default)),
         slots=table.slots,
         slot_memory_bytes=table.slot_memory_bytes,
+        serves=table.serves,
+        slots_per_job=table.slots_per_job,
     )
     _check(pool)
     if pool.kind == "spark":

@@ -116,6 +116,8 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     Attributes:
         waiting: jobs that could start now. ``delayed``: scheduled or retrying, not yet due.
         running: jobs claimed by workers.
+        expected: those of the waiting that are not there yet: tasks which jobs of other pools are
+            going to bring to a Spark pool.
         oldest_waiting_seconds: age of the oldest waiting job; 0 when none waits, None when unknown.
         waiting_ages_seconds: ages at evenly spaced places in the line, from the oldest waiting job
             to the newest; empty where they are not known, or all so young that they do not matter.
@@ -143,6 +145,7 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     running: int = 0
     oldest_waiting_seconds: float | None = 0.0
     waiting_ages_seconds: tuple[float, ...] = ()
+    expected: int = 0
     arrival_per_second: float | None = None
     arrival_trend: str = "stable"
     forecast_per_second: float | None = None

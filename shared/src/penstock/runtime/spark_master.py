@@ -99,6 +99,12 @@ class AppExecutor(msgspec.Struct, frozen=True, rename="camel"):
         return self.completed_tasks + self.failed_tasks
 
 
+class AppJob(msgspec.Struct, frozen=True, rename="camel"):
+    """A Spark job of an application."""
+
+    job_tags: tuple[str, ...] = ()
+
+
 class _SamePlace(HTTPRedirectHandler):
     """What is asked here is asked of nobody else."""
 
@@ -129,6 +135,11 @@ class Master:
     def executors(self, app_id: str) -> tuple[AppExecutor, ...]:
         """Living executors of an application, its driver among them."""
         return self._get(f"{_api(app_id)}/executors", tuple[AppExecutor, ...])
+
+    def running_tags(self, app_id: str) -> frozenset[str]:
+        """Tags of the Spark jobs that an application runs now."""
+        jobs = self._get(f"{_api(app_id)}/jobs?status=running", tuple[AppJob, ...])
+        return frozenset(tag for job in jobs for tag in job.job_tags)
 
     def totals(self, app_id: str) -> tuple[AppExecutor, ...]:
         """All executors that an application has had."""

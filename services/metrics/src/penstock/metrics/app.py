@@ -75,6 +75,7 @@ class Metrics:
             )
             for pool in queued
         }
+        self._spark.serve(configured, self._meters)
         self._meters |= self._spark.meters
         self._pool_of = {name: pool.name for pool in configured.values() for name in pool.queues}
         self._told = {name: Told() for name in configured}
@@ -145,8 +146,10 @@ class Metrics:
         await self._watch.look_up_heads()
         now, at = time.monotonic(), datetime.now(UTC)
         self._rounded_at = now
-        for name, meter in self._meters.items():
+        for meter in self._meters.values():
             meter.observe(now)
+        self._spark.expect(now, at.timestamp())
+        for name, meter in self._meters.items():
             told, waiting = self._told[name], meter.waiting(now)
             told.observe(waiting, meter.workers.ready, meter.has_arrivals, now)
         if snapshots := list(self._due(now, at)):

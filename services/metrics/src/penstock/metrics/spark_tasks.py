@@ -13,10 +13,13 @@ from collections.abc import Mapping, Sequence
 
 from penstock.config import Pool, Settings
 from penstock.events.worker import WorkerReport
+from penstock.metrics.core.ahead import Ahead
+from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.sketches import BadSketch
 from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
 from penstock.runtime.service import Service
 from penstock.runtime.spark_master import Application, Master, MasterAway, Stage, ui_url
+from penstock.runtime.spark_tags import job_of
 
 log = logging.getLogger("penstock.metrics")
 
@@ -42,12 +45,10 @@ class SparkTasks:
         }
         self.meters = {
             name: TaskMeter(
-                name,
-                [self._lines[name].queue],
-                pool.profile,
+                pool,
+                self._lines[name],
                 settings.metrics.window_seconds,
                 settings.metrics.interval_seconds,
-                patience_seconds=float("inf"),
             )
             for name, pool in self._pools.items()
         }
@@ -57,6 +58,17 @@ class SparkTasks:
         self._number = 0
         self._started_at = time.time()
         self._away = False
+
+    def serve(self, pools: Mapping[str, Pool], meters: Mapping[str, PoolMeter]) -> None:
+        """From now on the jobs of pools that a Spark pool serves count there ahead of time."""
+        for name, meter in self.meters.items():
+            served = self._pools[name].serves
+            meter.served = [Ahead(meters[p], pools[p].profile.max_workers) for p in served]
+
+    def expect(self, now: float, wall_now: float) -> None:
+        """After all pools were looked at: what is to come."""
+        for meter in self.meters.values():
+            meter.expect(now, wall_now)
 
     async def run(self, running: Service) -> None:
         """Looks each interval, until the service stops; at once where there is no such pool."""
@@ -77,16 +89,18 @@ class SparkTasks:
         apps = self._master.view().activeapps[:_MOST_APPS]
         self._told = {app.id: self._told[app.id] for app in apps if app.id in self._told}
         for app in apps:
-            found[self._pool_of(app)].append(self._tasks(app))
+            pool = self._pool_of(app)
+            found[pool].append(self._tasks(app, names_jobs=bool(self._pools[pool].serves)))
         return found
 
     def _pool_of(self, app: Application) -> str:
         asked = (str(each.get("name", "")) for each in app.resourcesperexecutor)
         return next((name for name in asked if name in self._pools), next(iter(self._pools)))
 
-    def _tasks(self, app: Application) -> AppTasks:
+    def _tasks(self, app: Application, names_jobs: bool) -> AppTasks:
         try:
             stages, executors = self._master.stages(app.id, "ACTIVE"), self._master.totals(app.id)
+            tags = self._master.running_tags(app.id) if names_jobs else ()
         except MasterAway as error:
             log.debug("application %s does not tell its tasks: %s", app.id, error)
             told, at = self._told.get(app.id, (None, 0.0))
@@ -98,6 +112,8 @@ class SparkTasks:
             started=sum(each.active_tasks + each.ended_tasks for each in executors),
             finished=sum(each.ended_tasks for each in executors),
             run_seconds=sum(each.total_duration for each in executors) / 1000,
+            began_at=app.starttime / 1000,
+            jobs=frozenset(job for tag in tags if (job := job_of(tag))),
         )
         self._told[app.id] = (told, time.monotonic())
         return told
@@ -135,6 +151,8 @@ def _waiting(stages: Sequence[Stage]) -> list[Waiting]:
 
 def _blind(app: Application) -> AppTasks:
     """Of an application without a web UI: it waits for its first slot, or uses all it has."""
+    began_at = app.starttime / 1000
     if app.state == _WAITING:
-        return AppTasks(app_id=app.id, waiting=(Waiting(1, app.starttime / 1000),), told=False)
-    return AppTasks(app_id=app.id, running=app.cores, told=False)
+        line = (Waiting(1, began_at),)
+        return AppTasks(app_id=app.id, waiting=line, told=False, began_at=began_at)
+    return AppTasks(app_id=app.id, running=app.cores, told=False, began_at=began_at)

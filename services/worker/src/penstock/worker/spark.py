@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from penstock import telemetry
 from penstock.config.settings import Spark
 from penstock.runtime.spark_address import address
+from penstock.runtime.spark_tags import job_tag
 from penstock.telemetry import SpanKind, names
 from penstock.worker import spark_cost
 
@@ -233,11 +234,6 @@ class KeeperLine:
                 raise SparkUnavailable(f"no answer from {self._path} in {SERVER_SECONDS:g} s")
         line, _, self._read = self._read.partition(b"\n")
         return line
-
-
-def job_tag(job_id: str) -> str:
-    """What all Spark work of a job is tagged with."""
-    return f"penstock-job-{job_id}"
 
 
 def _tags(job_id: str, token: int) -> tuple[str, ...]:

@@ -165,6 +165,11 @@ class PoolMeter:
         """Jobs came between the last two looks."""
         return any(queue.arrived for queue in self.queues)
 
+    @property
+    def existing(self) -> int:
+        """Jobs that wait or are claimed, at the last look."""
+        return sum(look.waiting + look.claimed for look in self._looks() or ())
+
     def waiting(self, now: float) -> int:
         return sum(look.waiting for look in self._looks() or ()) + self._lapsed.waiting(now)
 

@@ -7,13 +7,15 @@ tasks are counted by the workerful: with 4 slots a worker, 40 waiting tasks are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil
+from math import ceil, inf
 
 import msgspec
 from datasketches import kll_doubles_sketch
 
+from penstock.config import Pool
 from penstock.events.snapshot import PoolSnapshot
 from penstock.events.worker import QueueReport
+from penstock.metrics.core.ahead import Ahead
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Head, Look, Queue
 
@@ -32,6 +34,7 @@ class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     """One application now: ``running`` tasks, and what it has ``started`` and ``finished`` so far.
 
     ``run_seconds``: of all tasks that are over. ``told``: by itself; else it is a guess.
+    ``began_at``: POSIX seconds. ``jobs``: Penstock's, for which it works now, where it names them.
     """
 
     app_id: str
@@ -41,6 +44,12 @@ class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     finished: int = 0
     run_seconds: float = 0.0
     told: bool = True
+    began_at: float = 0.0
+    jobs: frozenset[str] = frozenset()
+
+    @property
+    def has_tasks(self) -> bool:
+        return bool(self.waiting or self.running or self.started)
 
 
 class TaskLine:
@@ -50,11 +59,12 @@ class TaskLine:
         slots: of one worker. sla_seconds: a task that waits longer is late.
 
     Attributes:
-        queue: what the pool's meter looks at.
+        queue: what the pool's meter looks at. apps: as of the last look.
     """
 
     def __init__(self, name: str, slots: int, sla_seconds: float) -> None:
         self.queue = Queue(name)
+        self.apps: Sequence[AppTasks] = ()
         self._slots, self._sla_seconds = slots, sla_seconds
         self._known: dict[str, AppTasks] | None = None
         self._started = 0
@@ -68,7 +78,7 @@ class TaskLine:
         Returns:
             What was done since the look before.
         """
-        before = self._known
+        before, self.apps = self._known, apps
         self._known = {app.app_id: app for app in apps}
         steps = [] if before is None else [_step(before.get(app.app_id), app) for app in apps]
         started = sum(step.started for step in steps)
@@ -112,7 +122,18 @@ class TaskLine:
 
 
 class TaskMeter(PoolMeter):
-    """A pool of Spark Workers. What one needs is set, not measured: it gives what it has away."""
+    """A pool of Spark Workers. What one needs is set, not measured: it gives what it has away.
+
+    Attributes:
+        served: pools of jobs whose tasks will come here.
+    """
+
+    def __init__(self, pool: Pool, line: TaskLine, window_seconds: float, interval: float) -> None:
+        profile = pool.profile
+        super().__init__(pool.name, [line.queue], profile, window_seconds, interval, inf)
+        self._line, self._pool = line, pool
+        self.served: Sequence[Ahead] = ()
+        self._expected = 0
 
     def observe(self, now: float) -> None:
         look = self.queues[0].look
@@ -121,11 +142,30 @@ class TaskMeter(PoolMeter):
         else:
             super().observe(now)
 
+    def expect(self, now: float, wall_now: float) -> None:
+        """Reckons with the tasks that jobs of other pools will bring, in workerfuls."""
+        apps = self._line.apps
+        named = frozenset[str]().union(*(app.jobs for app in apps))
+        seconds = [wall_now - app.began_at for app in apps if app.has_tasks]
+        jobs = sum(each.to_come(now, named, seconds) for each in self.served)
+        self._expected = ceil(jobs * self._pool.slots_per_job / self._pool.slots)
+
+    def waiting(self, now: float) -> int:
+        return super().waiting(now) + self._expected
+
     def snapshot(self, *told: object, **named: object) -> PoolSnapshot | None:
         found = super().snapshot(*told, **named)  # type: ignore[arg-type]
         if found is None:
             return None
-        return msgspec.structs.replace(found, worker_cpu_cores=None, worker_memory_bytes=None)
+        return msgspec.structs.replace(
+            found,
+            waiting=found.waiting + self._expected,
+            expected=self._expected,
+            # those to come are the last in line, and wait from when they come
+            waiting_ages_seconds=() if self._expected else found.waiting_ages_seconds,
+            worker_cpu_cores=None,
+            worker_memory_bytes=None,
+        )
 
 
 def _step(before: AppTasks | None, after: AppTasks) -> AppTasks:

@@ -100,10 +100,17 @@ class Workers:
 
     def running_seconds(self, now: float) -> Iterator[float]:
         """How long each job has run by now."""
+        return (seconds for _, seconds in self._running(now))
+
+    def running_jobs(self, now: float) -> dict[str, float]:
+        """The same by job."""
+        return dict(self._running(now))
+
+    def _running(self, now: float) -> Iterator[tuple[str, float]]:
         for worker in self._workers.values():
             for claim in worker.report.claims:
                 if claim.running_seconds > 0:
-                    yield claim.running_seconds + now - worker.heard_at
+                    yield claim.job_id, claim.running_seconds + now - worker.heard_at
 
 
 def _cores(before: WorkerReport, after: WorkerReport) -> float | None:
