@@ -53,6 +53,14 @@ def test_messages_are_rows_and_deleted_ones_leave_no_trace(
     assert read(spark, nats_url, name, start=30, end_sequence=30).count() == 1
 
 
+def test_what_spark_changes_from_several_threads_may_be_shared(spark: SparkSession) -> None:
+    """A HashMap broke when two queries started at once, and no task could be read any more."""
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    environment = sources.lookupDataSource("nats").dataSourceCls().envVars()
+    assert environment.getClass().getName() == "java.util.concurrent.ConcurrentHashMap"
+    assert spark.range(1).mapInArrow(lambda rows: rows, "id bigint").count() == 1
+
+
 def test_rows_written_twice_are_stored_once(
     spark: SparkSession, water: Tap, nats_url: str, settings: MakeSettings
 ) -> None:

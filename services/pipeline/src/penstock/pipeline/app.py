@@ -31,7 +31,7 @@ from penstock.pipeline.rollups import Rollups, rollups_folder
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
 from penstock.pipeline.storage import Folder
-from penstock.pipeline.tending import Tending
+from penstock.pipeline.tending import Tending, in_sessions
 
 log = logging.getLogger("penstock.pipeline")
 
@@ -64,8 +64,12 @@ def run(settings: Settings, wanted: Run) -> dict[str, Whole]:
 
     Raises:
         LakeTaken: another run writes to this lake.
-        StreamingQueryException: a stream cannot be read or the lake not written; start it again.
+        QueryFailed: a stream cannot be read or the lake not written; start it again.
     """
+    return in_sessions(partial(_in_session, settings, wanted))
+
+
+def _in_session(settings: Settings, wanted: Run) -> dict[str, Whole]:
     with spark_session(wanted.master) as spark, claimed(Folder(spark, wanted.lake)) as claim:
         register(spark)
         lakes = {name: _lake(spark, wanted.lake, name, claim) for name in PARTS}

@@ -37,8 +37,23 @@ them in a circle, and looking at them took half of the time."""
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format ``nats`` known to a session; once each."""
-    spark.dataSource.register(NatsSource)
+    """Makes the format ``nats`` known to a session; once each.
+
+    Spark puts into the environment of a registered source from the thread of each query that
+    starts, unguarded (``PythonStreamingSourceRunner.init``). Two queries that started at once broke
+    its HashMap for good: no task could be read any more. So it gets a map made for that.
+    """
+    java = getattr(spark, "_jvm", None)
+    if java is None:  # a Connect client: the map is the server's
+        spark.dataSource.register(NatsSource)
+        return
+    context: Any = spark.sparkContext
+    plain = context.environment
+    context.environment = java.java.util.concurrent.ConcurrentHashMap(plain)
+    try:
+        spark.dataSource.register(NatsSource)
+    finally:
+        context.environment = plain
 
 
 class NatsSource(DataSource):  # type: ignore[misc]

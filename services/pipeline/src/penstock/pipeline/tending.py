@@ -1,10 +1,14 @@
-"""Queries that are started again when they fail: a broker restarts, a Python worker dies."""
+"""Queries that are started again when they fail: a broker restarts, a Python worker dies.
+
+Where that does not help, Java may be what is broken: then all of the session is made anew.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -12,13 +16,60 @@ from pyspark.sql.streaming import StreamingQuery
 
 from penstock.bus.protocol import BusRefused
 from penstock.pipeline.core.options import BadOption
-from penstock.pipeline.core.patience import Trouble, after_failure, pause_seconds
+from penstock.pipeline.core.patience import (
+    BARREN_SESSIONS,
+    Trouble,
+    after_failure,
+    pause_seconds,
+)
 from penstock.pipeline.core.ranges import StreamChanged
 
+Result = TypeVar("Result")
 log = logging.getLogger("penstock.pipeline")
 
 _LASTING = tuple(error.__name__ for error in (BusRefused, BadOption, StreamChanged))
 """What another try does not change; of errors in its Python processes Spark hands on the text."""
+
+
+_SAID_LETTERS = 500
+_ABOUT_THE_QUERY = "=== Streaming Query ==="
+"""What Spark puts behind the reason."""
+
+
+class QueryFailed(RuntimeError):
+    """A query failed for good: what Spark said, which only its own Java could tell later."""
+
+
+class Stuck(QueryFailed):
+    """A query failed for as long as one session is given. ``landed``: its batches before that."""
+
+    def __init__(self, said: str, landed: int) -> None:
+        super().__init__(said)
+        self.landed = landed
+
+
+def reason(said: str) -> str:
+    """The end of what went wrong, without where in Spark it was and which query that is."""
+    text = said.partition(_ABOUT_THE_QUERY)[0]
+    lines = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
+    return "\n".join(lines)[-_SAID_LETTERS:].strip()
+
+
+def in_sessions(one: Callable[[], Result]) -> Result:
+    """``one()``, which opens a session: again in another one as long as queries get stuck.
+
+    Raises:
+        Stuck: in so many sessions in a row, none of which landed a batch.
+    """
+    barren = 0
+    while True:
+        try:
+            return one()
+        except Stuck as stuck:
+            barren = 0 if stuck.landed else barren + 1
+            if barren >= BARREN_SESSIONS:
+                raise
+            log.warning("no batch for too long: goes on with a fresh Java; last %s", stuck)
 
 
 class Tending:
@@ -43,7 +94,7 @@ class Tending:
         """Until each query has ended by itself, as those do that only catch up.
 
         Raises:
-            StreamingQueryException: one failed for good, or for too long.
+            QueryFailed: one failed for good. Stuck: for too long.
         """
         running = {name: start() for name, start in self._starts.items()}
         while running:
@@ -66,13 +117,16 @@ class Tending:
 
     def _again(self, name: str, error: StreamingQueryException) -> StreamingQuery:
         self._give_up()
-        trouble = after_failure(self._troubles.get(name), self._landed(name), time.monotonic())
+        landed, text = self._landed(name), str(error)
+        trouble = after_failure(self._troubles.get(name), landed, time.monotonic())
         self._troubles[name] = trouble
         pause = pause_seconds(trouble, time.monotonic())
-        said = str(error)
-        if pause is None or any(f"{kind}: " in said for kind in _LASTING):
-            raise error
-        log.warning("%s: failed, goes on in %.1f s: %s", name, pause, said.strip()[-500:])
+        said = f"{name}: {reason(text)}"
+        if any(f"{kind}: " in text for kind in _LASTING):
+            raise QueryFailed(said)
+        if pause is None:
+            raise Stuck(said, landed)
+        log.warning("failed, goes on in %.1f s; %s", pause, said)
         time.sleep(pause)
         return self._starts[name]()
 

@@ -1,4 +1,4 @@
-"""How long a query that keeps failing is started again."""
+"""How long a query that keeps failing is started again, in one Java and in fresh ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import msgspec
 
 _FIRST_SECONDS = 0.5
 _LONGEST_SECONDS = 15.0
-PATIENCE_SECONDS = 300.0
-"""Without one batch for so long, the run ends: whoever started it should know."""
+PATIENCE_SECONDS = 60.0
+"""Without one batch for so long, session and Java are made anew: what broke may be theirs."""
+BARREN_SESSIONS = 5
+"""So many in a row that landed nothing, and the run ends: whoever started it should know."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ def after_failure(before: Trouble | None, batches: int, now: float) -> Trouble:
 
 
 def pause_seconds(trouble: Trouble, now: float) -> float | None:
-    """Until the next start; None where it is time to give up."""
+    """Until the next start; None where this session has had its time."""
     if now - trouble.since >= PATIENCE_SECONDS:
         return None
     return float(min(_FIRST_SECONDS * 2 ** min(trouble.count - 1, 10), _LONGEST_SECONDS))
