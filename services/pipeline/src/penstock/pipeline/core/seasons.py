@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,20 +51,21 @@ def mean_week(counts: Floats, then: Days, ahead: Days) -> Floats:
 
 def harmonic(counts: Floats, then: Days, ahead: Days) -> Floats:
     """Sines and cosines of day and week, and weekends apart (dynamic harmonic regression, Hyndman
-    & Athanasopoulos, *Forecasting: Principles and Practice*, 12.1, by ridge regression)."""
-    weeks = len(counts) >= 2 * then.per_week
+    & Athanasopoulos, *Forecasting: Principles and Practice*, 12.1, by ridge regression).
+
+    Steps at the same place of the week have the same waves: their weighted mean stands for them.
+    """
     group = max(1, _COARSE_SECONDS * then.per_day // 86_400)
     whole = len(counts) - len(counts) % group
-    middles = then.between(group // 2, len(counts))
-    coarse = Days(
-        per_day=then.per_day,
-        of_day=middles.of_day[::group][: whole // group],
-        of_week=middles.of_week[::group][: whole // group],
-    )
     means = counts[:whole].reshape(-1, group).mean(axis=1)
     weights = _weights(len(means), _WEEKS_HALVED * then.per_week / group)
-    fitted = Ridge(alpha=_PENALTY).fit(_waves(coarse, weeks), means, sample_weight=weights)
-    return np.asarray(np.maximum(fitted.predict(_waves(ahead, weeks)), 0.0))
+    places = then.of_week[group // 2 : whole : group]
+    mean = _mean(means, weights, places, then.per_week)
+    weight = np.bincount(places, weights, then.per_week)
+    seen = np.flatnonzero(weight)
+    waves = _waves(then.per_day, len(counts) >= 2 * then.per_week)
+    fitted = Ridge(alpha=_PENALTY).fit(waves[seen], mean[seen], sample_weight=weight[seen])
+    return np.asarray(np.maximum(fitted.predict(waves)[ahead.of_week], 0.0))
 
 
 REFERENCES: Mapping[str, Model] = {"naive-day": naive_day, "naive-week": naive_week}
@@ -93,12 +95,15 @@ def _weights(count: int, halved: float) -> Floats:
     return np.asarray(0.5 ** (np.arange(count)[::-1] / halved), dtype=np.float64)
 
 
-def _waves(days: Days, weeks: bool) -> Floats:
-    turns = [2 * np.pi * k * days.of_day / days.per_day for k in range(1, _DAILY + 1)]
+@lru_cache(maxsize=2)
+def _waves(per_day: int, weeks: bool) -> Floats:
+    """A row for each step of a week."""
+    of_week = np.arange(7 * per_day)
+    turns = [2 * np.pi * k * of_week / per_day for k in range(1, _DAILY + 1)]
     waves = [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
     if weeks:
-        weekend = (days.of_week >= 5 * days.per_day).astype(float)
+        weekend = (of_week >= 5 * per_day).astype(float)
         waves += [weekend, *(weekend * wave for wave in waves)]
-        turns = [2 * np.pi * k * days.of_week / days.per_week for k in range(1, _WEEKLY + 1)]
+        turns = [2 * np.pi * k * of_week / (7 * per_day) for k in range(1, _WEEKLY + 1)]
         waves += [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
     return np.column_stack(waves)
