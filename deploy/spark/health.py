@@ -6,27 +6,32 @@ python health.py master | worker | connect
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import urllib.request
 from typing import Any
 
-_SECONDS = 5.0
+_SECONDS = 3.0
 
 
 def main(part: str) -> str:
     """What is wrong; empty when nothing is."""
-    if part == "connect":
-        socket.create_connection(("127.0.0.1", 15002), _SECONDS).close()
-        return ""
-    told = _told(8080 if part == "master" else 8081)
     if part == "master":
-        return "" if told["status"] == "ALIVE" else f"it is {told['status']}"
-    return "" if told["masterwebuiurl"] else "it has no master"
+        status = _told("127.0.0.1", 8080)["status"]
+        return "" if status == "ALIVE" else f"it is {status}"
+    known = _told(os.environ.get("SPARK_MASTER", "spark-master"), 8080)
+    if part == "worker":
+        mine = _told("127.0.0.1", 8081)["id"]
+        alive = any(w["id"] == mine and w["state"] == "ALIVE" for w in known["workers"])
+    else:
+        socket.create_connection(("127.0.0.1", 15002), _SECONDS).close()
+        alive = any(app["name"] == "penstock" for app in known["activeapps"])
+    return "" if alive else "the master does not know it"
 
 
-def _told(port: int) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/", timeout=_SECONDS) as answer:
+def _told(host: str, port: int) -> Any:
+    with urllib.request.urlopen(f"http://{host}:{port}/json/", timeout=_SECONDS) as answer:
         return json.load(answer)
 
 

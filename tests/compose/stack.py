@@ -22,11 +22,12 @@ _HERE = Path(__file__).parent
 EXECUTOR_CPUS, EXECUTOR_MEMORY_MB = 1.5, 1500
 """Not what the machine has, so that it is seen who looks at the container's own limits."""
 HOSTS = 3
-_FIRST = (
-    *("nats", "orchestrator", "metrics", "executor"),
-    *("spark-master", "spark-worker", "spark-connect"),
-)
-_IMAGE_UID = 10001
+OURS = ("executor", "decider-a", "decider-b", "metrics", "orchestrator")
+SPARK = ("spark-master", "spark-worker", "spark-connect")
+PROFILES = ("observability", "demo", "tools")
+_FIRST = ("nats", "orchestrator", "metrics", "executor", *SPARK)
+_NOT_ROOT = 12345
+"""Not what .env says, so that it is seen who heeds it."""
 _HOST_NAME_LETTERS = 12
 _SLOW_SECONDS, _READY_SECONDS = 540, 180
 
@@ -44,7 +45,8 @@ class Stack:
         self.project = f"penstock-test-{os.getpid()}"
         self.witness = folder / "witness"
         self._secrets, self._port = folder / "secrets", free_port()
-        self.uid = _IMAGE_UID if os.getuid() == 0 else os.getuid()
+        self.prometheus_port = free_port()
+        self.uid = _NOT_ROOT if os.getuid() == 0 else os.getuid()
         self._environment = {
             "COMPOSE_PROJECT_NAME": self.project,
             "PENSTOCK_UID": str(self.uid),
@@ -52,6 +54,7 @@ class Stack:
             "PENSTOCK_JOBS": str(ROOT),
             "PENSTOCK_SETTINGS": str(_HERE / "penstock.toml"),
             "NATS_PORT": str(self._port),
+            "PROMETHEUS_PORT": str(self.prometheus_port),
             "OTLP_ENDPOINT": otlp,
             "WITNESS": str(self.witness),
             "DOCKER_BUILDKIT": os.environ.get("DOCKER_BUILDKIT", "0"),
@@ -78,14 +81,13 @@ class Stack:
         scaled = ("up", "-d", "--scale", f"executor={HOSTS}")
         self.compose(*scaled, *_FIRST)
         deadline = time.monotonic() + _READY_SECONDS
-        while self._healthy("executor") < HOSTS:
+        while sum(map(self.healthy, self.containers("executor"))) < HOSTS:
             assert time.monotonic() < deadline, f"executors are not healthy\n{self.logs()[-3000:]}"
             time.sleep(0.5)
         self.compose(*scaled)
 
-    def _healthy(self, service: str) -> int:
-        states = [self.inspect(each)["State"] for each in self.containers(service)]
-        return sum(each["Health"]["Status"] == "healthy" for each in states)
+    def healthy(self, container: str) -> bool:
+        return bool(self.inspect(container)["State"]["Health"]["Status"] == "healthy")
 
     def containers(self, service: str) -> list[str]:
         """Ids of those that run."""
@@ -113,7 +115,16 @@ class Stack:
         return self.compose("logs", "--no-color", "--tail=60")
 
     def down(self) -> None:
-        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
+        profiles = [word for name in PROFILES for word in ("--profile", name)]
+        self.compose(*profiles, "down", "--volumes", "--remove-orphans", "--timeout", "5")
+
+
+def pinned(name: str) -> str:
+    """What .env says."""
+    text = (ROOT / ".env").read_text("utf-8")
+    return next(
+        line.removeprefix(f"{name}=") for line in text.splitlines() if line.startswith(f"{name}=")
+    )
 
 
 def docker(*arguments: str) -> str:

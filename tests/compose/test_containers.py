@@ -6,12 +6,10 @@ import json
 import tomllib
 
 import pytest
-from tests.compose.stack import ROOT, Stack, docker
+from tests.compose.stack import OURS, ROOT, SPARK, Stack, docker
 
 BASE = "debian:bookworm-slim"
 SMALL_BYTES = 150_000_000
-OURS = ("metrics", "decider-a", "decider-b", "orchestrator", "executor")
-SPARK = ("spark-master", "spark-worker", "spark-connect")
 _ENDING_SECONDS = 20
 """What an executor takes beyond its drain: killing who stayed, Spark's end, last words."""
 

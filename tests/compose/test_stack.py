@@ -14,6 +14,8 @@ from tests.compose.compose_jobs import add_up, guard, nap
 from tests.compose.stack import (
     EXECUTOR_CPUS,
     EXECUTOR_MEMORY_MB,
+    OURS,
+    SPARK,
     docker,
     docker_soon,
     host_of,
@@ -28,6 +30,7 @@ from penstock.config import Settings
 from penstock.events.job import JobStarted
 from penstock.events.scaling import LeaderChanged
 
+SPARK_PARTS = ("master", "worker", "connect")
 SLA_SECONDS, QUANTILE, MIN_WORKERS = 5.0, 0.95, 6
 STEADY_SECONDS = 20.0
 
@@ -187,12 +190,38 @@ def span_of(collector: Collector, word: str, job_id: str) -> Received | None:
 
 async def test_everything_is_restarted_one_by_one_and_no_job_is_late(site: Watched) -> None:
     async with site.load():
-        for service in ("executor", "decider-a", "decider-b", "metrics", "orchestrator", "nats"):
+        for service in (*OURS, "nats", *SPARK):
             for container in site.stack.containers(service):
                 await docker_soon("restart", "-t", "60", container)
                 await site.whole()
+                await site.healthy(container)
+        answer = await site.client.wait(await site.dispatch(add_up(numbers=1000)), 90)
+    assert answer.result == 999_000
     await promise_is_kept(site, "rolling restart")
     await commands_are_sound(site)
+
+
+async def test_spark_says_that_it_is_not_well(site: Watched) -> None:
+    """Without its master; the master's own check cannot be asked while that is paused."""
+    parts = {name: site.stack.containers(f"spark-{name}")[0] for name in SPARK_PARTS}
+
+    def ill(name: str) -> str:
+        """What its check says; empty while it passes."""
+        try:
+            docker("exec", parts[name], "python", "/opt/spark/health.py", name)
+        except AssertionError as error:
+            return str(error)
+        return ""
+
+    assert [ill(name) for name in SPARK_PARTS] == ["", "", ""]
+    await docker_soon("pause", parts["master"])
+    try:
+        found = {name: ill(name) for name in ("worker", "connect")}
+    finally:
+        await docker_soon("unpause", parts["master"])
+    assert all("no answer" in text for text in found.values()), found
+    for container in parts.values():
+        await site.healthy(container)
 
 
 # --- what they share -----------------------------------------------------------------------------

@@ -22,11 +22,14 @@ from penstock.events.scaling import SCALING_EVENTS, LeaderChanged, WorkersScaled
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.jobs import Call, Client
+from penstock.runtime.waiting import within
 
 T = TypeVar("T")
 
 LOAD_PER_SECOND = 6.0
 _FRESH = timedelta(seconds=3)
+_PROCESS_SECONDS = 0.3
+"""Between looks that start a process each."""
 
 
 class Watched:
@@ -46,18 +49,17 @@ class Watched:
     @asynccontextmanager
     async def load(self) -> AsyncIterator[None]:
         """Short jobs, one after the other, while the block runs."""
-        task = asyncio.create_task(self._offer())
+        enough = asyncio.Event()
+        task = asyncio.create_task(self._offer(enough))
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            enough.set()
+            await task
 
-    async def _offer(self) -> None:
-        while True:
-            await asyncio.shield(self.dispatch(nap(seconds=0.2)))
-            await asyncio.sleep(1 / LOAD_PER_SECOND)
+    async def _offer(self, enough: asyncio.Event) -> None:
+        while not await within(1 / LOAD_PER_SECOND, enough.wait()):
+            await self.dispatch(nap(seconds=0.2))
 
     # --- how it does -----------------------------------------------------------------------------
     async def hosts(self) -> dict[str, HostSnapshot]:
@@ -100,6 +102,15 @@ class Watched:
             return len(await self.hosts()) >= hosts and await self.ready("work") >= workers
 
         await self.soon(good, 60, f"{hosts} hosts with {workers} workers")
+
+    async def healthy(self, container: str) -> None:
+        """Waits until its own check passes."""
+
+        async def good() -> bool:
+            await asyncio.sleep(_PROCESS_SECONDS)
+            return await asyncio.to_thread(self.stack.healthy, container)
+
+        await eventually(good, 120, f"{container} healthy")
 
     async def soon(
         self, condition: Callable[[], Awaitable[T | None]], within: float, what: str
