@@ -1,6 +1,8 @@
 """Example jobs: plain Python, and PySpark on the data sets inside the installed `pyspark` package.
 
-`make demo` runs them; workers import this module because `examples/penstock.toml` names it.
+`make demo` runs them; workers import this module because `examples/penstock.toml` names it. They
+have names of their own: `make demo` finds the module as `examples.jobs`, the compose stack
+as `jobs`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from penstock.jobs import Backoff, Context, job
 
 
-@job(queue="thumbnails")
+@job(name="make_thumbnail", queue="thumbnails")
 def make_thumbnail(picture: int, seconds: float) -> str:
     """Waits as for a remote picture, then compresses something; returns a digest.
 
@@ -26,7 +28,7 @@ def make_thumbnail(picture: int, seconds: float) -> str:
     return hashlib.sha256(zlib.compress(pixels, level=9)).hexdigest()
 
 
-@job(queue="invoices")
+@job(name="send_invoice", queue="invoices")
 def send_invoice(number: int, seconds: float) -> int:
     """Waits as for a mail server."""
     time.sleep(seconds)
@@ -37,7 +39,7 @@ class MailServerBusy(RuntimeError):
     """What mail servers say now and then; another try helps."""
 
 
-@job(queue="newsletters", tries=3, backoff=Backoff(first_seconds=0.5))
+@job(name="send_newsletter", queue="newsletters", tries=3, backoff=Backoff(first_seconds=0.5))
 def send_newsletter(context: Context, number: int, seconds: float, refused_once: bool) -> int:
     """Waits as for a mail server, which refuses some letters the first time."""
     time.sleep(seconds)
@@ -46,7 +48,7 @@ def send_newsletter(context: Context, number: int, seconds: float, refused_once:
     return number
 
 
-@job(queue="reports", tries=3)
+@job(name="rate_movies", queue="reports", tries=3)
 def rate_movies(context: Context, lake: str, stars: int) -> int:
     """How many movies are rated ``stars`` or better on average.
 
@@ -64,7 +66,7 @@ def rate_movies(context: Context, lake: str, stars: int) -> int:
     return int(averages.where(f.col("mean") >= stars).count())
 
 
-@job(queue="reports", tries=3)
+@job(name="weigh_words", queue="reports", tries=3)
 def weigh_words(context: Context, lake: str, initial: str) -> int:
     """The sum of moods of all English words that begin with ``initial`` (AFINN word list)."""
     from pyspark.sql import functions as f  # noqa: PLC0415

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from examples import jobs
-from examples.demonstration import answers, load, picture, report
+from examples.demonstration import answers, load, offer, picture, report
 from examples.demonstration.audit import Audit, judge
 from examples.demonstration.figures import Figures, figures, quantile
 from examples.demonstration.kills import Kill
@@ -70,6 +70,17 @@ def test_the_same_seed_gives_the_same_load_and_another_another():
     assert drawn(1) == drawn(1) != drawn(2)
     assert drawn(1) == sorted(drawn(1), key=lambda arrival: arrival[0])
     assert drawn(1)[0][0] >= 0 and drawn(1)[-1][0] <= load.SECONDS
+
+
+def test_load_is_offered_for_as_long_as_was_asked_and_differs_each_time():
+    instants = [arrival.at for arrival in offer.arrivals(2.5 * load.SECONDS, "lake", seed=1)]
+    assert instants == sorted(instants)
+    first, second, third = (
+        [at - begins for at in instants if begins <= at < begins + load.SECONDS]
+        for begins in (0.0, load.SECONDS, 2 * load.SECONDS)
+    )
+    assert first != second
+    assert load.SECONDS / 2 - 1 < third[-1] < load.SECONDS / 2
 
 
 def test_a_job_with_exactly_one_end_is_as_it_should_be():
