@@ -47,10 +47,10 @@ async def test_workers_come_run_an_application_and_go(
             assert not list((host.run_dir / "spark-workers").iterdir())
 
 
-async def test_a_worker_that_is_killed_is_replaced_and_all_end_with_their_executor(
+async def test_workers_outlive_their_executor_for_the_next_one_and_end_where_none_comes(
     settings: MakeSettings, tmp_path: Path
 ) -> None:
-    tables = cluster_tables(tmp_path)
+    tables = {**cluster_tables(tmp_path), "host": {"orphan_grace_seconds": 8, "drain_seconds": 5}}
     with master(tables) as cluster:
         async with stage(settings, **tables) as host:
             executor = host.start()
@@ -63,7 +63,14 @@ async def test_a_worker_that_is_killed_is_replaced_and_all_end_with_their_execut
             assert second.pid != first.pid
 
             os.kill(executor.pid, signal.SIGKILL)
-            await eventually(lambda: not _runs(second.pid), within=10)
+            next_executor = host.start()
+            _, _, adopted = await host.seen(WorkerReady, 3, within=START)
+            assert (adopted.worker, adopted.pid) == (second.worker, second.pid)
+            await host.pool("etl", started=1, ready=1)
+            assert len(cluster.alive()) == 1
+
+            os.kill(next_executor.pid, signal.SIGKILL)
+            await eventually(lambda: not _runs(second.pid), within=30)
             await eventually(lambda: not cluster.alive(), within=10)
 
 

@@ -22,7 +22,7 @@ OFFER = Offer(name="a-1", resource="etl", slots=2, memory_bytes=1 << 30)
 
 
 def daemon() -> Daemon:
-    return Daemon(OFFER, Path("nowhere"), None)  # type: ignore[arg-type]
+    return Daemon(OFFER, Path("nowhere"), pid=1)
 
 
 def view(state: str, name: str = "a-1") -> View:

@@ -151,6 +151,16 @@ def test_only_so_many_start_at_once_and_the_emptiest_pool_first() -> None:
     assert len(of(Start, stuck)) == 2, "a start that hangs does not hold up the others for ever"
 
 
+def test_of_those_that_keep_a_core_busy_no_more_start_at_once_than_there_are_cores() -> None:
+    played = Played(fleet(costly=frozenset({"etl"}), costly_starts=2))
+    first = of(Start, played.play(command({"etl": 5, "mail": 4})))
+    assert sorted(start.pool for start in first) == ["etl"] * 2 + ["mail"] * 4
+    assert of(Start, played.play(s.Ticked())) == []
+    worker = next(start.worker for start in first if start.pool == "etl")
+    [then] = of(Start, played.play(s.Forked(worker=worker, pid=1), report(worker, pool="etl")))
+    assert then.pool == "etl"
+
+
 def test_the_hosts_own_ceiling_stands_above_the_plan() -> None:
     assert len(of(Start, Played(fleet(max_workers=2)).play(command({"mail": 9})))) == 2
 

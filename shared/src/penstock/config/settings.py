@@ -148,6 +148,7 @@ class Host(Section, frozen=True, kw_only=True):
         orphan_grace_seconds: workers end this long after their executor vanished.
         lease_seconds: a host silent this long is lost; its share moves to others.
         max_parallel_starts: how many workers may be starting at a time; 0 is twice the cores.
+            Of Spark Workers, whose Java keeps a core busy, never more than there are cores.
     """
 
     name: Name = msgspec.field(default_factory=lambda: _host_name(socket.gethostname()))

@@ -1,7 +1,8 @@
 """Records of living workers: how an executor that starts again finds those it left behind.
 
 ``<run_dir>/workers/<worker>.json`` is written by the worker's process as its first act, before it
-does anything that could be lost, and removed by the executor that sees it end.
+does anything that could be lost (a Spark Worker's by its executor, as soon as it is started), and
+removed by the executor that sees it end.
 """
 
 from __future__ import annotations
@@ -41,13 +42,15 @@ def start_ticks(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[_START_TIME_FIELD])
 
 
-def write(run_dir: Path, worker: str, pool: str, started_at: float) -> Record:
-    """Records this process, whole or not at all.
+def write(
+    run_dir: Path, worker: str, pool: str, started_at: float, pid: int | None = None
+) -> Record:
+    """Records a process, whole or not at all.
 
     Args:
-        started_at: POSIX seconds.
+        started_at: POSIX seconds. pid: None for this one.
     """
-    pid = os.getpid()
+    pid = os.getpid() if pid is None else pid
     record = Record(
         worker=worker,
         pool=pool,

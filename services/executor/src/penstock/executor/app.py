@@ -18,7 +18,7 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.subjects import Subjects, check_name
 from penstock.events.worker import WorkerReport, WorkerStuck
-from penstock.executor import lock
+from penstock.executor import lock, spark_guard
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.stimulus import BusSeen, Computing, Reported, Ticked
 from penstock.executor.executor import Executor
@@ -32,6 +32,7 @@ from penstock.executor.recover_desk import RecoverDesk
 from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
 from penstock.executor.spark_archives import keep_made
+from penstock.executor.spark_left import has_session
 from penstock.executor.spark_orphans import SparkOrphans
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import epochs, service
@@ -70,7 +71,7 @@ class _Shell:
     """The loops around an executor, one for each source of facts."""
 
     def __init__(self, running: service.Service, folder: Path) -> None:
-        self._running, self._bus = running, running.bus
+        self._running, self._bus, self._folder = running, running.bus, folder
         self._host = running.settings.host.name
         self._subjects = Subjects(running.settings.prefix)
         self._size = host_size()
@@ -108,12 +109,17 @@ class _Shell:
         )
         spawn(executor.warm_parent.run(), "warm-parent")
         spawn(executor.spark_workers.run(self._bus), "spark-workers")
+        if executor.spark_workers.pools:
+            host = self._running.settings.host
+            guarding = (self._folder, host.orphan_grace_seconds, host.drain_seconds)
+            spawn(spark_guard.keep(*guarding), "spark-guard")
         spawn(self._spark.run(), "spark-keeper")
         has_workers = executor.spark_workers.has_any
         used = {
             "daemon": has_workers,
             "executor": has_workers,
             "connect": lambda: self._spark.state == "running",
+            "session": lambda: has_session(executor.processes.pids),
         }
         spawn(keep_made(used), "class archives")
         spawn(self._follow_commands(), "commands")

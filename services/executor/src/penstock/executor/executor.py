@@ -116,6 +116,8 @@ class Executor:
             log.info("worker %s of pool %s (pid %d) is adopted", each.worker, each.pool, each.pid)
             self.processes.watch(each.worker, each.pid, each.start_ticks)
             age = max(0.0, time.time() - each.started_at)
+            if each.pool in self.spark_workers.pools:
+                self.spark_workers.adopt(each)
             self.learn(s.Adopted(worker=each.worker, pool=each.pool, pid=each.pid, age_seconds=age))
 
     def forked(self, worker: str, pid: int) -> None:
@@ -228,9 +230,11 @@ class Executor:
 
 def limits(settings: Settings, cpu_cores: float) -> Limits:
     """What the settings say, as the core takes it; ``cpu_cores``: those that may be used here."""
-    host = settings.host
+    host, known = settings.host, pools(settings)
     return Limits(
-        pools=frozenset(pools(settings)),
+        pools=frozenset(known),
+        costly=frozenset(name for name, pool in known.items() if pool.kind == "spark"),
+        costly_starts=max(1, round(cpu_cores)),
         parallel_starts=host.max_parallel_starts or max(2, round(2 * cpu_cores)),
         max_workers=host.max_workers,
         drain_seconds=host.drain_seconds,

@@ -21,16 +21,16 @@ from typing import Protocol
 import msgspec
 
 from penstock.bus.protocol import Bus, BusError
-from penstock.config import Settings
+from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
-from penstock.executor import spark_daemon
+from penstock.executor import spark_daemon, spark_left
 from penstock.executor.processes import Processes
 from penstock.executor.spark_daemon import Offer
 from penstock.executor.spark_executors import Found, active_tasks, executors_below
 from penstock.executor.spark_java import SparkMissing, find_spark
-from penstock.runtime import children
+from penstock.runtime import children, record
 from penstock.runtime.class_archive import Archive
 from penstock.runtime.spark_master import Master, MasterAway, View, address, ui_url
 from penstock.runtime.tasks import Tasks
@@ -62,25 +62,35 @@ class Listener(Protocol):
 class Daemon:
     """One Worker and what was last seen of it.
 
+    Args:
+        child: the process, where this executor started it.
+
     Attributes:
         alive_at: when the Master first had it ALIVE, monotonic seconds. missed_at: since when it
             has not. ready: it could take a task: the Master knows it, and what it starts there at
             once is up.
         executors: of applications, running in it. active: tasks in each of them; None: not known.
-        leaving: it was told to take no more.
+        leaving: it was told to take no more. is_due: somebody sees to it that it ends in time.
         gone: the Master gives it no more executors.
     """
 
-    def __init__(self, offer: Offer, folder: Path, child: children.Child) -> None:
-        self.offer, self.folder, self.child = offer, folder, child
-        self.started_at = time.time()
+    def __init__(
+        self,
+        offer: Offer,
+        folder: Path,
+        pid: int,
+        child: children.Child | None = None,
+        started_at: float = 0.0,
+    ) -> None:
+        self.offer, self.folder, self.pid, self.child = offer, folder, pid, child
+        self.started_at = started_at or time.time()
         self.number = 0
         self.ready = False
         self.alive_at: float | None = None
         self.missed_at: float | None = None
         self.executors: tuple[Found, ...] = ()
         self.active: tuple[int | None, ...] = ()
-        self.leaving = self.gone = False
+        self.leaving = self.is_due = self.gone = False
 
     @property
     def state(self) -> str:
@@ -96,6 +106,7 @@ class Daemon:
         name = f"{self.offer.name}/0"
         mine = [w for w in view.workers if any(name in r.addresses for r in w.resources.values())]
         alive = any(worker.state == "ALIVE" for worker in mine)
+        self.leaving = self.leaving or any(worker.state == "DECOMMISSIONED" for worker in mine)
         self.gone = not alive
         if alive:
             self.alive_at = now if self.alive_at is None else self.alive_at
@@ -128,7 +139,8 @@ class SparkWorkers:
     def __init__(
         self, settings: Settings, run_dir: Path, listener: Listener, processes: Processes
     ) -> None:
-        self._settings, self._folder = settings, run_dir / "spark-workers"
+        self._settings, self._run_dir = settings, run_dir
+        self._folder = run_dir / spark_left.FOLDER
         self._listener, self._processes = listener, processes
         self._pools = {name: p for name, p in pools(settings).items() if p.kind == "spark"}
         self.pools = frozenset(self._pools)
@@ -149,12 +161,18 @@ class SparkWorkers:
         """Starts one; the listener is told, a moment later."""
         asyncio.get_running_loop().call_soon(self._start, worker, pool)
 
+    def adopt(self, left: record.Record) -> None:
+        """Goes on with one that an earlier executor of this host started."""
+        pool = self._pools[left.pool]
+        offer, folder = self._offer(left.worker, pool), self._folder / left.worker
+        self._daemons[left.worker] = Daemon(offer, folder, left.pid, started_at=left.started_at)
+
     def drain(self, worker: str) -> bool:
         """Has one end gently; False when it is none of these."""
         daemon = self._daemons.get(worker)
         if daemon is None:
             return False
-        daemon.leaving = True
+        daemon.leaving = daemon.is_due = True
         self._processes.signal(worker, signal.SIGPWR)
         self._processes.signal(worker, signal.SIGCONT)  # a stopped one would not hear it
         self._soon.set()
@@ -173,9 +191,10 @@ class SparkWorkers:
         daemon = self._daemons.pop(worker, None)
         if daemon is None:
             return
-        if code and not daemon.leaving:
-            log.error("Spark Worker %s ended: %s\n%s", worker, code, daemon.child.last_words())
-        self._tasks.spawn(daemon.child.stop(0.0))
+        if child := daemon.child:
+            if code and not daemon.leaving:
+                log.error("Spark Worker %s ended: %s\n%s", worker, code, child.last_words())
+            self._tasks.spawn(child.stop(0.0))
         shutil.rmtree(daemon.folder, ignore_errors=True)
 
     def has_any(self) -> bool:
@@ -185,12 +204,22 @@ class SparkWorkers:
         """Of the executors in them, at the last look."""
         return [each.pid for daemon in self._daemons.values() for each in daemon.executors]
 
+    def _clear(self) -> None:
+        """Ends who was started in the very instant in which its executor died; removes folders."""
+        spark_left.send(self._run_dir, signal.SIGKILL, lambda pid: pid not in self._pids())
+        for folder in self._folder.glob("*"):
+            if folder.name not in self._daemons:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _pids(self) -> set[int]:
+        return {daemon.pid for daemon in self._daemons.values()}
+
     # --- the loop --------------------------------------------------------------------------------
     async def run(self, bus: Bus) -> None:
         """Looks and reports, without end; at once where no pool is of this kind."""
         if not self.pools:
             return
-        shutil.rmtree(self._folder, ignore_errors=True)  # of Workers that ended with their executor
+        self._clear()
         told_at = 0.0
         while True:
             full = time.monotonic() - told_at >= LOOK_SECONDS
@@ -215,7 +244,7 @@ class SparkWorkers:
         """1 what the Master says; 2 what runs in them; 3 who is ready; 4 end who is drained."""
         daemons = dict(self._daemons)
         view = await asyncio.to_thread(self._view)
-        pids = {name: daemon.child.pid for name, daemon in daemons.items()}
+        pids = {name: daemon.pid for name, daemon in daemons.items()}
         found = await asyncio.to_thread(executors_below, pids)
         if full or any(found[name] and not each.ready for name, each in daemons.items()):
             active = await asyncio.to_thread(active_tasks, self._master, found)
@@ -226,8 +255,16 @@ class SparkWorkers:
             if view:
                 daemon.mirror(view, time.monotonic())
             daemon.settle(time.monotonic())
+            if daemon.leaving and not daemon.is_due:
+                self._end_in_time(daemon)
             if daemon.leaving and not daemon.executors and (daemon.gone or view is None):
                 self._processes.terminate(name)
+
+    def _end_in_time(self, daemon: Daemon) -> None:
+        """Somebody else, or an earlier executor, had its Master decommission it."""
+        daemon.is_due = True
+        seconds = self._settings.host.drain_seconds
+        asyncio.get_running_loop().call_later(seconds, self.kill, daemon.offer.name)
 
     def _view(self) -> View | None:
         try:
@@ -250,8 +287,9 @@ class SparkWorkers:
                 worker=daemon.offer.name,
                 host=host,
                 pool=daemon.offer.resource,
-                pid=daemon.child.pid,
+                pid=daemon.pid,
                 state=daemon.state,
+                stopping_because="asked to end" if daemon.leaving else "",
                 number=daemon.number,
                 at=now,
                 started_at=daemon.started_at,
@@ -270,15 +308,13 @@ class SparkWorkers:
             self._listener.not_forked(worker, str(error))
             return
         self._daemons[worker] = daemon
-        self._processes.watch(worker, daemon.child.pid)
+        self._processes.watch(worker, daemon.pid)
         self._soon.set()
-        self._listener.forked(worker, daemon.child.pid)
+        self._listener.forked(worker, daemon.pid)
 
     def _begin(self, worker: str, pool: str) -> Daemon:
         spark, cluster, wanted = find_spark(), self._settings.cluster, self._pools[pool]
-        memory = wanted.slots * wanted.slot_memory_bytes
-        offer = Offer(worker, pool, wanted.slots, memory)
-        folder = self._folder / worker
+        offer, folder = self._offer(worker, wanted), self._folder / worker
         spark_daemon.write_worker(
             spark, folder, cluster.interface, self._address, offer, self._flags
         )
@@ -291,9 +327,17 @@ class SparkWorkers:
                 # read by executors; the Worker's own flags go before it
                 "JDK_JAVA_OPTIONS": " ".join(self._executor_flags),
             },
-            parent_death_signal=signal.SIGTERM,  # its executors end with it, in order
+            parent_death_signal=0,  # it works on; another executor adopts it, or the guard ends it
         )
-        return Daemon(offer, folder, child)
+        try:
+            record.write(self._run_dir, worker, pool, time.time(), child.pid)
+        except OSError:  # unknown to the next executor: it must not stay
+            self._tasks.spawn(child.stop(0.0))
+            raise
+        return Daemon(offer, folder, child.pid, child)
+
+    def _offer(self, worker: str, pool: Pool) -> Offer:
+        return Offer(worker, pool.name, pool.slots, pool.slots * pool.slot_memory_bytes)
 
     async def _refresh_flags(self) -> None:
         """An archive may have been made, or removed; where it would be is found out once."""

@@ -129,13 +129,19 @@ def _start_missing(fleet: Fleet, now: float) -> Step:
     chosen: list[str] = []
     active = {pool: len(fleet.of(pool)) for pool in fleet.plan.pools}
     waking = {pool: _starts_allowed(fleet, pool, now) for pool in fleet.plan.pools}
+    costly = _costly_room(fleet, now)
     for _ in range(_room(fleet, now)):
-        short = [p for p, n in fleet.plan.pools.items() if active[p] < n and waking[p] > 0]
+        short = [
+            p
+            for p, n in fleet.plan.pools.items()
+            if active[p] < n and waking[p] > 0 and (costly > 0 or p not in fleet.limits.costly)
+        ]
         if not short:
             break
         pool = min(short, key=lambda p: (active[p] / fleet.planned(p), p))
         active[pool] += 1
         waking[pool] -= 1
+        costly -= pool in fleet.limits.costly
         chosen.append(pool)
     return _start(_settle(fleet, active, chosen), chosen, before + len(chosen), now)
 
@@ -146,6 +152,12 @@ def _room(fleet: Fleet, now: float) -> int:
     if fleet.limits.max_workers:
         room = min(room, fleet.limits.max_workers - sum(w.active for w in fleet.workers.values()))
     return max(0, room)
+
+
+def _costly_room(fleet: Fleet, now: float) -> int:
+    """How many more of the costly ones may start now: on more than its cores, all would be late."""
+    limits = fleet.limits
+    return limits.costly_starts - sum(w.pool in limits.costly for w in fleet.starting(now))
 
 
 def _starts_allowed(fleet: Fleet, pool: str, now: float) -> int:

@@ -1,0 +1,135 @@
+"""Ends the Spark Workers of an executor that died and was not followed by another.
+
+``python -m penstock.executor.spark_guard --run-dir DIR …``, one beside each executor that has Spark
+pools, and outliving it. A Worker is plain Java: it cannot see, as job workers do, that nobody
+claims it. While the executor lives the guard sleeps. Then, where Workers are left, it waits for an
+executor that holds ``executor.lock`` and adopts them; if none comes, it has them end gently.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.executor.spark_left import has_executors, running, send
+from penstock.runtime import children
+
+log = logging.getLogger("penstock.executor.spark_guard")
+
+_LOOK_SECONDS = 0.2
+_TERM_SECONDS = 3.0
+_PAUSE_SECONDS = 5.0
+
+
+async def keep(run_dir: Path, grace_seconds: float, drain_seconds: float) -> None:
+    """Has a guard beside this process, without end; cancelled, it leaves the guard to its task."""
+    argv = [
+        *(sys.executable, "-m", "penstock.executor.spark_guard"),
+        *("--run-dir", str(run_dir), "--executor", str(os.getpid())),
+        *("--grace-seconds", str(grace_seconds), "--drain-seconds", str(drain_seconds)),
+    ]
+    while True:
+        try:
+            child = children.start(argv, name="spark guard", parent_death_signal=0)
+        except children.ChildFailed as error:
+            log.error("%s", error)
+        else:
+            await child.ended()
+            await child.stop()
+            log.warning("the guard of Spark Workers ended; another starts")
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The process."""
+    told = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    _wait_for_end(told.executor)
+    if _is_followed(told.run_dir, told.grace_seconds):
+        return 0
+    if left := running(told.run_dir):
+        log.warning("no executor claims Spark Workers %s: they end", ", ".join(sorted(left)))
+        _end(told.run_dir, told.drain_seconds)
+    return 0
+
+
+def _wait_for_end(pid: int) -> None:
+    """Until our executor ended."""
+    with suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(pid)
+        if os.getppid() == pid:  # else it had died before, and this is another one
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll()
+        os.close(pidfd)
+
+
+def _is_followed(run_dir: Path, seconds: float) -> bool:
+    """Whether another executor came in time; True also where nothing is left to be claimed."""
+    lock = run_dir / "executor.lock"
+    return _until(lambda: _held(lock) or not running(run_dir), seconds)
+
+
+def _end(run_dir: Path, drain_seconds: float) -> None:
+    """As an executor does it: decommission, TERM once they are empty, TERM and KILL at the end."""
+    send(run_dir, signal.SIGPWR)
+    if _until(lambda: not _term_empty(run_dir), drain_seconds):
+        return
+    send(run_dir, signal.SIGTERM)
+    if not _until(lambda: not running(run_dir), _TERM_SECONDS):
+        send(run_dir, signal.SIGKILL)
+
+
+def _term_empty(run_dir: Path) -> int:
+    """Ends those in which nothing runs any more; how many were left."""
+    return send(run_dir, signal.SIGTERM, lambda pid: not has_executors(pid))
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether it came true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _held(lock: Path) -> bool:
+    """Whether an executor holds the host's lock."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.executor.spark_guard",
+        description="Ends Spark Workers that no executor claims.",
+    )
+    parser.add_argument("--run-dir", type=Path, required=True, help="the host's run folder")
+    parser.add_argument("--executor", type=int, required=True, help="process id; our parent")
+    parser.add_argument("--grace-seconds", type=float, required=True, help="for another executor")
+    parser.add_argument("--drain-seconds", type=float, required=True, help="to finish tasks")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

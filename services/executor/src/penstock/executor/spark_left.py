@@ -1,0 +1,69 @@
+"""Spark Workers that run on this host, whoever started them, found by their command line.
+
+``java @<run_dir>/spark-workers/<worker>/java.args``: a Worker is known by the folder that was made
+for it before it was started, so none is missed, however its executor died.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+FOLDER = "spark-workers"
+ARGUMENTS = "java.args"
+
+
+def running(run_dir: Path) -> dict[str, int]:
+    """Process ids by worker."""
+    folder, found = run_dir / FOLDER, {}
+    for entry in os.scandir("/proc"):
+        file = _arguments(int(entry.name)) if entry.name.isdecimal() else None
+        if file and file.name == ARGUMENTS and file.parent.parent == folder:
+            found[file.parent.name] = int(entry.name)
+    return found
+
+
+def send(run_dir: Path, number: int, to: Callable[[int], bool] = lambda _: True) -> int:
+    """Signals those for whose process id ``to`` says so; how many run."""
+    found = running(run_dir)
+    for worker, pid in found.items():
+        with suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(pid)
+            if to(pid) and running(run_dir).get(worker) == pid:  # it is still the same process
+                signal.pidfd_send_signal(pidfd, number)
+            os.close(pidfd)
+    return len(found)
+
+
+def has_executors(pid: int) -> bool:
+    """Whether a Worker has processes of applications below it."""
+    return bool(_below(pid))
+
+
+def has_session(pids: Iterable[int]) -> bool:
+    """Whether one of these has a classic Spark session: PySpark's Java, below it."""
+    return any(b"pyspark-shell" in _words(child) for pid in pids for child in _below(pid))
+
+
+def _below(pid: int) -> list[int]:
+    """Children; of many processes much quicker than to look at all that there are."""
+    with suppress(OSError):  # it ended
+        tasks = [Path(entry.path, "children") for entry in os.scandir(f"/proc/{pid}/task")]
+        return [int(child) for task in tasks for child in task.read_text("ascii").split()]
+    return []
+
+
+def _arguments(pid: int) -> Path | None:
+    """The argument file of a Java; None of any other process."""
+    words = _words(pid)
+    told = words[1] if len(words) == 2 else b""  # Java and its argument file, nothing else
+    return Path(os.fsdecode(told[1:])) if told.startswith(b"@") else None
+
+
+def _words(pid: int) -> list[bytes]:
+    with suppress(OSError):  # it ended, or is somebody else's
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    return []
