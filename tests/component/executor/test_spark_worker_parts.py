@@ -17,6 +17,7 @@ from penstock.executor.spark_executors import Found, active_tasks
 from penstock.executor.spark_java import find_spark
 from penstock.executor.spark_workers import Daemon
 from penstock.runtime.spark_master import Master, MasterAway, Resource, View, Worker
+from penstock.runtime.spark_tags import job_of, job_tag
 
 OFFER = Offer(name="a-1", resource="etl", slots=2, memory_bytes=1 << 30)
 
@@ -146,6 +147,16 @@ def test_who_has_tasks_is_asked_of_the_applications(
         "silent application": (None,),
         "no application at all": (None,),
     }
+
+
+def test_an_application_names_the_jobs_that_it_works_for(
+    web: tuple[Master, dict[str, Any]],
+) -> None:
+    master, told = web
+    tags = [f"SparkConnect_Session_s_Tag_{job_tag('0192-a')}", "penstock-token-7"]
+    jobs = [{"jobId": 1, "jobTags": tags}, {"jobId": 2}]
+    told["/proxy/app-1/api/v1/applications/app-1/jobs?status=running"] = jobs
+    assert {job_of(tag) for tag in master.running_tags("app-1")} == {"0192-a", ""}
 
 
 @pytest.mark.parametrize("body", [b"no json", b"[]", b'{"status": 1}', b"\xff", None])
