@@ -76,6 +76,20 @@ def test_version_1(root: Path) -> None:
     )
 
 
+def test_version_1_inside_a_container_counts_its_own_use_not_the_machines(root: Path) -> None:
+    put(
+        root,
+        {
+            "proc/self/cgroup": "2:cpuacct:/docker/1d\n1:cpu:/docker/1d\n0::/docker/1d\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpuacct/cpuacct.usage": "6000000000\n",
+        },
+    )
+    found = allowance(root)
+    assert (found.cpu_cores, found.cpu_seconds) == (2.0, 6.0)
+
+
 def test_version_1_without_a_limit(root: Path) -> None:
     put(
         root,

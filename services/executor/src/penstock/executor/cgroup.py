@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -86,7 +87,7 @@ def _cpu_seconds(folder: Path) -> float | None:
     for line in _lines(folder / "cpu.stat"):
         if line.startswith("usage_usec "):
             return int(line.split()[1]) / 1e6
-    accounting = Path(str(folder).replace("/cgroup/cpu/", "/cgroup/cpuacct/", 1))
+    accounting = Path(re.sub("/cgroup/cpu(?=/|$)", "/cgroup/cpuacct", str(folder), count=1))
     used = _words(folder / "cpuacct.usage", 1) or _words(accounting / "cpuacct.usage", 1)
     return int(used[0]) / 1e9 if used else None
 
