@@ -68,7 +68,7 @@ def test_pools_of_the_lake_are_forecast_each_by_its_own_queues(
     assert max(both.mean_per_second[:7]) * 3600 < 8
     upper = zip(both.p80_per_second, both.p99_per_second, strict=True)
     assert all(low <= high for low, high in upper)
-    with pytest.raises(ValueError, match="no job came within"):
+    with pytest.raises(ValueError, match="no job came for none within"):
         list(of_events(events, known, Wanted(lake="", pool="none", plan=HOURLY, until=end)))
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
-from tests.integration.laking import MONDAY, rows
+from tests.integration.laking import MONDAY, land, rows
 
+from penstock.cli.main import cli
 from penstock.config import Pool, Profile
 from penstock.events.envelope import Event
 from penstock.events.forecasting import ForecastMade
 from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import PoolSnapshot
+from penstock.pipeline import app
 from penstock.pipeline.pages.page import page
 from penstock.pipeline.reporting import gather
 
@@ -23,9 +29,9 @@ POOLS = {"a": Pool(name="a", kind="queue", queues=("a",), profile=Profile(sla_se
 END = MONDAY + timedelta(hours=6)
 
 
-def started(number: int, waited: float) -> list[Event]:
+def started(number: int, waited: float, begun: datetime = MONDAY) -> list[Event]:
     """A job each minute."""
-    at = MONDAY + timedelta(minutes=number)
+    at = begun + timedelta(minutes=number)
     where = {"queue": "a", "host": "h", "worker": "w"}
     came = JobDispatched(job_id=f"j{number}", queue="a", function="f", payload=b"", at=at)
     began = at + timedelta(seconds=waited)
@@ -94,3 +100,28 @@ def test_without_snapshots_or_forecasts_it_says_what_it_knows(spark: SparkSessio
     (pool,) = found.pools
     assert (pool.pool, pool.started, pool.worker_hours, pool.forecast) == ("a", 1, None, None)
     assert pool.worst == ()
+
+
+def test_the_command_tells_the_same_as_a_table_as_json_and_as_a_page(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    begun = now - timedelta(hours=2)
+    jobs = [event for number in range(20) for event in started(number, 50.0, begun)]
+    land(spark, tmp_path, "events", jobs)
+    config = tmp_path / "penstock.toml"
+    config.write_text("[pools.a]\nsla_seconds = 10\n", "utf-8")
+    monkeypatch.setattr(app, "spark_session", lambda _: nullcontext(spark))  # Java is started once
+    out = tmp_path / "week.html"
+
+    def said(*options: str) -> str:
+        argv = ["--config", str(config), "report", "--lake", str(tmp_path), *options]
+        done = CliRunner().invoke(cli, argv)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    (pool,) = json.loads(said("--since", "1d", "--json"))["pools"]
+    assert (pool["pool"], pool["kept"], pool["started"], pool["late"]) == ("a", False, 20, 20)
+    assert "NO" in said("--out", str(out))
+    assert "data:image/png" in out.read_text("utf-8")
+    assert "nothing ran in this time" in said("--since", "1m")

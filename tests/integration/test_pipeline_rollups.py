@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.integration.landing import Tap, catch_up
 from tests.making import MakeSettings
 
-from penstock.config import Settings
+from penstock.config import Pool, Profile, Settings
 from penstock.events.envelope import Event, encode
 from penstock.events.job import (
     JobCompleted,
@@ -30,12 +30,14 @@ from penstock.pipeline.claim import claimed
 from penstock.pipeline.core.rolled import Promise, State
 from penstock.pipeline.core.rollup import TABLES
 from penstock.pipeline.lake import Lake
+from penstock.pipeline.reporting import gather
 from penstock.pipeline.rollups import Rollups, rollups_folder
 
 pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 PROMISES = {"q": Promise("p", 5.0)}
+POOLS = {"p": Pool(name="p", kind="queue", queues=("q",), profile=Profile(sla_seconds=5.0))}
 
 
 def after(seconds: float) -> datetime:
@@ -122,6 +124,28 @@ def test_jobs_are_summed_up_by_when_things_happened_however_late_they_came(site:
     assert having(last, dead=1, function="f")  # known though its dispatch was taken in before
     (day,) = site.rows("jobs", "day")
     assert having(day, start=datetime(2026, 1, 31), arrivals=3, dead=1, run_p99_seconds=10.0)
+
+
+def test_forecasts_and_reports_take_what_is_summed_up_and_the_rest_of_events(site: Site) -> None:
+    came = [event for n in range(60) for event in job(f"a{n}", 40.0 * n, 1.0, 5.0)]
+    seen = [
+        PoolSnapshot(pool="p", queues=("q",), waiting=0, workers_ready=n % 3, at=after(20.0 * n))
+        for n in range(120)
+    ]
+    until = after(7200)
+    site.land("events", *came[:99])
+    site.land("snapshots", *seen[:50])
+    site.refresh()
+    site.land("events", *came[99:])
+    site.land("snapshots", *seen[50:])
+    lakes = {part: Lake(site.spark, str(site.folder / part), []) for part in PARTS}
+    events, snapshots = (lakes[part].read() for part in PARTS)
+    rollups = Rollups(site.spark, str(site.folder))
+    summed = {part: rollups.minutes(part) for part in PARTS}
+    assert summed["events"].left(events).count() == len(came) - 99
+    assert gather(events, snapshots, POOLS, NOON, until, summed) == gather(
+        events, snapshots, POOLS, NOON, until
+    )
 
 
 def test_nothing_counts_twice_when_repeated_or_cut_off(site: Site) -> None:

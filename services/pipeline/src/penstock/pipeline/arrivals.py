@@ -12,12 +12,13 @@ from pyspark.sql import functions as f
 from penstock.config import Pool
 from penstock.events.job import JobCompleted, JobDispatched, JobRevived
 from penstock.pipeline.events import KNOWN
+from penstock.pipeline.rollups import Minutes
 
 ARRIVE = (JobDispatched.__name__, JobRevived.__name__)
 
 
 def arrivals(events: DataFrame, pools: Mapping[str, Pool], since: datetime) -> DataFrame:
-    """A row each job that came since then: ``pool``, ``job_id`` and ``seconds`` (POSIX).
+    """A row each job that came since then: ``pool``, ``job_id`` and ``micros`` (POSIX).
 
     A delayed job comes when it is due. A queue that no pool serves is a pool of its own.
     """
@@ -28,6 +29,29 @@ def arrivals(events: DataFrame, pools: Mapping[str, Pool], since: datetime) -> D
         "job_id",
         f.unix_micros(due).alias("micros"),
     )
+
+
+def arrived(
+    events: DataFrame, summed: Minutes, pools: Mapping[str, Pool], since: datetime
+) -> DataFrame:
+    """``pool``, ``micros`` and ``count``: by the minute as far as these are summed up."""
+    came = arrivals(summed.left(events), pools, since)
+    single = came.select("pool", "micros", f.lit(1).cast("long").alias("count"))
+    if summed.rows is None:
+        return single
+    recent = (f.col("day") >= since.strftime("%Y-%m-%d")) & (f.col("start") >= f.lit(since))
+    minutes = summed.rows.where(recent & (f.col("arrivals") > 0)).select(
+        pool_of(f.col("queue"), pools).alias("pool"),
+        f.unix_micros("start").alias("micros"),
+        f.col("arrivals").alias("count"),
+    )
+    return single.unionByName(minutes)
+
+
+def by_step(came: DataFrame, step_seconds: int) -> DataFrame:
+    """``pool``, ``step`` (its number since 1970) and ``count``, of rows of `arrived`."""
+    step = f.floor(f.col("micros") / (step_seconds * 1_000_000)).cast("long")
+    return came.groupBy("pool", step.alias("step")).agg(f.sum("count").alias("count"))
 
 
 def run_times(events: DataFrame, since: datetime) -> DataFrame:

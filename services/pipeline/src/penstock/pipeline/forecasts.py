@@ -16,9 +16,10 @@ from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.events.forecasting import ForecastMade
 from penstock.pipeline.app import opened
-from penstock.pipeline.arrivals import arrivals
+from penstock.pipeline.arrivals import arrived, by_step
 from penstock.pipeline.core.foresee import Made, Plan, foresee
 from penstock.pipeline.core.seasons import Floats
+from penstock.pipeline.rollups import NOTHING, Minutes, Rollups
 from penstock.pipeline.session import evenly
 
 _FIGURES = 5
@@ -46,24 +47,32 @@ def forecast(settings: Settings, wanted: Wanted) -> list[ForecastMade]:
     """Forecasts of all pools of the lake whose settings do not forbid it.
 
     Raises:
-        ValueError: the lake is empty, or holds no arrival of that time.
+        ValueError: the lake is empty, or holds no arrival for the pool that was asked for.
     """
     with opened(wanted.lake, wanted.master) as parts:
-        return list(of_events(parts["events"].read(), pools(settings), wanted))
+        events = parts["events"]
+        summed = Rollups(events.spark, wanted.lake).minutes("events")
+        return list(of_events(events.read(), pools(settings), wanted, summed))
 
 
 def of_events(
-    events: DataFrame, known: Mapping[str, Pool], wanted: Wanted
+    events: DataFrame, known: Mapping[str, Pool], wanted: Wanted, summed: Minutes = NOTHING
 ) -> Iterator[ForecastMade]:
-    """The same from the lake's rows. Raises ValueError: none came in that time."""
+    """The same from the lake's rows, and what of them is summed up.
+
+    Raises:
+        ValueError: for the pool that was asked for none came in that time.
+    """
     plan, end = wanted.plan, wanted.until or datetime.now(UTC)
     since = end - timedelta(weeks=wanted.weeks)
-    came = arrivals(events, known, since)
+    came = arrived(events, summed, known, since)
     came = came.where((f.col("micros") < int(end.timestamp() * 1e6)) & _is_wanted(known, wanted))
     counted = by_step(came, plan.step_seconds).cache()
     newest = counted.agg(f.max("step")).first()
     if newest is None or newest[0] is None:
-        raise ValueError(f"no job came within {wanted.weeks:g} weeks; nothing to forecast")
+        if wanted.pool:
+            raise ValueError(f"no job came for {wanted.pool} within {wanted.weeks:g} weeks")
+        return
     last = newest[0] if wanted.until is None else _step(end, plan) - 1
     yield from forecasts(counted, _step(since, plan), last + 1, plan)
     counted.unpersist()
@@ -77,12 +86,6 @@ def _is_wanted(known: Mapping[str, Pool], wanted: Wanted) -> Column:
 
 def _step(at: datetime, plan: Plan) -> int:
     return int(at.timestamp() // plan.step_seconds)
-
-
-def by_step(came: DataFrame, step_seconds: int) -> DataFrame:
-    """``pool``, ``step`` (its number since 1970) and ``count``."""
-    step = f.floor(f.col("micros") / (step_seconds * 1_000_000)).cast("long")
-    return came.groupBy("pool", step.alias("step")).count()
 
 
 def forecasts(counted: DataFrame, first: int, end: int, plan: Plan) -> Iterator[ForecastMade]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from penstock.events.job import JobFailed, JobStarted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import PoolSnapshot
 from penstock.pipeline.app import opened
-from penstock.pipeline.arrivals import arrivals, pool_of
+from penstock.pipeline.arrivals import arrived, by_step, pool_of
 from penstock.pipeline.core.report import (
     Decision,
     Foreseen,
@@ -29,6 +30,7 @@ from penstock.pipeline.core.report import (
     judge,
 )
 from penstock.pipeline.events import KNOWN
+from penstock.pipeline.rollups import NOTHING, Minutes, Rollups
 
 MOST_MOMENTS = 5
 _MOMENT_SECONDS = 300
@@ -48,7 +50,10 @@ def report(lake: str, master: str, pools: Mapping[str, Pool], days: float, now: 
     with opened(lake, master) as parts:
         snapshots = parts["snapshots"]
         held = snapshots.read() if snapshots.contents().files else None
-        return gather(parts["events"].read(), held, pools, now - timedelta(days=days), now)
+        rollups = Rollups(snapshots.spark, lake)
+        summed = {part: rollups.minutes(part) for part in parts}
+        events = parts["events"].read()
+        return gather(events, held, pools, now - timedelta(days=days), now, summed)
 
 
 def gather(
@@ -57,11 +62,13 @@ def gather(
     pools: Mapping[str, Pool],
     since: datetime,
     until: datetime,
+    summed: Mapping[str, Minutes] = MappingProxyType({}),
 ) -> Report:
-    """The same from the lake's rows."""
+    """The same from the lake's rows, and what of them is summed up, by part of the lake."""
     started = _started(events, pools, since, until).cache()
-    minutes = _minutes(events, pools, since, until)
-    workers = _workers(snapshots, since, until)
+    came = arrived(events, summed.get("events", NOTHING), pools, since)
+    minutes = _minutes(came, until)
+    workers = _workers(snapshots, summed.get("snapshots", NOTHING), since, until)
     totals = {row.pool: row for row in _totals(started).collect()}
     failed = _failed(events, pools, since, until)
     by_hour = _by_hour(started)
@@ -163,15 +170,12 @@ def _failed(
     return {row["p"]: row["count"] for row in rows.count().collect()}
 
 
-def _minutes(
-    events: DataFrame, pools: Mapping[str, Pool], since: datetime, until: datetime
-) -> defaultdict[str, dict[int, int]]:
+def _minutes(came: DataFrame, until: datetime) -> defaultdict[str, dict[int, int]]:
     """Arrivals by pool and minute since 1970."""
-    came = arrivals(events, pools, since).where(f.col("micros") < int(until.timestamp() * 1e6))
-    minute = f.floor(f.col("micros") / 60_000_000).cast("long").alias("minute")
+    before = came.where(f.col("micros") < int(until.timestamp() * 1e6))
     found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    for row in came.groupBy("pool", minute).count().toLocalIterator():
-        found[row.pool][row.minute] = row["count"]
+    for row in by_step(before, 60).toLocalIterator():
+        found[row.pool][row.step] = row["count"]
     return found
 
 
@@ -187,19 +191,38 @@ def _by_hour(started: DataFrame) -> defaultdict[str, dict[int, Row]]:
 
 
 def _workers(
-    snapshots: DataFrame | None, since: datetime, until: datetime
+    snapshots: DataFrame | None, summed: Minutes, since: datetime, until: datetime
 ) -> defaultdict[str, dict[int, float]]:
     """Ready workers by pool and hour: the mean of its minutes, those without snapshots as none."""
     found: defaultdict[str, dict[int, float]] = defaultdict(dict)
     if snapshots is None:
         return found
     minute = f.floor(f.unix_seconds("at") / 60).cast("long").alias("minute")
-    taken = _of(snapshots, PoolSnapshot, since, until).groupBy("pool", minute)
-    means = taken.agg(f.avg("workers_ready").alias("workers"))
+    mean = f.sum("sum") / f.sum("taken")
+    means = _measured(snapshots, summed, since, until).groupBy("pool", minute)
     hour = f.floor(f.col("minute") / 60).cast("long").alias("hour")
-    for row in means.groupBy("pool", hour).agg(f.sum("workers").alias("sum")).collect():
+    hours = means.agg(mean.alias("workers")).groupBy("pool", hour)
+    for row in hours.agg(f.sum("workers").alias("sum")).collect():
         found[row.pool][row.hour] = row["sum"] / 60
     return found
+
+
+def _measured(snapshots: DataFrame, summed: Minutes, since: datetime, until: datetime) -> DataFrame:
+    """``pool``, ``at``, ``sum`` of ready workers and how many snapshots were ``taken``."""
+    single = _of(summed.left(snapshots), PoolSnapshot, since, until).select(
+        "pool", "at", f.col("workers_ready").cast("long").alias("sum"), f.lit(1).alias("taken")
+    )
+    if summed.rows is None:
+        return single
+    inside = f.col("start").between(f.lit(since), f.lit(until))
+    recent = f.col("day") >= since.strftime("%Y-%m-%d")
+    minutes = summed.rows.where(recent & inside).select(
+        "pool",
+        f.col("start").alias("at"),
+        f.col("workers_sum").alias("sum"),
+        f.col("snapshots").alias("taken"),
+    )
+    return single.unionByName(minutes)
 
 
 def _worst(

@@ -53,6 +53,20 @@ _COLUMNS = {
 """What is read of the lake; an older lake may lack some."""
 
 
+class Minutes(msgspec.Struct, frozen=True):
+    """One table by the minute, if there is one yet, and the last stream sequence that is in it."""
+
+    rows: DataFrame | None = None
+    through: int = 0
+
+    def left(self, landed: DataFrame) -> DataFrame:
+        """Of a lake's rows those that are not in the table."""
+        return landed.where(f.col("stream_sequence") > self.through) if self.through else landed
+
+
+NOTHING = Minutes()
+
+
 class Rollups:
     """Tables of `penstock.pipeline.core.rollup` beside a lake.
 
@@ -83,6 +97,12 @@ class Rollups:
                 f"there are no rollups {table} in {self.folder.uri}; run 'penstock pipeline rollup'"
             )
         return self._frame(table, folders)
+
+    def minutes(self, part: str) -> Minutes:
+        """What is summed up of a part of the lake; what landed since is not in it."""
+        state, table = self.state(), _SOURCES[part].name
+        folders = state.folders(table, "minute")
+        return Minutes(self._frame(table, folders), state.through[part]) if folders else NOTHING
 
     def refresh(self, lakes: Mapping[str, Lake], promises: Mapping[str, Promise]) -> State:
         """Takes in what has landed since; nothing changes where nothing has.

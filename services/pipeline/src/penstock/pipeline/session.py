@@ -22,6 +22,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # a file for each event at once instead of sorting every batch by event (a third of the time)
     "spark.sql.maxConcurrentOutputFileWriters": "100",
+    # a Python process imports for long where others keep the cores busy; 15 s were too few
+    "spark.python.authenticate.socketTimeout": "30s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
