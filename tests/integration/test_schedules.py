@@ -29,6 +29,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import Client, JobRefused, NotFound, job
 from penstock.jobs.errors import BadSchedule
 from penstock.jobs.schedule import Schedule
+from penstock.orchestrator.standing import agree
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 
@@ -125,6 +126,25 @@ async def test_each_tick_is_one_job_with_two_orchestrators(stage: Stage) -> None
     ]
     assert min(late) >= 0
     assert min(late) < 0.1, "the others may have waited for a core"
+
+
+async def test_schedules_of_the_settings_come_and_go_with_them(stage: Stage) -> None:
+    schedules = stage.client.schedules
+    await schedules.add("mine", tell(word="a"), SELDOM)
+
+    async def agreed(**wanted: str) -> dict[str, str]:
+        """Cron expression and generation by name."""
+        calls = {name: (cron, tell(word=name)) for name, cron in wanted.items()}
+        await agree(schedules, calls, "UTC")
+        return {one.name: f"{one.cron} {one.generation}" for one in await schedules.all()}
+
+    first = await agreed(land=SELDOM, forecast=SELDOM, mine=EACH_SECOND)
+    assert set(first) == {"land", "forecast", "mine"}
+    assert first["mine"].startswith(SELDOM), "somebody made it; it is not touched"
+    assert await agreed(land=SELDOM, forecast=SELDOM) == first, "nothing changed"
+    second = await agreed(land="1 0 1 1 *", forecast=SELDOM)
+    assert {name for name in first if first[name] != second[name]} == {"land"}
+    assert set(await agreed()) == {"mine"}
 
 
 @pytest.mark.parametrize("when", ["BEFORE", "AFTER"])

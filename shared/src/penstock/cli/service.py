@@ -40,6 +40,7 @@ def _command(name: str, about: str) -> click.Command:
     @click.pass_obj
     def run(session: Session) -> None:
         service = find(name)
+        session.hand_on()
         settings = session.reachable_settings()
         pools(settings)  # refused here rather than half-way through
         service(settings)

@@ -40,6 +40,13 @@ class Session:
         flags = [part for name, value in named if value for part in (name, value)]
         return [*flags, *(["--log-json"] if self.log_json else [])]
 
+    def hand_on(self) -> None:
+        """Lets the commands that jobs start below this service find the settings that it has."""
+        if self.config_file:
+            os.environ["PENSTOCK_CONFIG"] = os.path.abspath(self.config_file)  # noqa: PTH100
+        if self.nats_url:
+            os.environ["PENSTOCK_NATS__URL"] = self.nats_url
+
     def settings(self) -> Settings:
         """The settings in force. Raises ConfigError."""
         from penstock.config import load  # noqa: PLC0415 - keeps `--help` quick

@@ -51,6 +51,7 @@ def worker(context: click.Context, pool: str | None, burst: bool) -> None:
 
 def _run(session: Session, pool: str, burst: bool) -> None:
     run = service.find("worker")
+    session.hand_on()
     settings = session.reachable_settings()
     known = pools(settings)
     if pool not in known:

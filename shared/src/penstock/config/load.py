@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.config import explain
+from penstock.config.embedded import with_pipeline
 from penstock.config.settings import Settings
 
 FILE = "penstock.toml"
@@ -58,7 +59,7 @@ def load(
 def check(tree: Mapping[str, Any], origins: Mapping[explain.Path, str] | None = None) -> Settings:
     """Settings from plain tables. Raises ConfigError."""
     try:
-        return msgspec.convert(tree, Settings, strict=True)
+        return with_pipeline(msgspec.convert(tree, Settings, strict=True))
     except msgspec.ValidationError as error:
         raise ConfigError(explain.explain(str(error), tree, origins or {})) from error
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 import socket
+from datetime import date, datetime
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
+from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
 from penstock.config.profiles import PoolTable, ProfileOverride
@@ -270,6 +273,60 @@ class Cluster(Section, frozen=True, kw_only=True):
     worker_overhead_bytes: Annotated[int, Meta(ge=0)] = 160 * 1024 * 1024
 
 
+class Pipeline(Section, frozen=True, kw_only=True):
+    """The data pipeline as jobs of the platform it learns from, dispatched by the clock.
+
+    Attributes:
+        lake: a folder on any file system that Hadoop knows. Empty: there are no such jobs. Where no
+            pool serves the queue ``pipeline``, there is an exclusive one of that name.
+        master: the Spark that works: ``local[2]``, or a cluster's ``spark://host:7077``.
+        land: when what is new is landed and summed up, as a cron expression; empty: never.
+        forecast: when forecasts are made and told, of what is new, too. weeks: learnt from.
+        report: when a report of the last seven days is written. report_file: its place, a page;
+            empty: nowhere.
+        zone: of these expressions, and of forecasts.
+        special_days: dates that are like a Sunday, such as ``2026-12-25``.
+    """
+
+    lake: str = ""
+    master: Annotated[str, Meta(min_length=1)] = "local[2]"
+    land: str = "*/15 * * * *"
+    forecast: str = "5 * * * *"
+    weeks: Annotated[float, Meta(gt=0, le=104)] = 4.0
+    report: str = "0 6 * * *"
+    report_file: str = ""
+    zone: str = "UTC"
+    special_days: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("land", "forecast", "report"):
+            if cron := getattr(self, name):
+                _check_cron(name, cron, self.zone)
+        for day in self.special_days:
+            _check_day(day)
+
+
+def _check_cron(name: str, cron: str, zone: str) -> None:
+    try:
+        CronSim(cron, datetime.now(ZoneInfo(zone)))
+    except CronSimError as error:
+        raise ValueError(
+            f"{name} = {cron[:80]!r} is no cron expression ({error}); '*/15 * * * *' is each "
+            "quarter of an hour"
+        ) from error
+    except (ValueError, KeyError, OSError) as error:
+        raise ValueError(f"zone = {zone[:80]!r} is not known; e.g. 'Europe/Berlin'") from error
+
+
+def _check_day(text: str) -> None:
+    try:
+        date.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(
+            f"special_days: found {text[:40]!r}, expected e.g. '2026-12-25'"
+        ) from error
+
+
 class Telemetry(Section, frozen=True, kw_only=True):
     """Traces, metrics and logs by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
 
@@ -332,6 +389,7 @@ class Settings(Section, frozen=True, kw_only=True):
     spark: Spark = Spark()
     cluster: Cluster = Cluster()
     stuck: Stuck = Stuck()
+    pipeline: Pipeline = Pipeline()
     telemetry: Telemetry = Telemetry()
     http: Http = Http()
     profiles: dict[str, ProfileOverride] = {}

@@ -13,7 +13,7 @@ from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
-from penstock.orchestrator import pauses
+from penstock.orchestrator import pauses, standing
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
@@ -69,11 +69,8 @@ class Orchestrator:
         self._reading = time.monotonic()
         self._read_at = 0.0
         self._following: asyncio.Task[None] | None = None
-        self.wholes = Wholes(
-            self._bus,
-            self._subjects,
-            Client.over(self._bus, running.settings, running.source),
-        )
+        self._client = Client.over(self._bus, running.settings, running.source)
+        self.wholes = Wholes(self._bus, self._subjects, self._client)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._punctual = Punctual(self._bus, self._subjects, running.pause)
         self.table = Unresolved(after_seconds, most)
@@ -92,6 +89,7 @@ class Orchestrator:
         self._service.spawn(self.wholes.act(), "their steps")
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
+        self._service.spawn(standing.keep(self._service, self._client), "schedules of the settings")
         self._service.spawn(pauses.keep(self._service), "pauses")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")

@@ -1,0 +1,84 @@
+"""The data pipeline's jobs, for installations whose settings name a lake; see docs/pipeline.md.
+
+Each is a `penstock` command in a process of its own: Spark's Java and Python processes come and go
+with it, and the worker stays as small as any.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from penstock.config.embedded import PIPELINE_QUEUE
+from penstock.config.settings import Pipeline
+from penstock.jobs.context import Context
+from penstock.jobs.registry import Call, job
+
+_LOOK_SECONDS = 5.0
+_SAID_LETTERS = 2000
+
+
+class PipelineFailed(RuntimeError):
+    """A command of the pipeline ended with an error: its last words."""
+
+
+@job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
+def land(context: Context, lake: str, master: str) -> dict[str, int]:
+    """Lands what was stored since the last time, and sums it up; rows in the lake by part."""
+    said = _run(context, "run", "--lake", lake, "--master", master, "--catch-up", "--rollup")
+    return {part["part"]: part["rows"] for part in said}
+
+
+@job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
+def forecast(
+    context: Context, lake: str, master: str, weeks: float, zone: str, special_days: tuple[str, ...]
+) -> list[str]:
+    """Forecasts, made of what is new, too, and told to whoever decides; of which pools."""
+    land.function(context, lake, master)
+    special = [part for day in special_days for part in ("--special-day", day)]
+    options = ("--weeks", f"{weeks:g}", "--zone", zone, *special)
+    said = _run(context, "forecast", "--lake", lake, "--master", master, *options)
+    return [made["pool"] for made in said]
+
+
+@job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=3600)
+def report(context: Context, lake: str, master: str, out: str) -> None:
+    """Writes a page about the last seven days."""
+    _run(context, "report", "--lake", lake, "--master", master, "--out", out)
+
+
+def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
+    """Cron expression and call by the name of the schedule."""
+    lake, master = wanted.lake, wanted.master
+    found = {
+        "pipeline-land": (wanted.land, land(lake, master)),
+        "pipeline-forecast": (
+            wanted.forecast,
+            forecast(lake, master, wanted.weeks, wanted.zone, wanted.special_days),
+        ),
+    }
+    if wanted.report_file:
+        found["pipeline-report"] = (wanted.report, report(lake, master, wanted.report_file))
+    return {name: (cron, call) for name, (cron, call) in found.items() if lake and cron}
+
+
+def _run(context: Context, command: str, *options: str) -> Any:
+    """What the command said. Raises PipelineFailed."""
+    words = [command] if command == "report" else ["pipeline", command]
+    argv = [sys.executable, "-m", "penstock.cli.main", "--json", *words, *options]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            while True:
+                try:
+                    said, errors = run.communicate(timeout=_LOOK_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    context.heartbeat()
+        except BaseException:  # a timeout or an order to end: it goes on another time
+            run.terminate()
+            raise
+    if run.returncode:
+        raise PipelineFailed(errors.strip().rpartition("\n")[2][-_SAID_LETTERS:])
+    return json.loads(said)
