@@ -10,7 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.integration.executing import Stage, stage
-from tests.integration.spark_cluster import Running, application, below, cluster_tables, master
+from tests.integration.spark_cluster import (
+    Running,
+    application,
+    below,
+    cluster_tables,
+    kill,
+    master,
+)
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
@@ -23,7 +30,7 @@ SHUFFLE = """
 import json
 from urllib.request import urlopen
 slow = "reflect('java.lang.Thread', 'sleep', 300L) AS slept"
-maps = spark.range(0, 60, 1, 60).selectExpr("id", "id % 12 AS k", slow)
+maps = spark.range(0, 120, 1, 120).selectExpr("id", "id % 12 AS k", slow)
 sums = maps.groupBy("k").sum("id").withColumnRenamed("sum(id)", "total")
 total = sums.selectExpr("total", slow).groupBy().sum("total").collect()[0][0]
 api = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
@@ -40,19 +47,22 @@ PATIENT = {"drain_seconds": 60.0}
 QUIET = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "12"}
 
 
-async def test_no_task_is_lost_when_two_of_three_workers_go(
+async def test_no_task_is_lost_when_the_executor_dies_and_its_follower_ends_two_of_three_workers(
     settings: MakeSettings, tmp_path: Path
 ) -> None:
     tables = {**cluster_tables(tmp_path), "host": PATIENT}
     log = tmp_path / "app.log"
     with master(tables) as cluster:
         async with stage(settings, **tables) as host:
-            host.start()
+            executor = host.start()
             await host.command({"etl": 3})
             await host.seen(WorkerReady, 3, within=90)
             with application(cluster.settings, SHUFFLE, log, **QUIET) as app:
                 await eventually(lambda: _executors(host) == 3, 90)
                 await eventually(lambda: _has_finished(cluster, 6), 120)
+                kill(executor.pid)
+                host.start()
+                await host.seen(WorkerReady, 6, within=30)
                 await host.command({"etl": 1})
                 stopped = await host.seen(WorkerStopped, 2, within=90)
                 assert [each.cause for each in stopped] == ["scaled-down"] * 2
@@ -61,7 +71,7 @@ async def test_no_task_is_lost_when_two_of_three_workers_go(
 
     [line] = [each for each in log.read_text().splitlines() if each.startswith("TOLD")]
     told = json.loads(line.removeprefix("TOLD"))
-    assert told == {"total": 59 * 60 // 2, "failed": 0, "executors": 3, "again": 0}
+    assert told == {"total": 119 * 120 // 2, "failed": 0, "executors": 3, "again": 0}
 
 
 async def test_idle_workers_go_before_those_with_tasks(
