@@ -23,7 +23,10 @@ QUICK = (
     "-XX:-UsePerfData",
     "-XX:+IgnoreUnrecognizedVMOptions",
 )
-SMALL = ("-Xmx64m", "-Xss512k", "-XX:ReservedCodeCacheSize=32m", "-XX:MaxDirectMemorySize=64m")
+SMALL = (
+    *("-Xms24m", "-Xmx64m"),  # a heap that begins small leaves 8 MB less behind than one of 64
+    *("-Xss512k", "-XX:ReservedCodeCacheSize=32m", "-XX:MaxDirectMemorySize=64m"),
+)
 """For daemons, which carry no data."""
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
