@@ -57,15 +57,15 @@ total = sums.selectExpr("total", nap(0.5)).groupBy().sum("total").collect()[0][0
 told(right=total == 89 * 90 // 2)
 """
 )
-LOAD = (
+_LOAD = (
     _STATS
     + """
 from datetime import datetime
 def at(text): return datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp()
 print("BEGIN", flush=True)
 began = time.time()
-for tasks, pause in ((40, 10), (4, 5), (40, 0)):
-    spark.range(0, tasks, 1, tasks).selectExpr("id", nap(1.0)).agg({"id": "sum"}).collect()
+for tasks, seconds, pause in STEPS:
+    spark.range(0, tasks, 1, tasks).selectExpr("id", nap(seconds)).agg({"id": "sum"}).collect()
     time.sleep(pause)
 seconds = time.time() - began
 waits = sorted(
@@ -82,6 +82,9 @@ told(
 )
 """
 )
+BURSTS = f"STEPS = ((24, 1.0, 12), (4, 1.0, 12), (24, 1.0, 0))\n{_LOAD}"
+"""(tasks, seconds of each, seconds of rest after them)."""
+STEADY = f"STEPS = ((160, 0.5, 0),)\n{_LOAD}"
 
 
 def session_code(master: str, conf: Mapping[str, str]) -> str:

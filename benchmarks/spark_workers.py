@@ -3,8 +3,8 @@
 ``start``: from a command published to the Worker being ALIVE at its Master, through a real
 executor, with and without class archives, beside Spark's own script; resident memory.
 ``session``: from nothing to the first answer, of a Connect server and of a classic session.
-``drain``: a shuffle on three Workers while two of them are taken away. ``versus``: the same load
-on a fleet that Penstock scales, and on a fixed one with Spark's dynamic allocation.
+``drain``: a shuffle on three Workers while two of them are taken away. ``bursts``, ``steady``: a
+load on a fleet that Penstock scales, and on a fixed one with Spark's dynamic allocation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,13 @@ from penstock.events.subjects import Subjects
 from penstock.executor import spark_daemon, spark_server, spark_training
 from penstock.executor.app import run as run_executor
 from penstock.executor.spark_java import find_spark
+from penstock.executor.spark_left import FOLDER
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.class_archive import session_archive
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
 from penstock.runtime.spark_master import Master, MasterAway, address, ui_url
-from spark_apps import CLASSIC, CLIENT, LOAD, SHUFFLE, session_code
+from spark_apps import BURSTS, CLASSIC, CLIENT, SHUFFLE, STEADY, session_code
 
 PATIENCE_SECONDS = 120.0
 HOST = "bench-host"
@@ -270,12 +271,14 @@ def classic_once() -> float:
 
 
 # --- drain, versus -------------------------------------------------------------------------------
-def drain(_: int) -> dict[str, Any]:
+def drain(repetitions: int) -> dict[str, Any]:
     """Two of three Workers go in the middle of a shuffle."""
-    return asyncio.run(_drain())
+    runs = [asyncio.run(_drain()) for _ in range(repetitions)]
+    return {name: [run[name] for run in runs] for name in runs[0]}
 
 
 async def _drain() -> dict[str, Any]:
+    """Once; ``drain_seconds``: until both are gone."""
     async with fleet() as (site, _, _, scale):
         await scale(3)
         await asyncio.to_thread(until, lambda: site.alive() == 3)
@@ -297,53 +300,79 @@ def _ended_tasks(site: Site) -> int:
         return 0
 
 
-def versus(_: int) -> dict[str, Any]:
-    """The same load twice."""
+def bursts(repetitions: int) -> dict[str, Any]:
+    """Bursts with idle gaps between them."""
+    return versus(BURSTS, repetitions)
+
+
+def steady(repetitions: int) -> dict[str, Any]:
+    """One long stage that keeps every slot busy."""
+    return versus(STEADY, repetitions)
+
+
+def versus(load: str, repetitions: int) -> dict[str, Any]:
+    """The same load on a fleet that Penstock scales, and on a fixed one with Spark's own way."""
     dynamic = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.executorIdleTimeout": "10s",
         "spark.dynamicAllocation.minExecutors": "0",
     }
+    scaled = {"sla_seconds": 10, "max_workers": 4}
     fixed = {"min_workers": 4, "max_workers": 4}
     return {
-        "penstock": on_fleet({"sla_seconds": 10, "max_workers": 4}),
-        "dynamic allocation on 4 Workers": on_fleet(fixed, **dynamic),
+        "penstock": on_fleet(load, repetitions, scaled),
+        "dynamic allocation on 4 Workers": on_fleet(load, repetitions, fixed, **dynamic),
     }
 
 
-def on_fleet(pool: dict[str, Any], **conf: str) -> dict[str, Any]:
-    """One run of the load under `penstock up`; worker-seconds count from first to last task."""
+def on_fleet(
+    load: str, repetitions: int, pool: dict[str, Any], **conf: str
+) -> dict[str, dict[str, Any]]:
+    """Runs of a load under one `penstock up`, each from an idle fleet: medians, and all of them."""
+    at_rest = pool.get("min_workers", 0)
     with temporary_dir() as folder:
         site = Site(folder, **pool)
         up = site.run("--up")
         try:
-            until(lambda: site.alive() == pool.get("min_workers", 0))
-            app = site.app(LOAD, **conf)
-            until(lambda: "BEGIN" in (folder / "app.log").read_text())
-            worker_seconds, executor_seconds, at = 0.0, 0.0, time.monotonic()
-            while app.exit_code is None:
-                time.sleep(0.25)
-                now = time.monotonic()
-                worker_seconds += max(site.alive(), 0) * (now - at)
-                executor_seconds += _executors(up.pid) * (now - at)
-                at = now
-            told = site.told(app)
+            runs = []
+            for _ in range(repetitions):
+                until(lambda: site.alive() == at_rest and _java(up.pid) == (at_rest, 0))
+                runs.append(_run(site, up.pid, load, conf))
+                print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
         finally:
             up.end(90)
-    print(json.dumps(told), file=sys.stderr, flush=True)
+    medians = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    return {"median": medians, "runs": {name: [run[name] for run in runs] for name in runs[0]}}
+
+
+def _run(site: Site, up: int, load: str, conf: dict[str, str]) -> dict[str, Any]:
+    """Worker-seconds count from the first task to the application's end."""
+    app = site.app(load, **conf)
+    until(lambda: "BEGIN" in (site.folder / "app.log").read_text())
+    worker_seconds, executor_seconds, at = 0.0, 0.0, time.monotonic()
+    while app.exit_code is None:
+        time.sleep(0.25)
+        now, (workers, executors) = time.monotonic(), _java(up)
+        worker_seconds += workers * (now - at)
+        executor_seconds += executors * (now - at)
+        at = now
+    told = site.told(app)
+    app.end()
     rounded = {"worker_seconds": worker_seconds, "executor_seconds": executor_seconds}
     return {**told, **{name: round(seconds) for name, seconds in rounded.items()}}
 
 
-def _executors(pid: int) -> int:
-    found = 0
+def _java(pid: int) -> tuple[int, int]:
+    """How many processes are Workers, those that start and drain among them, and how many Spark
+    executors."""
+    workers = executors = 0
     for process in psutil.Process(pid).children(recursive=True):
-        try:
-            found += "--executor-id" in process.cmdline()
-        except psutil.Error:
-            continue
-    return found
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            workers += f"/{FOLDER}/" in "".join(words[1:2])
+            executors += "--executor-id" in words
+    return workers, executors
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -370,7 +399,13 @@ def spread(seconds: list[float]) -> dict[str, Any]:
     }
 
 
-PARTS = {"start": start, "session": session, "drain": drain, "versus": versus}
+PARTS = {
+    "start": start,
+    "session": session,
+    "drain": drain,
+    "bursts": bursts,
+    "steady": steady,
+}
 
 
 def main() -> None:
