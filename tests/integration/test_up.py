@@ -149,7 +149,7 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     assert "already runs" in second.stderr
 
     up.child.signal(signal.SIGINT)
-    assert up.has_ended(20) == 0
+    assert up.has_ended(60) == 0
     assert up.nothing_left()
     assert up.told()[-1] == "everything has ended"
     assert not any("starting it again" in text for text in up.told())
@@ -166,7 +166,7 @@ def test_a_service_that_dies_is_started_again(up: Up) -> None:
     done = up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "--wait", "--timeout", "30")
     assert done["job"]["state"] == "completed"
     up.child.signal(signal.SIGTERM)
-    assert up.has_ended(20) == 0
+    assert up.has_ended(60) == 0
     assert up.nothing_left()
 
 
@@ -181,7 +181,7 @@ def busy(up: Up, seconds: float) -> str:
 def test_a_busy_worker_may_finish(up: Up) -> None:
     job_id = busy(up, 2.0)
     up.child.signal(signal.SIGINT)
-    assert up.has_ended(20) == 0
+    assert up.has_ended(60) == 0
     assert (up.folder / "done").exists()
     completed = [line for line in up.log.read_text().splitlines() if job_id in line]
     assert not any("JobReleased" in line for line in completed)
@@ -193,7 +193,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_busy_worker(up: Up) -> None:
     up.child.signal(signal.SIGINT)
     up.until(lambda: any("ending" in text for text in up.told()), "ending")
     up.child.signal(signal.SIGINT)
-    assert up.has_ended(10) == 0
+    assert up.has_ended(60) == 0
     assert not (up.folder / "done").exists()
     assert up.nothing_left()
 
