@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -96,7 +97,7 @@ def start(
     """The query that lands one stream; what a crash left behind goes first."""
     if left := lake.sweep():
         log.warning("%s: deleted %d folders of a run that was cut off", name, left)
-    checkpoint = f"{lake.folder.uri}/_checkpoint"
+    checkpoint, fresh = f"{lake.folder.uri}/_checkpoint", lake.fresh()
     source = spark.readStream.format("nats").options(
         **source_options(settings.nats),
         stream=getattr(Subjects(settings.prefix), f"{name}_stream"),
@@ -104,12 +105,13 @@ def start(
         events=option(lake.types),
         max_messages=str(wanted.max_messages),
         start=_start_position(lake),
+        land=str(fresh or ""),
     )
     writer = (
         source.load()
         .writeStream.queryName(name)
         .option("checkpointLocation", checkpoint)
-        .foreachBatch(partial(_land, lake, name, wanted.compact_every))
+        .foreachBatch(partial(_land, lake, name, wanted.compact_every, fresh))
     )
     if wanted.catch_up:
         return writer.trigger(availableNow=True).start()
@@ -122,10 +124,12 @@ def _start_position(lake: Lake) -> str:
     return str(last + 1) if last else "earliest"
 
 
-def _land(lake: Lake, name: str, compact_every: int, rows: DataFrame, number: int) -> None:
+def _land(
+    lake: Lake, name: str, compact_every: int, fresh: Path | None, rows: DataFrame, number: int
+) -> None:
     query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query
-    entry = lake.land(rows, query.replace("-", ""), number)
+    entry = lake.land(rows, query.replace("-", ""), number, fresh)
     if entry is not None:
         aside = entry.malformed + entry.unknown
         log.info("%s: batch %d, %d rows, %d aside", name, number, entry.rows, aside)

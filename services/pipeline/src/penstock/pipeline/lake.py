@@ -8,11 +8,13 @@ of the lake it was: the Java of a run that was killed may still be writing for a
 from __future__ import annotations
 
 import logging
+import shutil
 import uuid
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.events.envelope import Event
@@ -24,7 +26,9 @@ from penstock.pipeline.storage import Folder
 log = logging.getLogger("penstock.pipeline")
 
 PARTITIONS = ("set", "day", "event", "batch")
-_BATCHES = "set=*/day=*/event=*/batch=*"
+_PARTITIONS = "set=*/day=*/event=*"
+_BATCHES = f"{_PARTITIONS}/batch=*"
+_FRESH = "_fresh-"
 _MANIFEST = "_manifest"
 _QUICK = {
     "parquet.compression.codec.zstd.level": "1",
@@ -77,27 +81,61 @@ class Lake:
             raise ValueError(f"the lake {self.folder.uri} is empty; run 'penstock pipeline run'")
         return self._frame(files)
 
-    def land(self, rows: DataFrame, query: str, number: int) -> Entry | None:
-        """Stores one batch of rows of events; None if it is in the lake already."""
+    def fresh(self) -> Path | None:
+        """A folder of its own for files of a query's tasks; None where Spark has to write."""
+        return self.folder.local(f"{_FRESH}{uuid.uuid4().hex}")
+
+    def land(
+        self, rows: DataFrame, query: str, number: int, fresh: Path | None = None
+    ) -> Entry | None:
+        """Stores one batch; None if it is in the lake already.
+
+        Args:
+            rows: of events, or of the files with them that tasks wrote into ``fresh``.
+        """
         batch = batch_name(query, number)
         path = f"{_MANIFEST}/{batch}.json"
         if self._whole().holds(batch) or self.folder.exists(path):
             return None
-        attempt, seen = f"{batch}-{self._held().epoch}", Observation()
-        observed = rows.withColumn("batch", f.lit(attempt)).observe(seen, *_measures())
-        _write(observed, self.folder.uri)
-        entry = _entry(batch, seen.get, self._files(attempt))
+        attempt = f"{batch}-{self._held().epoch}"
+        entry = (
+            _write(rows, self.folder.uri, batch, attempt)
+            if fresh is None
+            else self._place(rows.collect(), fresh, batch, attempt)
+        )
+        files = self._files(attempt)
         self._held()
-        self.folder.write(path, msgspec.json.encode(entry))
+        self.folder.write(path, msgspec.json.encode(msgspec.structs.replace(entry, files=files)))
         self.landed += 1
         return entry
+
+    def _place(self, found: list[Row], fresh: Path, batch: str, attempt: str) -> Entry:
+        """What an earlier try of this batch left goes, the files that tasks tell of come."""
+        self._held()
+        for left in self._paths(f"{_PARTITIONS}/batch={attempt}"):
+            self.folder.delete(left)
+        for row in found:
+            partition, _, name = row.path.rpartition("/")
+            target = self.folder.local(f"{partition}/batch={attempt}/{name}")
+            assert target
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (fresh / row.path).replace(target)
+        shutil.rmtree(fresh, ignore_errors=True)
+        return Entry(
+            batch=batch,
+            rows=sum(row.rows for row in found),
+            first=min((row.first for row in found), default=0),
+            last=max((row.last for row in found), default=0),
+            malformed=sum(row.malformed for row in found),
+            unknown=sum(row.unknown for row in found),
+        )
 
     def sweep(self) -> int:
         """Deletes what crashes left, which the manifest does not name; how many folders."""
         self._held()
         named = {file.path.rsplit("/", 1)[0] for file in self.contents().files}
         left = [path for path, _ in self.folder.find(_BATCHES) if path not in named]
-        left += [path for glob in (".spark-staging-*", "_fresh-*") for path in self._paths(glob)]
+        left += [path for glob in (".spark-staging-*", f"{_FRESH}*") for path in self._paths(glob)]
         for path in left:
             self.folder.delete(path)
         return len(left)
@@ -163,7 +201,7 @@ class Lake:
         reader = self.spark.read.option("basePath", uri).option("mergeSchema", True)
         return reader.parquet(*(f"{uri}/{file.path}" for file in files))
 
-    def _files(self, batch: str, partition: str = "set=*/day=*/event=*") -> tuple[File, ...]:
+    def _files(self, batch: str, partition: str = _PARTITIONS) -> tuple[File, ...]:
         found = self.folder.find(f"{partition}/batch={batch}/*.parquet")
         return tuple(File(path=path, bytes=size) for path, size in found)
 
@@ -194,10 +232,10 @@ def _measures() -> list[Column]:
     ]
 
 
-def _write(rows: DataFrame, uri: str) -> None:
-    writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+def _write(rows: DataFrame, uri: str, batch: str, attempt: str) -> Entry:
+    """By Spark's own writer, which replaces what an earlier try left."""
+    seen = Observation()
+    observed = rows.withColumn("batch", f.lit(attempt)).observe(seen, *_measures())
+    writer = observed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
     writer.options(**_QUICK).partitionBy(*PARTITIONS).parquet(uri, compression="zstd")
-
-
-def _entry(batch: str, seen: dict[str, int], files: tuple[File, ...]) -> Entry:
-    return Entry(batch=batch, files=files, **seen)
+    return Entry(batch=batch, **seen.get)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, MutableMapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.pipeline import landing
 from penstock.pipeline.core.options import BadOption, ReadOptions, WriteOptions, parse, position
 from penstock.pipeline.core.ranges import Extent, Range, advance, initial, split
 from penstock.pipeline.events import decoder
@@ -67,8 +69,10 @@ class NatsSource(DataSource):  # type: ignore[misc]
         return "nats"
 
     def schema(self) -> str:
-        events = next((v for k, v in self.options.items() if k.lower() == "events"), "")
-        return decoder(events).ddl if events else DDL
+        given = {name.lower(): value for name, value in self.options.items()}
+        if given.get("land"):
+            return landing.DDL
+        return decoder(given["events"]).ddl if given.get("events") else DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(parse(ReadOptions, self.options))
@@ -90,11 +94,15 @@ def _partitions(options: ReadOptions, first: int, last: int) -> list[InputPartit
 def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     part: Range = partition.value
     gc.set_threshold(_ALLOCATIONS)
-    for chunk in read_range(options, part.first, part.last):
-        if options.events:
-            yield from decoder(options.events).batches(chunk)
-        else:
-            yield record_batch(chunk, options.headers)
+    chunks = read_range(options, part.first, part.last)
+    if not options.events:
+        yield from (record_batch(chunk, options.headers) for chunk in chunks)
+        return
+    rows = (batch for chunk in chunks for batch in decoder(options.events).batches(chunk))
+    if options.land:
+        yield landing.land(rows, Path(options.land))
+    else:
+        yield from rows
 
 
 def _before(link: Link, options: ReadOptions, extent: Extent) -> int:

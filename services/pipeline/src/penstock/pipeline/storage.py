@@ -44,7 +44,7 @@ class Folder:
 
     def create(self, path: str, body: bytes) -> bool:
         """Makes a file unless there is one; False where there is. Of several, one succeeds."""
-        if local := self._local(path):  # Hadoop looks first and then writes: a race
+        if local := self.local(path):  # Hadoop looks first and then writes: a race
             local.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError), local.open("xb") as made:
                 made.write(body)
@@ -60,14 +60,15 @@ class Folder:
 
     def replace(self, path: str, body: bytes) -> None:
         """Writes over what is there; on some file systems a reader may see it half written."""
-        if local := self._local(path):  # without the checksum beside it, which may be cut off
+        if local := self.local(path):  # without the checksum beside it, which may be cut off
             fresh = local.with_name(f"_fresh-{uuid.uuid4().hex}")
             fresh.write_bytes(body)
             fresh.replace(local)
             return
         self._fill(self._fs.create(self._path(path), True), body)
 
-    def _local(self, path: str) -> Path | None:
+    def local(self, path: str) -> Path | None:
+        """Where it is for everybody's eyes; None on other file systems than files."""
         uri = self._path(path).toUri()
         return Path(str(uri.getPath())) if uri.getScheme() == "file" else None
 

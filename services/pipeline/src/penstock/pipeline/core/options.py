@@ -50,6 +50,8 @@ class ReadOptions(Reach, frozen=True, kw_only=True):
         partitions: at most so many tasks a batch. fetch: messages asked for at a time.
         headers: whether to read message headers; without them reading is quicker.
         events: rows are events of these shapes; see `penstock.pipeline.events.option`.
+        land: with ``events``: a folder into which the tasks write them as Parquet, on a path that
+            all Spark hosts share; the rows are these files.
         on_loss: when the stream no longer holds what was not read yet: ``go_on`` or ``fail``.
     """
 
@@ -62,10 +64,13 @@ class ReadOptions(Reach, frozen=True, kw_only=True):
     fetch: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
     headers: bool = True
     events: str = ""
+    land: str = ""
     on_loss: Literal["go_on", "fail"] = "go_on"
 
     def __post_init__(self) -> None:
         position(self.start)
+        if self.land and not self.events:
+            raise ValueError("the option land needs the option events")
 
     @property
     def filters(self) -> list[str]:
