@@ -62,6 +62,11 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
     return bus
 
 
+def _is_no_end_of_tls(record: logging.LogRecord) -> bool:
+    """nats-py does not tell its reader of TLS, and asyncio grumbles about that at each end."""
+    return "eof_received() has no effect when using ssl" not in str(record.msg)
+
+
 class NatsBus:
     """See :class:`penstock.bus.protocol.Bus`; one connection, one process."""
 
@@ -91,6 +96,7 @@ class NatsBus:
             import ssl  # noqa: PLC0415 - only where TLS is used
 
             options["tls"] = ssl.create_default_context(cafile=reach.ca_file)
+            logging.getLogger("asyncio").addFilter(_is_no_end_of_tls)
         await self._client.connect(
             servers=[url.strip() for url in reach.url.split(",") if url.strip()],
             name=name,
@@ -115,6 +121,7 @@ class NatsBus:
             return log.debug("nats: %s", error)
         if ".stream.create." in text:
             self._may_not_make = True
+            return log.debug("streams are another role's to make")
         return log.warning("the broker refused: %s", error)
 
     async def _on_disconnected(self) -> None:
