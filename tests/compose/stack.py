@@ -77,7 +77,7 @@ class Stack:
         return _output([*self._compose, *arguments], self._environment)
 
     def up(self) -> None:
-        """Starts all of it, deciders last: what is planned while one host is there stays on it."""
+        """Starts all of it, deciders last, so that workers are spread from the beginning."""
         scaled = ("up", "-d", "--scale", f"executor={HOSTS}")
         self.compose(*scaled, *_FIRST)
         deadline = time.monotonic() + _READY_SECONDS
