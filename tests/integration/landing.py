@@ -70,7 +70,7 @@ def started(number: int) -> bytes:
 def catch_up(
     spark: SparkSession,
     settings: Settings,
-    folder: Path,
+    folder: Path | str,
     types: Iterable[type[Event]] = (),
     part: str = "events",
     **wanted: Any,
@@ -78,5 +78,5 @@ def catch_up(
     """What `penstock pipeline run --catch-up` does, for one part of the lake."""
     run = Run(lake=str(folder), catch_up=True, **wanted)
     with claimed(Folder(spark, str(folder))) as claim:
-        lake = Lake(spark, str(folder / part), types or PARTS[part], claim)
+        lake = Lake(spark, f"{folder}/{part}", types or PARTS[part], claim)
         app.start(spark, settings, run, part, lake).awaitTermination()
