@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.landing import tap
+from tests.integration.guarded import GuardedBroker
+from tests.integration.landing import started, tap
+from tests.making import MakeSettings
 
-from penstock.bus.protocol import BusRefused, BusUnavailable
+from penstock.bus.nats import connect
+from penstock.bus.protocol import BusRefused, BusUnavailable, Outgoing
+from penstock.config import Settings
 from penstock.pipeline.core.options import ReadOptions
 from penstock.pipeline.pulling import Message, read_range, sequence_before
 from penstock.runtime.broker import Broker
@@ -56,3 +62,24 @@ def test_a_broker_that_is_not_there_is_given_up_in_time() -> None:
     nobody = ReadOptions(servers="nats://127.0.0.1:1", stream="S", timeout_seconds=0.5)
     with pytest.raises(BusUnavailable, match=r"127\.0\.0\.1:1"):
         list(read_range(nobody, 1, 5))
+
+
+async def _log(settings: Settings, count: int) -> None:
+    """Makes the streams, and stores events."""
+    bus = await connect(settings)
+    subject = "penstock.events.job.j.JobStarted"
+    await bus.append_many([Outgoing(subject, started(number)) for number in range(count)])
+    await bus.close()
+
+
+def test_a_guarded_log_is_read_with_the_pipeline_s_key(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    settings.prefix = "penstock"
+    with GuardedBroker(tmp_path) as guarded:
+        asyncio.run(_log(guarded.settings(settings, "orchestrator"), 25))
+        ours = guarded.settings(settings, "pipeline").nats
+        reach = {"servers": ours.url, "nkey": ours.nkey_file, "ca_file": ours.ca_file}
+        wanted = ReadOptions(**reach, stream="EVENTS", fetch=10, timeout_seconds=15)
+        assert sequences(list(read_range(wanted, 1, 25))) == list(range(1, 26))
+        assert guarded.violations() == []

@@ -284,7 +284,8 @@ class Pipeline(Section, frozen=True, kw_only=True):
         forecast: when forecasts are made and told, of what is new, too. weeks: learnt from.
         report: when a report of the last seven days is written. report_file: its place, a page;
             empty: nowhere.
-        zone: of these expressions, and of forecasts.
+        zone: of these expressions, and of forecasts. nkey_file: the seed of the role ``pipeline``, on
+            the hosts whose workers run these jobs; where the broker knows its users by NKeys.
         special_days: dates that are like a Sunday, such as ``2026-12-25``.
     """
 
@@ -296,6 +297,7 @@ class Pipeline(Section, frozen=True, kw_only=True):
     report: str = "0 6 * * *"
     report_file: str = ""
     zone: str = "UTC"
+    nkey_file: str = ""
     special_days: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

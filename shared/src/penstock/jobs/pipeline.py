@@ -7,6 +7,7 @@ with it, and the worker stays as small as any.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -25,38 +26,47 @@ class PipelineFailed(RuntimeError):
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
-def land(context: Context, lake: str, master: str) -> dict[str, int]:
+def land(context: Context, lake: str, master: str, nkey_file: str = "") -> dict[str, int]:
     """Lands what was stored since the last time, and sums it up; rows in the lake by part."""
-    said = _run(context, "run", "--lake", lake, "--master", master, "--catch-up", "--rollup")
+    said = _run(
+        context, nkey_file, "run", "--lake", lake, "--master", master, "--catch-up", "--rollup"
+    )
     return {part["part"]: part["rows"] for part in said}
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
 def forecast(
-    context: Context, lake: str, master: str, weeks: float, zone: str, special_days: tuple[str, ...]
+    context: Context,
+    lake: str,
+    master: str,
+    weeks: float,
+    zone: str,
+    special_days: tuple[str, ...],
+    nkey_file: str = "",
 ) -> list[str]:
     """Forecasts, made of what is new, too, and told to whoever decides; of which pools."""
-    land.function(context, lake, master)
+    land.function(context, lake, master, nkey_file)
     special = [part for day in special_days for part in ("--special-day", day)]
     options = ("--weeks", f"{weeks:g}", "--zone", zone, *special)
-    said = _run(context, "forecast", "--lake", lake, "--master", master, *options)
+    lake_and_master = ("--lake", lake, "--master", master)
+    said = _run(context, nkey_file, "forecast", *lake_and_master, *options)
     return [made["pool"] for made in said]
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=3600)
 def report(context: Context, lake: str, master: str, out: str) -> None:
     """Writes a page about the last seven days."""
-    _run(context, "report", "--lake", lake, "--master", master, "--out", out)
+    _run(context, "", "report", "--lake", lake, "--master", master, "--out", out)
 
 
 def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
     """Cron expression and call by the name of the schedule."""
-    lake, master = wanted.lake, wanted.master
+    lake, master, key = wanted.lake, wanted.master, wanted.nkey_file
     found = {
-        "pipeline-land": (wanted.land, land(lake, master)),
+        "pipeline-land": (wanted.land, land(lake, master, key)),
         "pipeline-forecast": (
             wanted.forecast,
-            forecast(lake, master, wanted.weeks, wanted.zone, wanted.special_days),
+            forecast(lake, master, wanted.weeks, wanted.zone, wanted.special_days, key),
         ),
     }
     if wanted.report_file:
@@ -64,11 +74,14 @@ def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
     return {name: (cron, call) for name, (cron, call) in found.items() if lake and cron}
 
 
-def _run(context: Context, command: str, *options: str) -> Any:
-    """What the command said. Raises PipelineFailed."""
+def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
+    """What the command said, with a key of its own if need be. Raises PipelineFailed."""
     words = [command] if command == "report" else ["pipeline", command]
     argv = [sys.executable, "-m", "penstock.cli.main", "--json", *words, *options]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    key = {"PENSTOCK_NATS__NKEY_FILE": nkey_file} if nkey_file else {}
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **key}
+    ) as run:
         try:
             while True:
                 try:

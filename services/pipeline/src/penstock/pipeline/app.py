@@ -141,6 +141,7 @@ def source_options(nats: Nats) -> dict[str, str]:
     """How to reach the broker, as the data source takes it."""
     found = {
         "servers": nats.url,
+        "nkey": nats.nkey_file,
         "credentials": nats.credentials_file,
         "user": nats.user,
         "password": nats.password,

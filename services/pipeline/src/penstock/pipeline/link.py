@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 import nats.errors
 
+from penstock.bus import nkeys
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.bus.wire import WireClient
 from penstock.pipeline.core.options import Reach
@@ -78,7 +79,9 @@ class Link:
     async def _connect(self) -> None:
         reach = self._reach
         options: dict[str, Any] = {}
-        if reach.credentials:
+        if reach.nkey:
+            options = nkeys.options(reach.nkey)
+        elif reach.credentials:
             options["user_credentials"] = reach.credentials
         elif reach.token:
             options["token"] = reach.token

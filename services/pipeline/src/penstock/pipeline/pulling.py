@@ -42,7 +42,7 @@ class Pull:
     def __init__(self, link: Link, options: ReadOptions, start: dict[str, Any]) -> None:
         self._link, self._options = link, options
         self._name = f"p_{uuid.uuid4().hex[:16]}"
-        self._inbox = f"_INBOX.{uuid.uuid4().hex}"
+        self._inbox = link.client.new_inbox()
         self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
         self._want, self._seen = 0, 0
         self._status, self._refusal = 0, ""
@@ -97,6 +97,9 @@ class Pull:
         return Message(int(sequence), int(time_ns), subject, body, headers)
 
     def close(self) -> None:
+        """The broker drops the consumer by itself after a while; who may only read cannot ask."""
+        if self._options.nkey:
+            return
         with suppress(BusUnavailable, BusRefused):
             self._link.run(self._link.ask(f"CONSUMER.DELETE.{self._options.stream}.{self._name}"))
 

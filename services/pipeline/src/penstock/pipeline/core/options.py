@@ -24,12 +24,14 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How to reach the broker.
 
     Attributes:
-        servers: comma-separated URLs. credentials: a NATS `.creds` file, on every Spark host.
-        user / password / token: where no credentials file is used. ca_file: turns TLS on.
+        servers: comma-separated URLs. nkey: a file with the seed of an NKey, on every Spark host.
+        credentials: a NATS `.creds` file, likewise. user / password / token: where neither is used.
+        ca_file: turns TLS on.
         timeout_seconds: how long a broker may be silent before the task fails.
     """
 
     servers: str
+    nkey: str = ""
     credentials: str = ""
     user: str = ""
     password: str = ""
