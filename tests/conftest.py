@@ -37,6 +37,20 @@ def nothing_left_behind() -> Iterator[None]:
     assert not left, f"processes left behind (ended now): {left}"
 
 
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """What a command that a test calls hands on to its children is forgotten after the test."""
+    before = _settings_in_environment()
+    yield
+    for name in _settings_in_environment().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _settings_in_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("PENSTOCK_")}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--nats",
