@@ -57,8 +57,10 @@ class Host:
 
     def guard(self, grace: float = 0.0, drain: float = 0.0) -> None:
         """Of an executor that had died before it looked."""
+        dead = children.start(["true"], name="executor")
+        dead.wait(10)
         seconds = ["--grace-seconds", str(grace), "--drain-seconds", str(drain)]
-        spark_guard.main(["--run-dir", str(self.run_dir), "--executor", "1", *seconds])
+        spark_guard.main(["--run-dir", str(self.run_dir), "--executor", str(dead.pid), *seconds])
 
 
 @pytest.fixture
