@@ -284,8 +284,9 @@ class Pipeline(Section, frozen=True, kw_only=True):
         forecast: when forecasts are made and told, of what is new, too. weeks: learnt from.
         report: when a report of the last seven days is written. report_file: its place, a page;
             empty: nowhere.
-        zone: of these expressions, and of forecasts. nkey_file: the seed of the role ``pipeline``, on
-            the hosts whose workers run these jobs; where the broker knows its users by NKeys.
+        zone: of these expressions, and of forecasts.
+        nkey_file: the seed of the role ``pipeline``, on the hosts whose workers run these jobs; where
+            the broker knows its users by NKeys.
         special_days: dates that are like a Sunday, such as ``2026-12-25``.
     """
 
