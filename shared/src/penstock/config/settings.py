@@ -285,8 +285,8 @@ class Pipeline(Section, frozen=True, kw_only=True):
         report: when a report of the last seven days is written. report_file: its place, a page;
             empty: nowhere.
         zone: of these expressions, and of forecasts.
-        nkey_file: the seed of the role ``pipeline``, on the hosts whose workers run these jobs; where
-            the broker knows its users by NKeys.
+        nkey_file: the seed of the role ``pipeline``, on the hosts whose workers run these
+            jobs; where the broker knows its users by NKeys.
         special_days: dates that are like a Sunday, such as ``2026-12-25``.
     """
 
