@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import logging
 import os
 import select
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from penstock.executor.spark_left import has_executors, running, send
 from penstock.runtime import children
+from penstock.runtime.locks import is_held
 
 log = logging.getLogger("penstock.executor.spark_guard")
 
@@ -79,7 +79,7 @@ def _wait_for_end(pid: int) -> None:
 def _is_followed(run_dir: Path, seconds: float) -> bool:
     """Whether another executor came in time; True also where nothing is left to be claimed."""
     lock = run_dir / "executor.lock"
-    return _until(lambda: _held(lock) or not running(run_dir), seconds)
+    return _until(lambda: is_held(lock) or not running(run_dir), seconds)
 
 
 def _end(run_dir: Path, drain_seconds: float) -> None:
@@ -105,18 +105,6 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
-
-
-def _held(lock: Path) -> bool:
-    """Whether an executor holds the host's lock."""
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
 
 
 def _parser() -> argparse.ArgumentParser:

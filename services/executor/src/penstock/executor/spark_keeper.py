@@ -36,6 +36,7 @@ from penstock.config import Settings
 from penstock.executor import spark_server
 from penstock.executor.spark_release import release
 from penstock.executor.spark_server import Options, Server, ServerFailed
+from penstock.runtime.locks import is_held
 from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor.spark_keeper")
@@ -207,7 +208,7 @@ class Keeper:
         step = self._alone_seconds / 10
         while seconds < self._alone_seconds:
             await asyncio.sleep(step)
-            alone = not self._counted and _free(self._lock)
+            alone = not self._counted and not is_held(self._lock)
             seconds = seconds + step if alone else 0.0
         log.info("no executor and no worker for %g s", self._alone_seconds)
         self.stopping.set()
@@ -253,18 +254,6 @@ def _listener(path: Path) -> socket.socket:
     finally:
         os.umask(before)
     return listener
-
-
-def _free(lock: Path) -> bool:
-    """Whether nobody holds this lock exclusively."""
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return True
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
 
 
 def _conf_from_environment() -> dict[str, str]:

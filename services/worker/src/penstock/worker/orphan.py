@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
-from contextlib import suppress
 from pathlib import Path
+
+from penstock.runtime.locks import is_held
 
 
 class Orphan:
@@ -24,23 +23,8 @@ class Orphan:
 
     def lapsed(self) -> bool:
         """True when the executor has been gone for longer than the grace."""
-        if self._path is None or self._executor_lives(self._path):
+        if self._path is None or is_held(self._path):
             self._since = None
             return False
         self._since = self._since or time.monotonic()
         return time.monotonic() - self._since >= self._grace_seconds
-
-    @staticmethod
-    def _executor_lives(path: Path) -> bool:
-        try:
-            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            with suppress(OSError):
-                os.close(lock)
-        return False
