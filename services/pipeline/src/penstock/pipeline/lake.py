@@ -11,6 +11,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -99,13 +100,12 @@ class Lake:
             return None
         attempt = f"{batch}-{self._held().epoch}"
         entry = (
-            _write(rows, self.folder.uri, batch, attempt)
+            self._write(rows, batch, attempt)
             if fresh is None
             else self._place(rows.collect(), fresh, batch, attempt)
         )
-        files = self._files(attempt)
         self._held()
-        self.folder.write(path, msgspec.json.encode(msgspec.structs.replace(entry, files=files)))
+        self.folder.write(path, msgspec.json.encode(entry))
         self.landed += 1
         return entry
 
@@ -114,9 +114,12 @@ class Lake:
         self._held()
         for left in self._paths(f"{_PARTITIONS}/batch={attempt}"):
             self.folder.delete(left)
+        files = []
         for row in found:
             partition, _, name = row.path.rpartition("/")
-            target = self.folder.local(f"{partition}/batch={attempt}/{name}")
+            path = f"{partition}/batch={attempt}/{name}"
+            files.append(File(path=path, bytes=row.bytes))
+            target = self.folder.local(path)
             assert target
             target.parent.mkdir(parents=True, exist_ok=True)
             (fresh / row.path).replace(target)
@@ -128,7 +131,17 @@ class Lake:
             last=max((row.last for row in found), default=0),
             malformed=sum(row.malformed for row in found),
             unknown=sum(row.unknown for row in found),
+            files=tuple(sorted(files, key=attrgetter("path"))),
         )
+
+    def _write(self, rows: DataFrame, batch: str, attempt: str) -> Entry:
+        """By Spark's own writer, which replaces what an earlier try left."""
+        seen = Observation()
+        observed = rows.withColumn("batch", f.lit(attempt)).observe(seen, *_measures())
+        writer = observed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer = writer.options(**_QUICK).partitionBy(*PARTITIONS)
+        writer.parquet(self.folder.uri, compression="zstd")
+        return Entry(batch=batch, files=self._files(attempt), **seen.get)
 
     def sweep(self) -> int:
         """Deletes what crashes left, which the manifest does not name; how many folders."""
@@ -230,12 +243,3 @@ def _measures() -> list[Column]:
         f.coalesce(f.max("stream_sequence"), f.lit(0)).alias("last"),
         *(f.count_if(aside & (f.col("event") == why)).alias(why) for why in (MALFORMED, UNKNOWN)),
     ]
-
-
-def _write(rows: DataFrame, uri: str, batch: str, attempt: str) -> Entry:
-    """By Spark's own writer, which replaces what an earlier try left."""
-    seen = Observation()
-    observed = rows.withColumn("batch", f.lit(attempt)).observe(seen, *_measures())
-    writer = observed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-    writer.options(**_QUICK).partitionBy(*PARTITIONS).parquet(uri, compression="zstd")
-    return Entry(batch=batch, **seen.get)
