@@ -74,13 +74,14 @@ def test_nested_settings_are_laid_over_the_pools_own() -> None:
 
 def test_a_stretch_is_simulated_under_each_setting() -> None:
     jobs = np.arange(0, 600, 30.0)
-    found = simulate(
-        {"a": POOL}, {"warm": {"min_workers": 3}}, 2.0, "a", 0.0, 0.2, jobs, np.ones(20)
-    )
+    tables = {"warm": {"min_workers": 3}, "same": {"min_workers": 0}}
+    found = simulate({"a": POOL}, tables, 2.0, "a", 0.0, 0.2, jobs, np.ones(20))
     assert [(each.setting, each.jobs, each.late) for each in found] == [
         (AS_IT_IS, 20, 0.0),
         ("warm", 20, 0.0),
+        ("same", 20, 0.0),
     ]
+    assert found[2].worker_seconds == found[0].worker_seconds
     assert found[1].worker_seconds > 2 * found[0].worker_seconds
     assert found[1].wait_p95_seconds < found[0].wait_p95_seconds
     assert simulate({}, {}, 2.0, "a", 0.0, 1.0, jobs, jobs) == []

@@ -55,7 +55,12 @@ def test_a_step_up_is_seen_in_seconds_and_then_called_stable() -> None:
 
 
 def test_a_step_down_is_seen_in_seconds() -> None:
-    rate = window(*[10] * 60, *[0] * 4).rate(5)
+    seen = window(*[10] * 60)
+    before = seen.rate(5)
+    assert before and before.per_second == pytest.approx(10)
+    for second in range(60, 64):
+        seen.add(second, second + 1, 0)
+    rate = seen.rate(5)
     assert rate and rate.per_second == 0
     assert rate.trend == "down"
 

@@ -54,6 +54,20 @@ class _Sums(NamedTuple):
         )
 
 
+class _Steady(NamedTuple):
+    """The newest stretch of one rate.
+
+    ``change``: to the one before, 0 for none. ``slope``: growth of the rate per second within it;
+    ``certainty``: that over its error.
+    """
+
+    per_second: float
+    seconds: float
+    change: float
+    slope: float
+    certainty: float
+
+
 class RateWindow:
     """Counts of observed intervals over the last ``window_seconds``; gaps are no zeros.
 
@@ -67,11 +81,13 @@ class RateWindow:
         self.window_seconds = window_seconds
         self._bucket_seconds = max(bucket_seconds, window_seconds / 60)
         self._intervals: deque[tuple[float, float, int]] = deque()
+        self._steady_now: _Steady | None = None
 
     def add(self, start: float, end: float, count: int) -> None:
         """``count`` arrivals were seen in (start, end], seconds of any steady clock."""
         if end <= start:
             return
+        self._steady_now = None
         if self._intervals:
             first, last, before = self._intervals[-1]
             quiet = not count and not before
@@ -101,19 +117,22 @@ class RateWindow:
         """
         if not self._intervals:
             return None
+        self._steady_now = found = self._steady_now or self._look()
+        trend = _trend(found.change, found.certainty)
+        if trend != "up" or found.certainty < _FORECAST_CERTAINTY:
+            return Rate(found.per_second, trend, None, found.seconds)
+        ahead = found.per_second + found.slope * (found.seconds / 2 + horizon_seconds)
+        forecast = min(ahead, _FORECAST_LIMIT * found.per_second)
+        return Rate(found.per_second, trend, forecast, found.seconds)
+
+    def _look(self) -> _Steady:
         sums = self._sums()
         length, change = self._steady(sums)
         steady = sums[length - 1]
-        per_second = steady.arrivals / steady.seconds
         if steady.seconds > self.window_seconds * _TREND_SHARE:
             change = 0.0
         slope, certainty = self._slope(length, steady)
-        trend = _trend(change, certainty)
-        if trend != "up" or certainty < _FORECAST_CERTAINTY:
-            return Rate(per_second, trend, None, steady.seconds)
-        ahead = per_second + slope * (steady.seconds / 2 + horizon_seconds)
-        forecast = min(ahead, _FORECAST_LIMIT * per_second)
-        return Rate(per_second, trend, forecast, steady.seconds)
+        return _Steady(steady.arrivals / steady.seconds, steady.seconds, change, slope, certainty)
 
     def _sums(self) -> list[_Sums]:
         """Newest first: sums over the newest interval, the newest two, and so on."""

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from statistics import NormalDist
 from typing import Any
 
@@ -13,10 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.config import ConfigError, Pool
+from penstock.config import ConfigError, Pool, Profile
 from penstock.config.profiles import ProfileOverride
 from penstock.decider import plugins
 from penstock.decider.core import options
+from penstock.decider.core.registry import Strategies
 from penstock.decider.simulator.contenders import Scene, controller
 from penstock.decider.simulator.load import Load
 from penstock.decider.simulator.looks import Pace
@@ -130,19 +132,26 @@ def simulate(
         services=services.tolist(),
         duration_seconds=hours * 3600.0,
     )
-    tables = {AS_IT_IS: {}, **settings}
-    return [
-        _day(name, changed(pools[pool], table), load, spawn_seconds)
-        for name, table in tables.items()
-    ]
+    found: list[tuple[Profile, Day]] = []
+    for name, table in {AS_IT_IS: {}, **settings}.items():
+        profile = changed(pools[pool], table).profile
+        same = next((day for known, day in found if known == profile), None)
+        day = same or _day(profile, load, spawn_seconds)
+        found.append((profile, msgspec.structs.replace(day, setting=name)))
+    return [day for _, day in found]
 
 
-def _day(setting: str, pool: Pool, load: Load, spawn_seconds: float) -> Day:
-    profile = pool.profile
+@cache
+def _strategies() -> Strategies:
+    """To look through the installed packages takes a tenth of a simulated day."""
+    return plugins.strategies()
+
+
+def _day(profile: Profile, load: Load, spawn_seconds: float) -> Day:
     scene = Scene(
         load=load,
         profile=profile,
-        strategies=plugins.strategies(),
+        strategies=_strategies(),
         spawning=Spawning(seconds=spawn_seconds),
         seed=0,
         pace=Pace(
@@ -152,7 +161,7 @@ def _day(setting: str, pool: Pool, load: Load, spawn_seconds: float) -> Day:
     )
     found = figures(scene.run(controller(profile.strategy, scene)), profile.sla_seconds)
     return Day(
-        setting=setting,
+        setting="",
         hours=load.duration_seconds / 3600.0,
         jobs=len(load.arrivals),
         late=found.late_share * len(load.arrivals),
