@@ -35,7 +35,7 @@ _COLLECTOR = "-XX:+UseParallelGC"
 """Batches are about throughput: a sixth less CPU an event than with Java's default."""
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_ENDS_SECONDS = 60.0
-_GROUPS_A_CORE = 16
+_GROUPS_A_CORE = 4
 
 
 @contextmanager
