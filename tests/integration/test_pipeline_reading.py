@@ -77,6 +77,9 @@ def test_a_guarded_log_is_read_with_the_pipeline_s_key(
 ) -> None:
     settings.prefix = "penstock"
     with GuardedBroker(tmp_path) as guarded:
+        hasty = guarded.settings(settings, "pipeline", nats={"connect_timeout_seconds": 1})
+        with pytest.raises(BusUnavailable, match=r"no stream JOBS yet, .* the orchestrator does"):
+            asyncio.run(connect(hasty))
         asyncio.run(_log(guarded.settings(settings, "orchestrator"), 25))
         ours = guarded.settings(settings, "pipeline").nats
         reach = {"servers": ours.url, "nkey": ours.nkey_file, "ca_file": ours.ca_file}

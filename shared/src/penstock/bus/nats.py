@@ -12,7 +12,7 @@ from typing import Any
 
 import nats.errors
 
-from penstock.bus import nkeys, streams
+from penstock.bus import access, streams
 from penstock.bus.protocol import (
     BusError,
     BusRefused,
@@ -52,19 +52,17 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
             await bus.open(name)
     except TimeoutError:
         await bus.close()
+        url, seconds = settings.nats.url, settings.nats.connect_timeout_seconds
         raise BusUnavailable(
-            f"no NATS server answered at {settings.nats.url or '(no nats.url set)'} within "
-            f"{settings.nats.connect_timeout_seconds:g} s; start one, or set nats.url"
+            f"NATS at {url}, after {seconds:g} s: {bus.trouble}"
+            if bus.trouble
+            else f"no NATS server answered at {url or '(no nats.url set)'} within {seconds:g} s; "
+            "start one, or set nats.url"
         ) from None
     except BaseException:
         await bus.close()
         raise
     return bus
-
-
-def _is_no_end_of_tls(record: logging.LogRecord) -> bool:
-    """nats-py does not tell its reader of TLS, and asyncio grumbles about that at each end."""
-    return "eof_received() has no effect when using ssl" not in str(record.msg)
 
 
 class NatsBus:
@@ -77,7 +75,8 @@ class NatsBus:
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
-        self._may_not_make = False
+        self._may_not_make = asyncio.Event()
+        self.trouble = ""  # what a broker that answers still lacks
         self._timeout = settings.nats.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
@@ -85,18 +84,6 @@ class NatsBus:
     # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
         reach = self._settings.nats
-        options: dict[str, Any] = {}
-        if reach.nkey_file:
-            options = nkeys.options(reach.nkey_file)
-        elif reach.credentials_file:
-            options["user_credentials"] = reach.credentials_file
-        elif reach.user:
-            options |= {"user": reach.user, "password": reach.password}
-        if reach.ca_file:
-            import ssl  # noqa: PLC0415 - only where TLS is used
-
-            options["tls"] = ssl.create_default_context(cafile=reach.ca_file)
-            logging.getLogger("asyncio").addFilter(_is_no_end_of_tls)
         await self._client.connect(
             servers=[url.strip() for url in reach.url.split(",") if url.strip()],
             name=name,
@@ -109,7 +96,13 @@ class NatsBus:
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
-            **options,
+            **access.options(
+                nkey_file=reach.nkey_file,
+                credentials_file=reach.credentials_file,
+                user=reach.user,
+                password=reach.password,
+                ca_file=reach.ca_file,
+            ),
         )
         await self._publisher.open()
         for stream in streams.streams(self._settings, self.subjects):
@@ -120,7 +113,7 @@ class NatsBus:
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
         if ".stream.create." in text:
-            self._may_not_make = True
+            self._may_not_make.set()
             return log.debug("streams are another role's to make")
         return log.warning("the broker refused: %s", error)
 
@@ -139,6 +132,7 @@ class NatsBus:
             try:
                 return await self._ensure_stream(config)
             except BusUnavailable as error:
+                self.trouble = str(error)
                 log.info("%s; asking again", error)
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
@@ -147,12 +141,27 @@ class NatsBus:
         known = await self._api(f"STREAM.INFO.{config['name']}", fail=False)
         if known.get("error", {}).get("err_code") != _NO_STREAM:
             return
-        if self._may_not_make:
-            raise BusUnavailable(f"no stream {config['name']} yet, and we may not make it")
-        answer = await self._api(f"STREAM.CREATE.{config['name']}", config, fail=False)
-        error = answer.get("error")
+        error = (await self._create_stream(config)).get("error")
         if error and error.get("err_code") != _ALREADY_EXISTS:
             raise BusRefused(f"stream {config['name']} cannot be made: {error.get('description')}")
+
+    async def _create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Who may not is not answered, only told at once that a permission was violated."""
+        if not self._may_not_make.is_set():
+            verb = f"STREAM.CREATE.{config['name']}"
+            asked = asyncio.ensure_future(self._api(verb, config, fail=False))
+            refused = asyncio.ensure_future(self._may_not_make.wait())
+            try:
+                await asyncio.wait((asked, refused), return_when=asyncio.FIRST_COMPLETED)
+                if asked.done():
+                    return asked.result()
+            finally:
+                asked.cancel()
+                refused.cancel()
+        raise BusUnavailable(
+            f"there is no stream {config['name']} yet, and this role may not make it: "
+            "the orchestrator does, when it starts"
+        )
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
         try:

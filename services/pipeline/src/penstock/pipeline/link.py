@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -14,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 import nats.errors
 
-from penstock.bus import nkeys
+from penstock.bus import access
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.bus.wire import WireClient
 from penstock.pipeline.core.options import Reach
@@ -78,17 +77,6 @@ class Link:
 
     async def _connect(self) -> None:
         reach = self._reach
-        options: dict[str, Any] = {}
-        if reach.nkey:
-            options = nkeys.options(reach.nkey)
-        elif reach.credentials:
-            options["user_credentials"] = reach.credentials
-        elif reach.token:
-            options["token"] = reach.token
-        elif reach.user:
-            options |= {"user": reach.user, "password": reach.password}
-        if reach.ca_file:
-            options["tls"] = ssl.create_default_context(cafile=reach.ca_file)
         await self.client.connect(
             servers=[url.strip() for url in reach.servers.split(",")],
             name="penstock-pipeline",
@@ -96,7 +84,14 @@ class Link:
             connect_timeout=2,
             pending_size=_PENDING_BYTES,
             error_cb=_ignore,
-            **options,
+            **access.options(
+                nkey_file=reach.nkey,
+                credentials_file=reach.credentials,
+                token=reach.token,
+                user=reach.user,
+                password=reach.password,
+                ca_file=reach.ca_file,
+            ),
         )
 
     async def ask(self, verb: str, body: Any = None) -> dict[str, Any]:
