@@ -91,6 +91,7 @@ def test_the_lake_goes_on_where_it_was_and_keeps_aside_what_it_cannot_read(
     assert row is not None
     assert (row.job_id, row.pickup_seconds, row.event) == ("job-7", 0.5, "JobStarted")
     assert row["at"] is not None
+    assert row["run_seconds"] is None  # of other events, of which there is none yet
 
     water.fill(subject, [started(40)])
     with claimed(Folder(spark, str(tmp_path))) as claim:

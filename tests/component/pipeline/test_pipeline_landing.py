@@ -61,6 +61,12 @@ def test_a_file_for_each_event_and_day_and_what_is_in_it(tmp_path: Path) -> None
     assert table["stream_sequence"].to_pylist() == [9, 12]
     assert table["pickup_seconds"].to_pylist() == [0.5, 0.5]
     assert not {"set", "day", "event"} & set(table.column_names)  # folders say it
+    assert "reason" not in table.column_names  # which only the other event has
+    other = pq.read_table(tmp_path / found[f"{known}JobCancelled"]["path"], partitioning=None)
+    assert other["reason"].to_pylist() == ["r"]
+    assert "pickup_seconds" not in other.column_names
+    kept = pq.read_table(tmp_path / found[f"{aside}unknown"]["path"], partitioning=None)
+    assert kept.column_names == ["stream_sequence", "stored_at", "subject", "type", "body", "raw"]
     assert all((tmp_path / row["path"]).stat().st_size == row["bytes"] for row in found.values())
 
 

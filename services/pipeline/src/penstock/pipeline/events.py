@@ -73,11 +73,13 @@ class Decoder:
         kinds = {**_BEFORE, **columns(told), **_BEHIND}
         self.ddl = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
         self._schema = pa.schema([(name, _ARROW[kind]) for name, kind in kinds.items()])
+        self._bare = self._own_schema(())
+        self._own_schemas = {event: self._own_schema(fields) for event, fields in told.items()}
         union: Any = Union[tuple(_struct(*event) for event in told.items())]  # noqa: UP007
         self._decode = msgspec.json.Decoder(union).decode
 
     def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
-        """The rows of these messages, a batch for each event."""
+        """The rows of these messages, a batch for each event, with that event's columns."""
         found: defaultdict[str, list[tuple[Message, Any]]] = defaultdict(list)
         for message in messages:
             event = self._event(message.body)
@@ -86,6 +88,19 @@ class Decoder:
             )
         for event, rows in found.items():
             yield from self._rows(event, rows)
+
+    def with_all_columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of one event with the columns of all of them."""
+        own, count = set(rows.schema.names), rows.num_rows
+        arrays = [
+            rows[field.name] if field.name in own else pa.nulls(count, field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _own_schema(self, fields: Sequence[Field]) -> pa.Schema:
+        names = {*_BEFORE, *_BEHIND, "type", *(column_name(field.name) for field in fields)}
+        return pa.schema([field for field in self._schema if field.name in names])
 
     def _event(self, body: bytes) -> Any:
         """An event, or why it is none."""
@@ -119,8 +134,9 @@ class Decoder:
         if known:
             found["type"] = found["event"]
             found |= _fields(self._told[event], [row for _, row in rows])
-        arrays = [_array(found.get(field.name), field.type, len(rows)) for field in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        schema = self._own_schemas.get(event, self._bare)
+        arrays = [_array(found.get(field.name), field.type, len(rows)) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @cache

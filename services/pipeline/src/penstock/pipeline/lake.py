@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 
 from penstock.events.envelope import Event
 from penstock.pipeline.claim import Claim
+from penstock.pipeline.core.columns import columns, shapes
 from penstock.pipeline.core.manifest import Entry, File, Whole, batch_name, fold, small_files
 from penstock.pipeline.events import ASIDE, MALFORMED, UNKNOWN
 from penstock.pipeline.storage import Folder
@@ -69,7 +70,7 @@ class Lake:
         return fold(self._whole(), self._entries().values())
 
     def read(self, held: Whole | None = None) -> DataFrame:
-        """The rows; columns that came later are null in earlier files.
+        """The rows; columns that a file does not have, of other events or newer ones, are null.
 
         Args:
             held: what :meth:`contents` said; asked now where it is None.
@@ -80,7 +81,10 @@ class Lake:
         files = (held or self.contents()).files
         if not files:
             raise ValueError(f"the lake {self.folder.uri} is empty; run 'penstock pipeline run'")
-        return self._frame(files)
+        found = self._frame(files)
+        known = columns(shapes(self.types)).items()
+        lacking = {name: kind for name, kind in known if name not in found.columns}
+        return found.withColumns({n: f.lit(None).cast(kind) for n, kind in lacking.items()})
 
     def fresh(self) -> Path | None:
         """A folder of its own for files of a query's tasks; None where Spark has to write."""

@@ -98,11 +98,12 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
     if not options.events:
         yield from (record_batch(chunk, options.headers) for chunk in chunks)
         return
-    rows = (batch for chunk in chunks for batch in decoder(options.events).batches(chunk))
+    events = decoder(options.events)
+    rows = (batch for chunk in chunks for batch in events.batches(chunk))
     if options.land:
         yield landing.land(rows, Path(options.land))
     else:
-        yield from rows
+        yield from map(events.with_all_columns, rows)
 
 
 def _before(link: Link, options: ReadOptions, extent: Extent) -> int:
