@@ -79,3 +79,17 @@ def test_this_host_has_a_size_and_our_part_of_its_use_is_told() -> None:
     assert 0 < use.own_memory_bytes < size.memory_bytes
     assert 0 < use.memory_used_bytes <= size.memory_bytes
     assert meter.measure([]) is use, "asked again at once, it repeats itself"
+
+
+def test_what_a_job_started_is_ours_as_far_as_it_was_reckoned_with() -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 60 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
+    ) as shell:
+        assert shell.stdout and shell.stdout.readline()
+        pid = shell.pid
+        alone, little, whole = (
+            UseMeter().measure([pid], beside=kept).own_memory_bytes
+            for kept in ({}, {pid: 1}, {pid: 10**9})
+        )
+        os.killpg(pid, signal.SIGKILL)
+    assert (little, alone > 0, whole > little) == (alone + 1, True, True)

@@ -22,6 +22,7 @@ def test_a_lake_is_all_that_has_to_be_said() -> None:
     assert made.jobs.modules == (PIPELINE_JOBS,)
     (pool,) = pools(made).values()
     assert (pool.name, pool.kind, pool.queues) == ("pipeline", "exclusive", ("pipeline",))
+    assert pool.profile.kept_for_jobs(16 * 10**9) == 12 * 10**8  # Spark's, beside the worker
     assert set(by_clock(made.pipeline)) == {"pipeline-land", "pipeline-forecast"}
     assert "pipeline-report" in by_clock(settings(report_file="/data/week.html").pipeline)
     assert set(by_clock(settings(forecast="").pipeline)) == {"pipeline-land"}

@@ -62,3 +62,15 @@ def test_the_operators_ceiling():
 )
 def test_need(measured, found):
     assert need(snapshot(**measured), pool().profile) == found
+
+
+@pytest.mark.parametrize(
+    ("memory", "kept"),
+    [((16 * GIB, GIB), GIB), ((2 * GIB,), GIB // 2), ((), 0)],
+    ids=["all of it", "a quarter of a small host", "no host is known"],
+)
+def test_what_jobs_start_is_kept_free_beside_what_was_measured(memory, kept):
+    profile = pool(jobs_memory_bytes=GIB).profile
+    hosts = [host(memory=size) for size in memory]
+    found = need(snapshot(worker_memory_bytes=60 * MIB), profile, hosts)
+    assert found.memory_bytes == 60 * MIB + kept

@@ -121,6 +121,16 @@ def test_a_draining_hosts_share_moves_unless_there_is_no_other():
     assert placed(alone) == {"a": 3}
 
 
+def test_room_for_what_a_job_starts_is_kept_and_a_small_host_still_has_its_worker():
+    """Host a has 1.5 GiB left, by others' use; on a host of 1 GiB a quarter of that is kept."""
+    night = pool("night", kind="exclusive", jobs_memory_bytes=2 * GIB)
+    seen = snapshot("night", worker_memory_bytes=GIB // 16)
+    full = host("a", memory=16 * GIB, memory_used_bytes=12 * GIB)
+    roomy = host("b", memory=16 * GIB, memory_used_bytes=6 * GIB)
+    assert placed(one_round(night, seen, hosts=[full, roomy]), "night") == {"b": 1}
+    assert placed(one_round(night, seen, hosts=[host("a", memory=GIB)]), "night") == {"a": 1}
+
+
 def test_an_exclusive_worker_moves_only_when_the_old_one_is_gone():
     before, one = state(emails={"b": 1}), pool(kind="exclusive")
     alive = [host("a"), host("b", draining=True, pools={"emails": living(1)})]

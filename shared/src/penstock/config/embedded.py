@@ -10,7 +10,7 @@ from penstock.config.settings import Settings
 PIPELINE_JOBS = "penstock.jobs.pipeline"
 PIPELINE_QUEUE = "pipeline"
 _POOL = PoolTable(kind="exclusive", memory_bytes=200_000_000, cpu_cores=1.0)
-"""Of the worker; Spark is there only while such a job runs."""
+"""Of the worker; Spark, which is there only while such a job runs, takes memory beside it."""
 
 
 def with_pipeline(settings: Settings) -> Settings:
@@ -21,5 +21,6 @@ def with_pipeline(settings: Settings) -> Settings:
     if PIPELINE_JOBS not in modules:
         modules = (*modules, PIPELINE_JOBS)
     if not any(PIPELINE_QUEUE in (table.queues or (name,)) for name, table in pools.items()):
-        pools = {**pools, PIPELINE_QUEUE: _POOL}
+        pool = replace(_POOL, jobs_memory_bytes=settings.pipeline.memory_bytes)
+        pools = {**pools, PIPELINE_QUEUE: pool}
     return replace(settings, jobs=replace(settings.jobs, modules=modules), pools=pools)

@@ -27,6 +27,10 @@ OWN_PACE = frozenset({"deadline"})
 """Strategies that weigh each change themselves, and are not slowed down unless a pool says so."""
 
 
+_MOST_FOR_JOBS = 4
+"""A quarter: so that a small host has room for the worker and for others."""
+
+
 class Profile(Section, frozen=True, kw_only=True):
     """A named bundle of settings for a pool.
 
@@ -49,6 +53,8 @@ class Profile(Section, frozen=True, kw_only=True):
         tries / timeout_seconds: for jobs that do not say themselves; timeout 0 means none.
         breach_cost: weight of this pool where capacity is scarce.
         cpu_cores / memory_bytes: need of one worker before it is measured.
+        jobs_memory_bytes: what a job takes in processes of its own, such as Spark below a worker:
+            kept free for it beside that, but no more than a quarter of the largest host's memory.
         scalable: False pins the pool at its minimum.
         limit_memory_bytes / limit_jobs / limit_seconds: a worker that uses so much memory, has done
             so many jobs or is so old ends after its job and is replaced; 0 is no limit.
@@ -75,11 +81,16 @@ class Profile(Section, frozen=True, kw_only=True):
     breach_cost: Positive = 1.0
     cpu_cores: Positive = 0.2
     memory_bytes: Annotated[int, Meta(ge=1_000_000)] = 128 * 1024 * 1024
+    jobs_memory_bytes: Annotated[int, Meta(ge=0)] = 0
     scalable: bool = True
     limit_memory_bytes: Annotated[int, Meta(ge=0)] = 0
     limit_jobs: Annotated[int, Meta(ge=0)] = 0
     limit_seconds: NonNegative = 0.0
     middleware: tuple[str, ...] = ()
+
+    def kept_for_jobs(self, host_bytes: int) -> int:
+        """Bytes beside a worker that its jobs may take, where the largest host has so many."""
+        return min(self.jobs_memory_bytes, host_bytes // _MOST_FOR_JOBS)
 
     @property
     def policies_in_force(self) -> tuple[str, ...]:
@@ -139,6 +150,7 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     breach_cost: Positive | UnsetType = UNSET
     cpu_cores: Positive | UnsetType = UNSET
     memory_bytes: Annotated[int, Meta(ge=1_000_000)] | UnsetType = UNSET
+    jobs_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     scalable: bool | UnsetType = UNSET
     limit_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     limit_jobs: Annotated[int, Meta(ge=0)] | UnsetType = UNSET

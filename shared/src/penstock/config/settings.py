@@ -280,6 +280,8 @@ class Pipeline(Section, frozen=True, kw_only=True):
         lake: a folder on any file system that Hadoop knows. Empty: there are no such jobs. Where no
             pool serves the queue ``pipeline``, there is an exclusive one of that name.
         master: the Spark that works: ``local[2]``, or a cluster's ``spark://host:7077``.
+        memory_bytes: kept free for Spark on the host of that pool's worker, but no more than a
+            quarter of the largest host's memory.
         land: when what is new is landed and summed up, as a cron expression; empty: never.
         forecast: when forecasts are made and told, of what is new, too. weeks: learnt from.
         report: when a report of the last seven days is written. report_file: its place, a page;
@@ -292,6 +294,7 @@ class Pipeline(Section, frozen=True, kw_only=True):
 
     lake: str = ""
     master: Annotated[str, Meta(min_length=1)] = "local[2]"
+    memory_bytes: Annotated[int, Meta(ge=0)] = 1_200_000_000
     land: str = "*/15 * * * *"
     forecast: str = "5 * * * *"
     weeks: Annotated[float, Meta(gt=0, le=104)] = 4.0

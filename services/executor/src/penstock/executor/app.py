@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.bus.protocol import BusError, Outgoing, Stored
 from penstock.config import Settings
+from penstock.config.topology import pools
 from penstock.events.envelope import Codec, MalformedEvent, encode
 from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
@@ -95,6 +96,11 @@ class _Shell:
         self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
         self._spark = KeptSpark(folder, running.settings)
         self._meter = UseMeter()
+        self._kept = {
+            name: kept
+            for name, pool in pools(running.settings).items()
+            if (kept := pool.profile.kept_for_jobs(self._size.memory_bytes))
+        }
         self._told_at: float | None = None
         self._commands = Codec(WorkersScaled)
         self._reports = msgspec.json.Decoder(WorkerReport)
@@ -242,7 +248,7 @@ class _Shell:
     def _snapshot(self) -> HostSnapshot:
         fleet = self._executor.fleet
         workers = [*self._executor.processes.pids, *self._executor.spark_workers.pids()]
-        use = self._meter.measure(workers, self._spark.pids())
+        use = self._meter.measure(workers, self._spark.pids(), self._kept_beside())
         epoch, version = fleet.plan.order if fleet.plan else (0, 0)
         return HostSnapshot(
             source=self._running.source,
@@ -257,3 +263,12 @@ class _Shell:
             spark=self._spark.state,
             **msgspec.structs.asdict(use),
         )
+
+    def _kept_beside(self) -> dict[int, int]:
+        """By worker's process, the bytes that are kept free for what its jobs start."""
+        pids = self._executor.processes.by_worker
+        return {
+            pids[name]: self._kept[worker.pool]
+            for name, worker in self._executor.fleet.workers.items()
+            if worker.pool in self._kept and name in pids
+        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,11 +12,13 @@ import msgspec
 import psutil
 
 from penstock.executor import cgroup
+from penstock.executor.spark_left import below
 
 _SAMPLE_SECONDS = 0.5
 """Shorter spans say nothing about CPU: the kernel counts in hundredths of a second."""
 _MEMORY_SECONDS = 5.0
 """Proportional memory costs about a millisecond a process to read."""
+_NOTHING: Mapping[int, int] = {}
 
 
 class HostSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +58,18 @@ class UseMeter:
         self._own_seconds: dict[int, float] = {}
         self._own_bytes: dict[int, tuple[float, int]] = {}
 
-    def measure(self, pids: Collection[int], serving: Collection[int] = ()) -> HostUse:
+    def measure(
+        self,
+        pids: Collection[int],
+        serving: Collection[int] = (),
+        beside: Mapping[int, int] = _NOTHING,
+    ) -> HostUse:
         """Use since the last measurement.
 
         Args:
             pids: our living workers.
             serving: what works for them (Spark); its cores are theirs, its memory is overhead.
+            beside: by worker, the bytes that are kept free for what its jobs start.
         """
         now = time.monotonic()
         span = now - self._at
@@ -75,7 +83,7 @@ class UseMeter:
             cpu_busy_cores=0.0 if first else max(0.0, busy - self._busy_seconds) / span,
             own_cpu_busy_cores=0.0 if first else self._own_since(own) / span,
             memory_used_bytes=_memory_used(allowed),
-            own_memory_bytes=self._own_memory(pids, now),
+            own_memory_bytes=self._own_memory(pids, beside, now),
         )
         self._at, self._busy_seconds, self._own_seconds = now, busy, own
         return self._use
@@ -84,15 +92,17 @@ class UseMeter:
         """CPU seconds of our workers since last time; a new one's count from its birth."""
         return sum(seconds - self._own_seconds.get(pid, 0.0) for pid, seconds in own.items())
 
-    def _own_memory(self, pids: Collection[int], now: float) -> int:
+    def _own_memory(self, pids: Collection[int], beside: Mapping[int, int], now: float) -> int:
         """Each worker's share of memory, pages that it shares with others divided by their number.
 
+        What its jobs started is its own as far as it was reckoned with: else it would count twice.
         Read anew every 5 s a worker: what they share with their warm parent must not count often.
         """
         known = {pid: old for pid, old in self._own_bytes.items() if pid in pids}
         for pid in pids:
             if pid not in known or now - known[pid][0] > _MEMORY_SECONDS:
-                known[pid] = (now, _proportional_bytes(pid))
+                started = min(_bytes_below(pid), beside[pid]) if pid in beside else 0
+                known[pid] = (now, _proportional_bytes(pid) + started)
         self._own_bytes = known
         return sum(size for _, size in known.values())
 
@@ -114,6 +124,11 @@ def _memory_used(allowed: cgroup.Allowance) -> int:
         return allowed.memory_used_bytes
     memory = psutil.virtual_memory()
     return int(memory.total - memory.available)
+
+
+def _bytes_below(pid: int) -> int:
+    """Of all that a process started, and those that they did."""
+    return sum(_proportional_bytes(child) + _bytes_below(child) for child in below(pid))
 
 
 def _proportional_bytes(pid: int) -> int:

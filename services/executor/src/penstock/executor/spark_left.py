@@ -40,15 +40,15 @@ def send(run_dir: Path, number: int, to: Callable[[int], bool] = lambda _: True)
 
 def has_executors(pid: int) -> bool:
     """Whether a Worker has processes of applications below it."""
-    return bool(_below(pid))
+    return bool(below(pid))
 
 
 def has_session(pids: Iterable[int]) -> bool:
     """Whether one of these has a classic Spark session: PySpark's Java, below it."""
-    return any(b"pyspark-shell" in _words(child) for pid in pids for child in _below(pid))
+    return any(b"pyspark-shell" in _words(child) for pid in pids for child in below(pid))
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
     """Children; of many processes much quicker than to look at all that there are."""
     with suppress(OSError):  # it ended
         tasks = [Path(entry.path, "children") for entry in os.scandir(f"/proc/{pid}/task")]

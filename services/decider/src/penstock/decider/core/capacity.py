@@ -11,6 +11,7 @@ own use is not counted against them. Two refinements keep a neighbour's noise fr
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 
@@ -38,16 +39,23 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
     workers: float = math.inf
 
 
-def need(snapshot: PoolSnapshot | None, profile: Profile) -> Need:
-    """Measured needs before the pool's settings; never so little that any number would fit."""
+def need(
+    snapshot: PoolSnapshot | None, profile: Profile, hosts: Iterable[HostSnapshot] = ()
+) -> Need:
+    """Measured needs before the pool's settings; never so little that any number would fit.
+
+    Args:
+        hosts: all there are, for pools whose jobs need memory of their own: what is kept free for
+            them is no more than a share of the largest, so that a small one still has a place.
+    """
     cores = snapshot.worker_cpu_cores if snapshot else None
     memory = snapshot.worker_memory_bytes if snapshot else None
     cores = profile.cpu_cores if cores is None else cores
     memory = memory or profile.memory_bytes
-    return Need(
-        cores if cores > _LEAST_CORES else _LEAST_CORES,
-        memory if memory > _LEAST_BYTES else _LEAST_BYTES,
-    )
+    memory = memory if memory > _LEAST_BYTES else _LEAST_BYTES
+    if profile.jobs_memory_bytes:
+        memory += profile.kept_for_jobs(max((host.memory_bytes for host in hosts), default=0))
+    return Need(cores if cores > _LEAST_CORES else _LEAST_CORES, memory)
 
 
 def start_budget(host: HostSnapshot, rules: Rules) -> Budget:

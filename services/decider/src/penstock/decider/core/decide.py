@@ -6,7 +6,6 @@ import msgspec
 
 from penstock.config import Pool
 from penstock.decider.core import hostcount, hosts, placement, rooms
-from penstock.decider.core.capacity import need
 from penstock.decider.core.conclude import Decision, Round, conclude
 from penstock.decider.core.fairshare import Claim
 from penstock.decider.core.inputs import Inputs
@@ -80,7 +79,6 @@ def _wish(pool: Pool, this: Round) -> Wish:
 
 
 def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
-    seen = this.inputs.seen_pools.get(pool.name)
     remembered = this.state.pools[pool.name]
     exclusive = pool.kind == "exclusive"
     return Claim(
@@ -88,7 +86,7 @@ def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
         floor=wished.floor,
         demand=wished.demand,
         workers=wished.trail.workers,
-        need=need(seen.snapshot if seen else None, pool.profile),
+        need=rooms.need_of(pool, this.inputs),
         placement=remembered.placement,
         snapshot=wished.snapshot,
         profile=pool.profile,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from penstock.decider.core.capacity import Budget, Load, Room, budget, carries, need
+from penstock.config import Pool
+from penstock.decider.core.capacity import Budget, Load, Need, Room, budget, carries, need
 from penstock.decider.core.fairshare import Claim
 from penstock.decider.core.hosts import RollCall
 from penstock.decider.core.inputs import Inputs
@@ -38,6 +39,13 @@ def open_rooms(
         if host in held:
             found[host].hold(held[host])
     return found
+
+
+def need_of(pool: Pool, inputs: Inputs) -> Need:
+    """What one of its workers takes."""
+    seen = inputs.seen_pools.get(pool.name)
+    hosts = (host.snapshot for host in inputs.seen_hosts.values())
+    return need(seen.snapshot if seen else None, pool.profile, hosts)
 
 
 def anchor(pool: str, remembered: PoolState, inputs: Inputs, present: RollCall) -> str | None:
@@ -76,8 +84,7 @@ def _loads(
     for name, remembered in state.pools.items():
         if not remembered.placement:
             continue
-        seen = inputs.seen_pools.get(name)
-        each = need(seen.snapshot if seen else None, inputs.pools[name].profile)
+        each = need_of(inputs.pools[name], inputs)
         stays = name not in moving
         for host, count in remembered.placement.items():
             planned[host].add(each, count)

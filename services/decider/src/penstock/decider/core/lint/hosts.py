@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.decider.core.capacity import carries, need, start_budget
+from penstock.decider.core.capacity import Need, carries, need, start_budget
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.lint.facts import Facts, seconds
 
@@ -26,7 +26,7 @@ def too_large_a_worker(facts: Facts) -> Iterator[str]:
     """No host has the memory or the cores for one worker."""
     for pool in facts.pools.values():
         if facts.seen_hosts and not _most_a_host(facts, pool.name):
-            each = need(facts.seen_pools.get(pool.name), pool.profile)
+            each = _need(facts, pool.name)
             yield (
                 f"pools.{pool.name}: a worker needs {each.memory_bytes / 2**20:.0f} MB and "
                 f"{each.cpu_cores:.2g} cores, no host has that to give: lower memory_bytes and "
@@ -58,9 +58,11 @@ def _host_shares(facts: Facts) -> dict[str, float]:
 
 def _most_a_host(facts: Facts, pool: str) -> int:
     """Workers of one pool that the largest host carries."""
-    rules, each = (
-        Rules.of(facts.settings),
-        need(facts.seen_pools.get(pool), facts.pools[pool].profile),
-    )
+    rules, each = Rules.of(facts.settings), _need(facts, pool)
     budgets = (start_budget(host, rules) for host in facts.seen_hosts.values())
     return max((carries(budget, each)[0] for budget in budgets), default=0)
+
+
+def _need(facts: Facts, pool: str) -> Need:
+    profile = facts.pools[pool].profile
+    return need(facts.seen_pools.get(pool), profile, facts.seen_hosts.values())
