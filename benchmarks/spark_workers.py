@@ -42,6 +42,7 @@ from penstock.executor.spark_left import FOLDER
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.class_archive import session_archive
+from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
 from penstock.runtime.spark_master import Master, MasterAway, address, ui_url
 from spark_apps import BURSTS, CLASSIC, CLIENT, SHUFFLE, STEADY, session_code
@@ -265,9 +266,11 @@ async def connect_once() -> float:
 def classic_once() -> float:
     flags = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *session_archive().flags)
     code = CLASSIC.format(flags=" ".join(flags))
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", code], check=True, stderr=-3)
-    return time.monotonic() - began
+    with temporary_dir() as folder:
+        env = {**os.environ, "JAVA_HOME": str(find_java().home_for_launchers(folder))}
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", code], check=True, stderr=-3, env=env)
+        return time.monotonic() - began
 
 
 # --- drain, versus -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def test_it_is_made_once_and_then_used(tmp_path: Path, java: Java, jars: list[Pa
     assert len(calls) == 1
     assert f"-XX:SharedArchiveFile={found.file}" in found.flags
     assert not list((tmp_path / "cache").glob("*.new"))
+
+
+def test_a_newer_java_has_its_own_kind(tmp_path: Path, java: Java, jars: list[Path]) -> None:
+    newer, calls = replace(java, version=25), list[str]()
+    found = archive(newer, "daemon", jars, tmp_path / "cache")
+    assert found.build(writes(calls=calls))
+    assert calls[0].startswith("-XX:AOTCacheOutput=")
+    assert f"-XX:AOTCache={found.file}" in found.flags
 
 
 def test_another_java_or_jar_has_another(tmp_path: Path, java: Java, jars: list[Path]) -> None:
