@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.integration.guarded import GuardedBroker
 from tests.integration.landing import started, tap
 from tests.making import MakeSettings
@@ -86,3 +88,9 @@ def test_a_guarded_log_is_read_with_the_pipeline_s_key(
         wanted = ReadOptions(**reach, stream="EVENTS", fetch=10, timeout_seconds=15)
         assert sequences(list(read_range(wanted, 1, 25))) == list(range(1, 26))
         assert guarded.violations() == []
+        worker = guarded.settings(settings, "worker").nats.nkey_file
+        another = replace(wanted, stream="SNAPSHOTS", nkey=worker)
+        began = time.monotonic()
+        with pytest.raises(BusRefused, match=r"permissions violation .* role 'pipeline'"):
+            list(read_range(another, 1, 25))
+        assert time.monotonic() - began < wanted.timeout_seconds / 2

@@ -35,6 +35,7 @@ class Link:
     def __init__(self, reach: Reach) -> None:
         self.client = WireClient()
         self._reach = reach
+        self._refused, self._refusal = asyncio.Event(), ""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -71,9 +72,31 @@ class Link:
     async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             async with asyncio.timeout(self._reach.timeout_seconds):
-                return await work
+                return await self._unless_refused(work)
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"NATS at {self._reach.servers}: {error!r}") from error
+
+    async def _unless_refused(self, work: Coroutine[Any, Any, T]) -> T:
+        """What one may not ask is not answered: only that a permission was violated is told."""
+        doing = asyncio.ensure_future(work)
+        refused = asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait((doing, refused), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                return doing.result()
+        finally:
+            doing.cancel()
+            refused.cancel()
+        raise BusRefused(
+            f"NATS at {self._reach.servers}: {self._refusal}; in a guarded installation give the "
+            "key of the role 'pipeline' (nkey_file)"
+        )
+
+    async def _on_error(self, error: Exception) -> None:
+        """What else goes wrong shows in the answers that do not come."""
+        if "permissions violation" in str(error).lower():
+            self._refusal = str(error)
+            self._refused.set()
 
     async def _connect(self) -> None:
         reach = self._reach
@@ -83,7 +106,7 @@ class Link:
             allow_reconnect=False,  # who reads goes on by sequence, on a connection of its own
             connect_timeout=2,
             pending_size=_PENDING_BYTES,
-            error_cb=_ignore,
+            error_cb=self._on_error,
             **access.options(
                 nkey_file=reach.nkey,
                 credentials_file=reach.credentials,
@@ -118,7 +141,3 @@ class Link:
         request = {"seq": sequence, "next_by_subj": subject}
         found = self.run(self.ask(f"STREAM.MSG.GET.{stream}", request))
         return None if "error" in found else int(found["message"]["seq"])
-
-
-async def _ignore(_: Exception) -> None:
-    """What goes wrong shows in the answers that do not come."""
