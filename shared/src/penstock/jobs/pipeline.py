@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -19,10 +20,12 @@ from penstock.jobs.registry import Call, job
 
 _LOOK_SECONDS = 5.0
 _SAID_LETTERS = 2000
+_WHY = "penstock: "
+_LOGGED = re.compile(r"\d\d:\d\d:\d\d\.\d{3} ")
 
 
 class PipelineFailed(RuntimeError):
-    """A command of the pipeline ended with an error: its last words."""
+    """A command of the pipeline ended with an error: why, in its own words."""
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
@@ -93,5 +96,15 @@ def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
             run.terminate()
             raise
     if run.returncode:
-        raise PipelineFailed(errors.strip().rpartition("\n")[2][-_SAID_LETTERS:])
+        raise PipelineFailed(reason(errors))
     return json.loads(said)
+
+
+def reason(errors: str) -> str:
+    """Why a command ended, of what it said on standard error; without its log."""
+    told = errors.strip().splitlines() or ["it said nothing"]
+    starts = [number for number, line in enumerate(told) if line.startswith(_WHY)]
+    if not starts:
+        return told[-1][-_SAID_LETTERS:]
+    lines = (line for line in told[starts[-1] :] if not _LOGGED.match(line))
+    return "\n".join(lines)[-_SAID_LETTERS:]
