@@ -39,3 +39,11 @@ def test_what_no_session_can_change_ends_it_at_once() -> None:
 def test_of_an_error_of_javas_the_reason_is_told() -> None:
     java = "Lost task 0.0: java.io.OptionalDataException\n" + "\tat java.base/x(Y.java:1)\n" * 50
     assert reason(f"{java}\n=== Streaming Query ===\nIdentifier: events") == java.partition("\n")[0]
+
+
+def test_of_an_error_of_pythons_the_reason_is_told() -> None:
+    stack = (
+        'Traceback (most recent call last):\n  File "/x/link.py", line 7, in ask\n    raise it\n'
+    )
+    why = "penstock.bus.protocol.BusRefused: permissions violation"
+    assert reason(f"Task 0.0 failed\n{stack}{why}\n\tat x(Y.java:1)") == f"Task 0.0 failed\n{why}"

@@ -32,6 +32,8 @@ _LASTING = tuple(error.__name__ for error in (BusRefused, BadOption, StreamChang
 
 
 _SAID_LETTERS = 500
+_TRACES = ("\tat ", "  ", "Traceback ")
+"""How lines of Java's and Python's stacks begin."""
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
 """What Spark puts behind the reason."""
 
@@ -51,7 +53,7 @@ class Stuck(QueryFailed):
 def reason(said: str) -> str:
     """The end of what went wrong, without where in Spark it was and which query that is."""
     text = said.partition(_ABOUT_THE_QUERY)[0]
-    lines = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
+    lines = [line for line in text.splitlines() if line and not line.startswith(_TRACES)]
     return "\n".join(lines)[-_SAID_LETTERS:].strip()
 
 
