@@ -70,6 +70,34 @@ def test_a_message_carries_the_story_to_where_it_is_handled() -> None:
     assert run.links == ((dispatch.trace_id, dispatch.span_id),)
 
 
+def test_handling_a_message_is_its_child_with_children_and_writings_of_its_own() -> None:
+    shape = telemetry.Shape(
+        names.run("f"), SpanKind.CONSUMER, {names.FUNCTION: "f"}, (names.ATTEMPT,)
+    )
+    with Collector() as collector, tracing(collector.endpoint):
+        with telemetry.span(names.dispatch("reports")):
+            headers = telemetry.inject()
+        with telemetry.handling(shape, headers, (1,)), telemetry.span(names.spark("query")):
+            pass
+        with telemetry.handling(shape, headers, (2,)) as span:
+            span.set_attribute("rows", 3)
+        with pytest.raises(KeyError), telemetry.handling(shape, headers, (3,)):
+            raise KeyError("missing")
+        dispatch, query = collector.wait_for("dispatch"), collector.wait_for("spark")
+        plain, written, failed = (
+            collector.wait_for(lambda got, n=n: got.attributes.get(names.ATTEMPT) == n)
+            for n in (1, 2, 3)
+        )
+    for run in (plain, written, failed):
+        assert (run.name, run.kind, run.service) == ("run f", "consumer", "penstock-test")
+        assert (run.parent_id, run.trace_id) == (dispatch.span_id, dispatch.trace_id)
+        assert run.links == ((dispatch.trace_id, dispatch.span_id),)
+    assert query.parent_id == plain.span_id
+    assert plain.attributes == {names.FUNCTION: "f", names.ATTEMPT: 1}
+    assert written.attributes["rows"] == 3
+    assert (failed.failed, failed.attributes["error.type"]) == (True, "builtins.KeyError")
+
+
 def test_a_message_without_a_story_starts_its_own_even_inside_another() -> None:
     with Collector() as collector, tracing(collector.endpoint):
         with telemetry.span("outer"), telemetry.span("inner", parent={}):
@@ -180,11 +208,13 @@ def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_collector_hangs() -> None:
+    shape = telemetry.Shape("held", SpanKind.CONSUMER, {}, ())
     with Collector(hang=True) as collector:
         began = time.monotonic()
         with tracing(collector.endpoint):
             for _ in range(20_000):  # more than the queue holds
-                telemetry.start("held").end()
+                with telemetry.handling(shape, {}, ()):
+                    pass
             worked = time.monotonic() - began
         waited = time.monotonic() - began - worked
     assert worked < 10

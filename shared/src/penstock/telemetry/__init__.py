@@ -15,17 +15,30 @@ from opentelemetry.trace import Span, SpanKind
 
 from penstock.telemetry import names
 from penstock.telemetry.collector import Shutdown, preload, setup
+from penstock.telemetry.plain import Shape
 from penstock.telemetry.propagation import extract, ids, inject, links, links_to, sampled, within
-from penstock.telemetry.spans import ERROR, enabled, fail, span, start, trace_id, tracer, unsampled
+from penstock.telemetry.spans import (
+    ERROR,
+    enabled,
+    fail,
+    handling,
+    span,
+    start,
+    trace_id,
+    tracer,
+    unsampled,
+)
 
 __all__ = [
     "ERROR",
+    "Shape",
     "Shutdown",
     "Span",
     "SpanKind",
     "enabled",
     "extract",
     "fail",
+    "handling",
     "ids",
     "inject",
     "links",

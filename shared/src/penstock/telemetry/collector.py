@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from opentelemetry import trace
 
@@ -19,6 +19,8 @@ from penstock.telemetry.meters import Meters
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
+
+    from penstock.telemetry.plain import PlainSpan
 
 Shutdown = Callable[[], None]
 _Sender = tuple[Callable[[], None], Callable[[], None]]
@@ -100,19 +102,26 @@ def _spans(resource: Resource, endpoint: str, settings: Telemetry) -> _Sender:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
 
+    from penstock.telemetry import wire  # noqa: PLC0415
     from penstock.telemetry.posting import SpanPost  # noqa: PLC0415
 
+    sampler, ids = ParentBasedTraceIdRatio(settings.sample_share), wire.Ids()
     provider = TracerProvider(
-        sampler=ParentBasedTraceIdRatio(settings.sample_share),
+        sampler=sampler,
+        id_generator=ids,
         resource=resource,
         shutdown_on_exit=False,  # its wait is unbounded, ours is not
     )
-    exporter = SpanPost(endpoint)
+    exporter = SpanPost(endpoint, resource)
     processor = BatchSpanProcessor(
         exporter, max_queue_size=QUEUE_SPANS, schedule_delay_millis=FLUSH_MILLISECONDS
     )
     provider.add_span_processor(processor)
-    spans.use(provider.get_tracer("penstock"), settings.jobs_per_second)
+    tracer = provider.get_tracer(wire.SCOPE)
+    # it looks at the context only, and hands on what it gets
+    ended = cast("Callable[[PlainSpan], None]", processor.on_end)
+    plainly = wire.maker(tracer, sampler, ids, ended) if exporter.takes_plain else None
+    spans.use(tracer, settings.jobs_per_second, plainly)
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its story
     return exporter.post.hurry, provider.shutdown

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import requests
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http import _log_exporter, metric_exporter, trace_exporter
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics.export import MetricsData
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from penstock.telemetry import wire
+from penstock.telemetry.plain import PlainSpan
 
 log = logging.getLogger(__name__)
 
@@ -66,14 +73,34 @@ class Post:
 class SpanPost(SpanExporter):
     """Spans, for the library's batches."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.post = Post("spans", endpoint, trace_exporter.OTLPSpanExporter)
+    def __init__(self, endpoint: str, resource: Resource) -> None:
+        self.post = Post("spans", endpoint, partial(_PlainExporter, wire.head(resource)))
+        self.takes_plain = hasattr(
+            self.post._exporter, "_client"
+        )  # not public; newer ones may lack it
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         return SpanExportResult.SUCCESS if self.post.send(spans) else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
         self.post.shutdown()
+
+
+class _PlainExporter(trace_exporter.OTLPSpanExporter):
+    """The library's, with its retries and settings; plain spans are encoded our way."""
+
+    def __init__(self, head: ResourceSpans, **options: Any) -> None:
+        super().__init__(**options)
+        self._head = head
+
+    def export(self, spans: Sequence[ReadableSpan | PlainSpan]) -> SpanExportResult:
+        plain = [each for each in spans if isinstance(each, PlainSpan)]
+        others = [each for each in spans if not isinstance(each, PlainSpan)]
+        if not plain or self._shutdown:
+            return super().export(others)
+        body = wire.encode(plain, self._head) + encode_spans(others).SerializeToString()
+        sent = self._client.export(body).success
+        return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
 
 
 class LogPost(LogRecordExporter):

@@ -16,7 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -252,23 +252,31 @@ def _nothing() -> None:
 def _span(job: Held) -> Any:
     if (unsampled := telemetry.unsampled()) is not None:
         return unsampled
-    context = telemetry.extract(job.delivery.headers)
-    return telemetry.span(
-        names.run(job.payload.function),
-        parent=context,
-        kind=telemetry.SpanKind.CONSUMER,
-        links=telemetry.links_to(context),
-        attributes={
+    return telemetry.handling(
+        _shape(job.payload.function, job.queue),
+        job.delivery.headers,
+        (job.id, job.attempt, job.pickup_seconds, job.token),
+    )
+
+
+@lru_cache(1024)
+def _shape(function: str, queue: str) -> telemetry.Shape:
+    return telemetry.Shape(
+        names.run(function),
+        telemetry.SpanKind.CONSUMER,
+        fixed={
             names.MESSAGING_SYSTEM: names.NATS,
             names.MESSAGING_OPERATION_NAME: "run",
             names.MESSAGING_OPERATION_TYPE: names.PROCESS,
-            names.MESSAGING_DESTINATION: job.queue,
-            names.MESSAGING_MESSAGE_ID: job.id,
-            names.FUNCTION: job.payload.function,
-            names.ATTEMPT: job.attempt,
-            names.WAIT_SECONDS: job.pickup_seconds,
-            names.FENCING_TOKEN: job.token,
+            names.MESSAGING_DESTINATION: queue,
+            names.FUNCTION: function,
         },
+        varying=(
+            names.MESSAGING_MESSAGE_ID,
+            names.ATTEMPT,
+            names.WAIT_SECONDS,
+            names.FENCING_TOKEN,
+        ),
     )
 
 
