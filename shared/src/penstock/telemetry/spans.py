@@ -74,9 +74,9 @@ def enabled() -> bool:
 def unsampled() -> AbstractContextManager[Span] | None:
     """A block without spans, its own or those of what is called in it, if this is one too many.
 
-    Where tracing is off each is. A span takes longer (0.17 ms, its sending included) than a job of
-    nothing at all: who asks this for each of thousands of jobs a second is not slowed down by being
-    watched.
+    Where tracing is off each is. A span takes 0.02 ms, its sending included, and 0.1 where a job
+    writes to it, as much as a job of nothing at all: who asks this for each of thousands of jobs
+    a second is hardly slowed down by being watched.
     """
     if _tracer is None:
         return _off
