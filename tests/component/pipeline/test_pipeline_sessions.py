@@ -42,8 +42,6 @@ def test_of_an_error_of_javas_the_reason_is_told() -> None:
 
 
 def test_of_an_error_of_pythons_the_reason_is_told() -> None:
-    stack = (
-        'Traceback (most recent call last):\n  File "/x/link.py", line 7\n    raise it\n'
-    )
+    stack = 'Traceback (most recent call last):\n  File "/x/link.py", line 7\n    raise it\n'
     why = "penstock.bus.protocol.BusRefused: permissions violation"
     assert reason(f"Task 0.0 failed\n{stack}{why}\n\tat x(Y.java:1)") == f"Task 0.0 failed\n{why}"
