@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,14 @@ from tests.waiting import eventually
 from penstock.executor.hostinfo import UseMeter, host_size
 from penstock.executor.processes import Processes
 from penstock.runtime.record import start_ticks
+
+HAS_A_LARGE_CHILD = """
+import os, time
+if not os.fork():
+    held = bytearray(b"x") * 80_000_000
+    print(flush=True)
+time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -83,13 +92,13 @@ def test_this_host_has_a_size_and_our_part_of_its_use_is_told() -> None:
 
 def test_what_a_job_started_is_ours_as_far_as_it_was_reckoned_with() -> None:
     with subprocess.Popen(
-        ["sh", "-c", "sleep 60 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
-    ) as shell:
-        assert shell.stdout and shell.stdout.readline()
-        pid = shell.pid
-        alone, little, whole = (
-            UseMeter().measure([pid], beside=kept).own_memory_bytes
-            for kept in ({}, {pid: 1}, {pid: 10**9})
+        [sys.executable, "-c", HAS_A_LARGE_CHILD], stdout=subprocess.PIPE, start_new_session=True
+    ) as worker:
+        assert worker.stdout and worker.stdout.readline()
+        alone, some, whole = (
+            UseMeter().measure([worker.pid], beside=kept).own_memory_bytes // 10**6
+            for kept in ({}, {worker.pid: 30 * 10**6}, {worker.pid: 10**9})
         )
-        os.killpg(pid, signal.SIGKILL)
-    assert (little, alone > 0, whole > little) == (alone + 1, True, True)
+        os.killpg(worker.pid, signal.SIGKILL)
+    assert some - alone == pytest.approx(30, abs=5)
+    assert 80 <= whole - alone <= 130
