@@ -1,11 +1,19 @@
-"""How a broker is told who we are, and how we know that it is the right one."""
+"""How a broker is told who we are, how we know that it is the right one, and what it refuses us."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from penstock.bus import nkeys
+
+T = TypeVar("T")
+
+
+class NotPermitted(Exception):
+    """The broker said that a permission was violated."""
 
 
 def options(
@@ -42,6 +50,25 @@ def options(
         found["tls"] = ssl.create_default_context(cafile=ca_file)
         logging.getLogger("asyncio").addFilter(_is_no_end_of_tls)
     return found
+
+
+async def unless_refused(refused: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` gives; it is begun in any case, and cancelled once ``refused`` is set.
+
+    A request that one may not make is not answered: only that it was refused is told, beside.
+
+    Raises:
+        NotPermitted: it was set before ``work`` had ended.
+    """
+    doing, refusing = asyncio.ensure_future(work), asyncio.ensure_future(refused.wait())
+    try:
+        await asyncio.wait((doing, refusing), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+    finally:
+        doing.cancel()
+        refusing.cancel()
+    raise NotPermitted
 
 
 def _is_no_end_of_tls(record: logging.LogRecord) -> bool:

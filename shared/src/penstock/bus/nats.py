@@ -149,15 +149,9 @@ class NatsBus:
         """Who may not is not answered, only told at once that a permission was violated."""
         if not self._may_not_make.is_set():
             verb = f"STREAM.CREATE.{config['name']}"
-            asked = asyncio.ensure_future(self._api(verb, config, fail=False))
-            refused = asyncio.ensure_future(self._may_not_make.wait())
-            try:
-                await asyncio.wait((asked, refused), return_when=asyncio.FIRST_COMPLETED)
-                if asked.done():
-                    return asked.result()
-            finally:
-                asked.cancel()
-                refused.cancel()
+            asking = self._api(verb, config, fail=False)
+            with suppress(access.NotPermitted):
+                return await access.unless_refused(self._may_not_make, asking)
         raise BusUnavailable(
             f"there is no stream {config['name']} yet, and this role may not make it: "
             "the orchestrator does, when it starts"

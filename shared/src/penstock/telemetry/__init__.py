@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind
 from penstock.telemetry import names
 from penstock.telemetry.collector import Shutdown, preload, setup
 from penstock.telemetry.plain import Shape
-from penstock.telemetry.propagation import extract, ids, inject, links, links_to, sampled, within
+from penstock.telemetry.propagation import extract, ids, inject, links, sampled, within
 from penstock.telemetry.spans import (
     ERROR,
     enabled,
@@ -42,7 +42,6 @@ __all__ = [
     "ids",
     "inject",
     "links",
-    "links_to",
     "names",
     "preload",
     "sampled",

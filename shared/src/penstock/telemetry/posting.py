@@ -75,9 +75,8 @@ class SpanPost(SpanExporter):
 
     def __init__(self, endpoint: str, resource: Resource) -> None:
         self.post = Post("spans", endpoint, partial(_PlainExporter, wire.head(resource)))
-        self.takes_plain = hasattr(
-            self.post._exporter, "_client"
-        )  # not public; newer ones may lack it
+        # not public; newer ones may lack it
+        self.takes_plain = hasattr(self.post._exporter, "_client")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         return SpanExportResult.SUCCESS if self.post.send(spans) else SpanExportResult.FAILURE

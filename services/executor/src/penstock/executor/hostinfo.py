@@ -12,7 +12,7 @@ import msgspec
 import psutil
 
 from penstock.executor import cgroup
-from penstock.executor.spark_left import below
+from penstock.executor.processes import below
 
 _SAMPLE_SECONDS = 0.5
 """Shorter spans say nothing about CPU: the kernel counts in hundredths of a second."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.executor.processes import below
+
 FOLDER = "spark-workers"
 ARGUMENTS = "java.args"
 
@@ -46,14 +48,6 @@ def has_executors(pid: int) -> bool:
 def has_session(pids: Iterable[int]) -> bool:
     """Whether one of these has a classic Spark session: PySpark's Java, below it."""
     return any(b"pyspark-shell" in _words(child) for pid in pids for child in below(pid))
-
-
-def below(pid: int) -> list[int]:
-    """Children; of many processes much quicker than to look at all that there are."""
-    with suppress(OSError):  # it ended
-        tasks = [Path(entry.path, "children") for entry in os.scandir(f"/proc/{pid}/task")]
-        return [int(child) for task in tasks for child in task.read_text("ascii").split()]
-    return []
 
 
 def _arguments(pid: int) -> Path | None:

@@ -72,25 +72,14 @@ class Link:
     async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             async with asyncio.timeout(self._reach.timeout_seconds):
-                return await self._unless_refused(work)
+                return await access.unless_refused(self._refused, work)
+        except access.NotPermitted:
+            raise BusRefused(
+                f"NATS at {self._reach.servers}: {self._refusal}; in a guarded installation give "
+                "the key of the role 'pipeline' (nkey_file)"
+            ) from None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"NATS at {self._reach.servers}: {error!r}") from error
-
-    async def _unless_refused(self, work: Coroutine[Any, Any, T]) -> T:
-        """What one may not ask is not answered: only that a permission was violated is told."""
-        doing = asyncio.ensure_future(work)
-        refused = asyncio.ensure_future(self._refused.wait())
-        try:
-            await asyncio.wait((doing, refused), return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
-        finally:
-            doing.cancel()
-            refused.cancel()
-        raise BusRefused(
-            f"NATS at {self._reach.servers}: {self._refusal}; in a guarded installation give the "
-            "key of the role 'pipeline' (nkey_file)"
-        )
 
     async def _on_error(self, error: Exception) -> None:
         """What else goes wrong shows in the answers that do not come."""

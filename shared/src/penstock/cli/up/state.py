@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from penstock.config import ConfigError, Settings
+from penstock.runtime.locks import is_held
 
 FOLDER = Path(".penstock")
 _URL, _LOCK = "nats-url", "up.lock"
@@ -66,13 +67,9 @@ def run_folder(folder: Path = FOLDER) -> Path:
 def is_up(folder: Path = FOLDER) -> bool:
     """Whether a living `penstock up` holds this folder."""
     try:
-        with (folder / _LOCK).open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return is_held(folder / _LOCK)
     except OSError:
         return False
-    return False
 
 
 @contextmanager
