@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +17,7 @@ from penstock.jobs.client import Client, JobView
 from penstock.jobs.registry import Call
 
 if TYPE_CHECKING:
+    from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
     from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
 
 T = TypeVar("T")
@@ -36,6 +38,7 @@ class SyncClient:
     def __init__(
         self, settings: Settings, connection: AbstractAsyncContextManager[Client] | None = None
     ) -> None:
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="penstock-client", daemon=True
@@ -49,7 +52,17 @@ class SyncClient:
             raise
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Has any work done in this client's event loop, and waits for its result."""
+        """Runs a coroutine in this client's event loop and returns its result.
+
+        Raises:
+            RuntimeError: the client was made before this process was forked.
+        """
+        if self._process != os.getpid():  # the loop's thread exists only in the parent
+            work.close()
+            raise RuntimeError(
+                f"this SyncClient was made in process {self._process}, before the fork of process "
+                f"{os.getpid()}: make one in each process (gunicorn: in post_fork)"
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
@@ -65,6 +78,20 @@ class SyncClient:
         from penstock.jobs.sync_wholes import SyncGraphs  # noqa: PLC0415 - few need it
 
         return SyncGraphs(self._client.graphs, self.call)
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """Jobs that are dispatched again and again."""
+        from penstock.jobs.sync_records import SyncSchedules  # noqa: PLC0415 - few need it
+
+        return SyncSchedules(self._client.schedules, self.call)
+
+    @property
+    def dead(self) -> SyncDeadLetters:
+        """Jobs that will not run again by themselves."""
+        from penstock.jobs.sync_records import SyncDeadLetters  # noqa: PLC0415 - few need it
+
+        return SyncDeadLetters(self._client.dead, self.call)
 
     def dispatch(
         self,
@@ -125,6 +152,8 @@ class SyncClient:
         self.call(self._client.retry(job_id, arguments))
 
     def close(self) -> None:
+        if self._process != os.getpid():  # the connection is the parent's
+            return
         self.call(self._connection.__aexit__(None, None, None))
         self._stop()
 

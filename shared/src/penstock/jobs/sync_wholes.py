@@ -131,3 +131,8 @@ class SyncGraphs:
         """See :meth:`Graphs.cancel`."""
         record: GraphRecord = self._run(self._graphs.cancel(graph_id, reason))
         return record
+
+    def retry_failed(self, graph_id: str) -> GraphRecord:
+        """See :meth:`Graphs.retry_failed`."""
+        record: GraphRecord = self._run(self._graphs.retry_failed(graph_id))
+        return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,17 +31,25 @@ def penstock_spark() -> Iterator[str]:
         yield str(run_dir)
 
 
-def _run_dir(request: pytest.FixtureRequest) -> str:
-    asked = "penstock_spark" in request.fixturenames
-    return str(request.getfixturevalue("penstock_spark")) if asked else ""
+@contextmanager
+def _spark(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The run folder where jobs reach Spark, for a test that asked for it; else an empty name."""
+    if "penstock_spark" not in request.fixturenames:
+        yield ""
+        return
+    from penstock.testing.spark import connect_mode  # noqa: PLC0415
+
+    with connect_mode():
+        yield str(request.getfixturevalue("penstock_spark"))
 
 
 @pytest.fixture
-def penstock(request: pytest.FixtureRequest, penstock_settings: Settings) -> Bench:
+def penstock(request: pytest.FixtureRequest, penstock_settings: Settings) -> Iterator[Bench]:
     """A broker in memory for an `async` test: `penstock.client`, `await penstock.run_pending()`."""
     from penstock.testing import Bench  # noqa: PLC0415
 
-    return Bench(penstock_settings, _run_dir(request))
+    with _spark(request) as run_dir:
+        yield Bench(penstock_settings, run_dir)
 
 
 @pytest.fixture
@@ -50,5 +59,5 @@ def penstock_sync(
     """The same for a plain test: `penstock_sync.client`, `penstock_sync.run_pending()`."""
     from penstock.testing import SyncBench  # noqa: PLC0415
 
-    with SyncBench(penstock_settings, _run_dir(request)) as bench:
+    with _spark(request) as run_dir, SyncBench(penstock_settings, run_dir) as bench:
         yield bench

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.worker.spark_session import OpenSession
 
 _END_SECONDS = 20.0
+_CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 
 
 class NotAsked(SparkLease):
@@ -27,6 +29,20 @@ class NotAsked(SparkLease):
             "this test did not ask for Spark: let it, or your fixture, take the fixture "
             "`penstock_spark`, or set spark.remote in `penstock_settings`"
         )
+
+
+@contextmanager
+def connect_mode() -> Iterator[None]:
+    """`pyspark.sql.functions` make columns of Spark Connect meanwhile, as they do in a worker."""
+    before = os.environ.get(_CONNECT_MODE)
+    os.environ[_CONNECT_MODE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_CONNECT_MODE]
+        else:
+            os.environ[_CONNECT_MODE] = before
 
 
 @contextmanager

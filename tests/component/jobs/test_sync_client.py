@@ -1,0 +1,129 @@
+"""A client without asyncio can do what the other can, and says so where it cannot work."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from penstock.jobs import Client, SyncClient, job, registry
+from penstock.jobs.batches import Batches
+from penstock.jobs.dead import DeadLetters
+from penstock.jobs.graphs import Graphs
+from penstock.jobs.letters import Wanted
+from penstock.jobs.schedules import Schedules
+from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
+from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
+from penstock.testing import SyncBench
+
+ONLY_INSIDE = {
+    Client: {"connect", "over", "hand_over", "prepare"},
+    Batches: {"add_from"},
+}
+"""Verbs for the platform itself."""
+
+
+@job(queue="orders", tries=1)
+def refuse(number: int) -> int:
+    if number:
+        raise ValueError(number)
+    return number
+
+
+@pytest.fixture(autouse=True)
+def job_is_registered() -> None:
+    registry.REGISTRY[refuse.name] = refuse
+
+
+@pytest.mark.parametrize(
+    ("verbs", "sync_verbs"),
+    [
+        (Client, SyncClient),
+        (Batches, SyncBatches),
+        (Graphs, SyncGraphs),
+        (Schedules, SyncSchedules),
+        (DeadLetters, SyncDeadLetters),
+    ],
+)
+def test_each_verb_exists_without_asyncio(verbs: type, sync_verbs: type) -> None:
+    missing = {
+        name
+        for name, verb in inspect.getmembers(verbs)
+        if not name.startswith("_") and (callable(verb) or isinstance(verb, property))
+    } - set(dir(sync_verbs))
+    assert missing - ONLY_INSIDE.get(verbs, set()) - {"source"} == set()
+
+
+def test_dead_letters_are_shown_retried_and_deleted(penstock_sync: SyncBench) -> None:
+    client = penstock_sync.client
+    ids = [client.dispatch(refuse(number=number)) for number in (1, 2, 3)]
+    penstock_sync.run_pending()
+
+    assert [letter.job_id for letter in client.dead.find()] == ids[::-1]
+    assert client.dead.count(Wanted(queue="orders")) == 3
+    [group] = client.dead.groups()
+    assert group.count == 3
+
+    client.dead.retry(ids[0], {"number": 0})
+    penstock_sync.run_pending()
+    assert client.job(ids[0]).result == 0
+
+    [page] = client.dead.delete_all(Wanted(queue="orders"))
+    assert [outcome.id for outcome in page] == ids[1:]
+    assert client.dead.count() == 0
+
+
+def test_a_search_that_is_left_early_is_closed(penstock_sync: SyncBench) -> None:
+    closed = []
+
+    async def letters() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.append(True)
+
+    dead = penstock_sync.client.dead
+    drained = dead._drain(letters())
+    assert next(drained) == 1
+    drained.close()  # type: ignore[attr-defined]
+    assert closed == [True]
+
+
+def test_schedules_are_kept(penstock_sync: SyncBench) -> None:
+    schedules = penstock_sync.client.schedules
+    schedules.add("nightly", refuse(number=0), "0 3 * * *")
+    assert schedules.pause("nightly").paused
+    assert not schedules.resume("nightly").paused
+    assert [schedule.name for schedule in schedules.all()] == ["nightly"]
+    schedules.run_now("nightly")
+    assert penstock_sync.run_pending() == 1
+    schedules.remove("nightly")
+    assert schedules.all() == []
+
+
+def test_a_client_from_before_a_fork_refuses_to_work(penstock_sync: SyncBench) -> None:
+    code, message = _in_a_fork(lambda: penstock_sync.client.job("any"))
+    assert code == 0
+    assert "make one in each process" in message
+
+
+def _in_a_fork(work: Any) -> tuple[int, str]:
+    """The exit code of a forked child, and the text of the RuntimeError that ``work`` raised."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except RuntimeError as error:
+            os.write(writing, str(error).encode())
+            os._exit(0)
+        os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        message = said.read()
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), message
