@@ -82,6 +82,7 @@ async def join(broker: GuardedBroker, role: str, errors: list[str] | None = None
     return await nats.connect(
         broker.url,
         tls=ssl.create_default_context(cafile=f"{broker.secrets}/{role}/ca.pem"),
+        tls_handshake_first=True,
         allow_reconnect=False,
         error_cb=refused,
         **nkeys.options(f"{broker.secrets}/{role}/nkey.seed"),

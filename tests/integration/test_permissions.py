@@ -125,7 +125,9 @@ async def test_copies_of_a_stream_go_nowhere_but_to_the_own_inbox(
 async def test_anonymous_is_refused(guarded: GuardedBroker) -> None:
     trusted = ssl.create_default_context(cafile=f"{guarded.secrets}/metrics/ca.pem")
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
-        await nats.connect(guarded.url, tls=trusted, allow_reconnect=False)
+        await nats.connect(
+            guarded.url, tls=trusted, tls_handshake_first=True, allow_reconnect=False
+        )
 
 
 async def test_a_key_of_another_installation_is_refused(
@@ -137,6 +139,7 @@ async def test_a_key_of_another_installation_is_refused(
         await nats.connect(
             guarded.url,
             tls=trusted,
+            tls_handshake_first=True,
             allow_reconnect=False,
             **nkeys.options(f"{tmp_path}/other/metrics/nkey.seed"),
         )
@@ -150,9 +153,24 @@ async def test_a_client_does_not_trust_a_broker_of_another_installation(
         await nats.connect(
             guarded.url,
             tls=ssl.create_default_context(cafile=f"{tmp_path}/other/metrics/ca.pem"),
+            tls_handshake_first=True,
             allow_reconnect=False,
             **nkeys.options(f"{guarded.secrets}/metrics/nkey.seed"),
         )
+
+
+async def test_a_client_that_waits_for_the_server_s_first_line_is_asked_for_tls(
+    guarded: GuardedBroker,
+) -> None:
+    client = await nats.connect(
+        guarded.url,
+        tls=ssl.create_default_context(cafile=f"{guarded.secrets}/subscriber/ca.pem"),
+        allow_reconnect=False,
+        **nkeys.options(f"{guarded.secrets}/subscriber/nkey.seed"),
+    )
+    writer = client._transport._io_writer
+    assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+    await client.close()
 
 
 async def test_plain_text_is_refused(guarded: GuardedBroker) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 from penstock.bus import nkeys
+from penstock.bus.protocol import BusRefused
 
 T = TypeVar("T")
+
+TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
 
 
 class NotPermitted(Exception):
@@ -17,6 +22,7 @@ class NotPermitted(Exception):
 
 
 def options(
+    url: str,
     *,
     nkey_file: str = "",
     credentials_file: str = "",
@@ -25,31 +31,84 @@ def options(
     password: str = "",
     ca_file: str = "",
 ) -> dict[str, Any]:
-    """What nats-py needs for it; of several ways to name oneself the first counts.
+    """What nats-py needs to connect; of several credentials the first counts.
+
+    TLS is demanded, not offered: nats-py alone would go on in clear text when a server's first
+    line, which anybody on the way can write, does not ask for TLS. The TLS handshake therefore
+    comes before anything else (``handshake_first`` in the server's configuration).
 
     Args:
-        nkey_file: seed of an NKey. credentials_file: a NATS `.creds` file.
-        ca_file: certificate authority, turns TLS on.
+        url: comma-separated servers.
+        nkey_file: file with the seed of an NKey.
+        credentials_file: a NATS `.creds` file.
+        token: a token of the server's configuration.
+        user: a user of the server's configuration.
+        password: that user's password.
+        ca_file: certificate authority; TLS is used where it is given or a server is ``tls://``.
 
     Raises:
-        BusRefused: no seed in that file.
-        OSError: no certificates in that one.
+        BusRefused: no seed in that file, a server that is no NATS address, or credentials for
+            another machine without TLS.
+        OSError: no certificates in ``ca_file``.
     """
-    found: dict[str, Any] = {}
-    if nkey_file:
-        found = nkeys.options(nkey_file)
-    elif credentials_file:
-        found["user_credentials"] = credentials_file
-    elif token:
-        found["token"] = token
-    elif user:
-        found = {"user": user, "password": password}
-    if ca_file:
+    servers = [server.strip() for server in url.split(",") if server.strip()]
+    addresses = [_address(server) for server in servers]
+    identity = _identity(nkey_file, credentials_file, token, user, password)
+    connection: dict[str, Any] = {"servers": servers, **identity}
+    if ca_file or any(address.scheme == "tls" for address in addresses):
         import ssl  # noqa: PLC0415 - only where TLS is used
 
-        found["tls"] = ssl.create_default_context(cafile=ca_file)
+        connection["tls"] = ssl.create_default_context(cafile=ca_file or None)
+        connection["tls_handshake_first"] = True
         logging.getLogger("asyncio").addFilter(_is_no_end_of_tls)
-    return found
+        return connection
+    for address in addresses:
+        has_identity = identity or address.username is not None
+        if has_identity and not is_loopback(address.hostname or ""):
+            raise BusRefused(
+                f"nats.url names the server {address.hostname} and credentials are set, but not "
+                "nats.ca_file: whoever is on the way could read and use the connection; set "
+                "nats.ca_file (or tls://, where the system knows the authority). Without TLS, "
+                "credentials go to servers on loopback only"
+            )
+    return connection
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, a name or an address, is this machine by its name alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _identity(
+    nkey_file: str, credentials_file: str, token: str, user: str, password: str
+) -> dict[str, Any]:
+    if nkey_file:
+        return nkeys.options(nkey_file)
+    if credentials_file:
+        return {"user_credentials": credentials_file}
+    if token:
+        return {"token": token}
+    return {"user": user, "password": password} if user else {}
+
+
+def _address(server: str) -> SplitResult:
+    """Raises BusRefused: the text is no address of a NATS server; it may hold a password."""
+    try:
+        address = urlsplit(server if "://" in server else f"nats://{server}")
+        valid = address.scheme in ("nats", "tls") and address.hostname and address.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise BusRefused(
+            f"nats.url: found {server.rpartition('@')[2][:80]!r}, expected nats://HOST:PORT or "
+            "tls://HOST:PORT, several separated by commas"
+        )
+    return address
 
 
 async def unless_refused(refused: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:

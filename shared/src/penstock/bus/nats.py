@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -26,7 +27,7 @@ from penstock.bus.protocol import (
 from penstock.bus.publishing import LEADERLESS, Publisher
 from penstock.bus.pull import Inbox, delivery
 from penstock.bus.reading import Reader
-from penstock.bus.wire import WireClient, frame
+from penstock.bus.wire import NotPrivate, WireClient, frame
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
@@ -53,11 +54,12 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
     except TimeoutError:
         await bus.close()
         url, seconds = settings.nats.url, settings.nats.connect_timeout_seconds
+        first = access.TLS_FIRST if settings.nats.ca_file else ""
         raise BusUnavailable(
             f"NATS at {url}, after {seconds:g} s: {bus.trouble}"
             if bus.trouble
             else f"no NATS server answered at {url or '(no nats.url set)'} within {seconds:g} s; "
-            "start one, or set nats.url"
+            f"start one, or set nats.url{first}"
         ) from None
     except BaseException:
         await bus.close()
@@ -85,7 +87,6 @@ class NatsBus:
     async def open(self, name: str) -> None:
         reach = self._settings.nats
         await self._client.connect(
-            servers=[url.strip() for url in reach.url.split(",") if url.strip()],
             name=name,
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.2,
@@ -97,6 +98,7 @@ class NatsBus:
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
             **access.options(
+                reach.url,
                 nkey_file=reach.nkey_file,
                 credentials_file=reach.credentials_file,
                 user=reach.user,
@@ -109,6 +111,8 @@ class NatsBus:
             await self._ensure_patiently(streams.complete(stream, self._settings.streams.replicas))
 
     async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, (ssl.SSLError, NotPrivate)):
+            self.trouble = f"{error}{access.TLS_FIRST}"
         text = str(error).lower()  # nats-py has made it small already
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)

@@ -10,18 +10,27 @@ file and held by the contract suite.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
+from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
+from penstock.bus.access import is_loopback
 from penstock.bus.protocol import Outgoing
 
 log = logging.getLogger("penstock.bus")
+
+
+class NotPrivate(Error):  # type: ignore[misc]
+    """A connection is in clear text where it must not be; nothing was sent."""
+
 
 RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
 """``(subject, reply, body, header block)``; called while the socket is read, must not block."""
@@ -81,6 +90,9 @@ class WireParser(Parser):  # type: ignore[misc]
         return position
 
 
+_PROOFS = frozenset({"sig", "jwt", "pass", "auth_token"})
+"""Fields of CONNECT that show who we are."""
+
 _MESSAGE = (b"MSG", b"HMSG")
 _BEGUN_BYTES = 1 << 20
 """A larger message is nats-py's: here its beginning is copied with each read."""
@@ -88,6 +100,8 @@ _BEGUN_BYTES = 1 << 20
 
 class WireClient(Client):  # type: ignore[misc]
     """nats-py's client with a door for raw frames and raw deliveries."""
+
+    _transport: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,6 +132,37 @@ class WireClient(Client):  # type: ignore[misc]
         await self._send_command(frames)
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except BaseException:
+            # After a handshake that failed, nats-py would wait for ever for its socket to close.
+            if writer := getattr(self._transport, "_io_writer", None):
+                writer.transport.abort()
+            self._transport = None
+            raise
+
+    def _connect_command(self) -> bytes:
+        """CONNECT, the first line to a server, at each connection.
+
+        The last look at what the connection is. A server may have announced others of its cluster,
+        which no setting names, and nats-py goes to those too.
+
+        Raises:
+            NotPrivate: clear text where TLS is demanded, or credentials for another machine.
+        """
+        command: bytes = super()._connect_command()
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer and writer.get_extra_info("ssl_object"):
+            return command
+        if self.options["tls_handshake_first"]:
+            raise NotPrivate("nats: TLS is demanded and the connection has none")
+        peer = writer.get_extra_info("peername") if writer else None
+        fields = json.loads(command.partition(b" ")[2])
+        if _PROOFS & fields.keys() and not (peer and is_loopback(peer[0])):
+            raise NotPrivate("nats: credentials for another machine, and no TLS")
+        return command
 
     def _idle_socket(self) -> TcpTransport | None:
         transport = self._transport

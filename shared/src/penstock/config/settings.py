@@ -27,7 +27,9 @@ class Nats(Section, frozen=True, kw_only=True):
         nkey_file: seed of an NKey, as `penstock deploy keys` makes them. credentials_file: a NATS
             `.creds` file. user / password: where neither is used.
         worker_nkey_file: the seed that an executor's workers use instead of its own.
-        ca_file: certificate authority, turns TLS on.
+        ca_file: certificate authority, turns TLS on (so does ``tls://`` in ``url``): nothing is
+            sent before the TLS handshake, and nothing without it. Credentials for a server that is
+            not on loopback are refused without TLS.
         monitor_url: the server's monitoring address (``http://host:8222``): `penstock health` reads
             there how it stores; nothing else uses it.
         connect_timeout_seconds: how long a start waits for the broker before it gives up.

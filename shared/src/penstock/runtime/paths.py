@@ -6,13 +6,13 @@ import fcntl
 import os
 import shutil
 import socket
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.config import Settings
+from penstock.runtime.private import private_dir
 
 LOOPBACK = "127.0.0.1"
 _PREFIX = "penstock-"
@@ -33,13 +33,18 @@ def run_dir(settings: Settings) -> Path:
     (``XDG_RUNTIME_DIR``) or the temporary folder.
 
     Raises:
-        PermissionError: the folder belongs to another user, or others may write into it.
+        NotPrivate: the folder belongs to another user, or others may write into it.
     """
     if settings.host.run_dir:
-        return _private(Path(settings.host.run_dir))
+        configured = Path(settings.host.run_dir)
+        return private_dir(configured.parent, configured.name)
+    return private_dir(*user_folder(), f"{settings.prefix}-{settings.host.name}")
+
+
+def user_folder() -> tuple[Path, str]:
+    """The place of this user's run folders, for :func:`penstock.runtime.private.private_dir`."""
     place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    mine = _private(place / f"penstock-{os.getuid()}")
-    return _private(mine / f"{settings.prefix}-{settings.host.name}")
+    return place, f"{_PREFIX}{os.getuid()}"
 
 
 def cache_dir() -> Path:
@@ -51,7 +56,7 @@ def cache_dir() -> Path:
         OSError: it cannot be made, or others may write into it. RuntimeError: there is no home.
     """
     place = os.environ.get("XDG_CACHE_HOME")
-    return _private((Path(place) if place else Path.home() / ".cache") / "penstock")
+    return private_dir(Path(place) if place else Path.home() / ".cache", "penstock")
 
 
 @contextmanager
@@ -77,14 +82,3 @@ def _sweep(place: Path) -> None:
             if mark.stat().st_uid == os.getuid():
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(mark.parent, ignore_errors=True)
-
-
-def _private(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
-    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(
-            f"{folder}: expected a folder that only user {os.getuid()} may write to, found owner "
-            f"{found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}; remove it or set host.run_dir"
-        )
-    return folder

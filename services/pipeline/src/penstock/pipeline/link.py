@@ -90,13 +90,13 @@ class Link:
     async def _connect(self) -> None:
         reach = self._reach
         await self.client.connect(
-            servers=[url.strip() for url in reach.servers.split(",")],
             name="penstock-pipeline",
             allow_reconnect=False,  # who reads goes on by sequence, on a connection of its own
             connect_timeout=2,
             pending_size=_PENDING_BYTES,
             error_cb=self._on_error,
             **access.options(
+                reach.servers,
                 nkey_file=reach.nkey,
                 credentials_file=reach.credentials,
                 token=reach.token,

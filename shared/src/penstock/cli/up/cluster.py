@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from penstock.config import Settings
+from penstock.runtime.private import remove_private
 from penstock.runtime.spark_master import address
 
+_FOLDER = "spark-master"
 _SECRET = "cluster.secret"  # noqa: S105 - a file's name
 
 
@@ -47,7 +48,8 @@ def about(settings: Settings) -> str:
 
 def forget(settings: Settings) -> None:
     """What the Master of an earlier run knew is not this one's."""
-    shutil.rmtree(_folder(settings), ignore_errors=True)
+    run_dir = Path(settings.host.run_dir)
+    remove_private(run_dir.parent, run_dir.name, _FOLDER)
 
 
 def command(settings: Settings) -> list[str]:
@@ -63,4 +65,4 @@ def command(settings: Settings) -> list[str]:
 
 
 def _folder(settings: Settings) -> Path:
-    return Path(settings.host.run_dir) / "spark-master"
+    return Path(settings.host.run_dir) / _FOLDER

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -28,8 +28,10 @@ from penstock.cli.up.watch import watch
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
+from penstock.runtime import paths
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import temporary_dir
+from penstock.runtime.private import private_dir, remove_private
 
 DRAW_SECONDS = 0.5
 
@@ -83,9 +85,11 @@ def _prepared(
             broker = stack.enter_context(Broker(folder / "nats", options.port))
             settings = state.with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
-            run_dir = state.run_folder(here)
-            settings = replace(settings, host=replace(settings.host, run_dir=str(run_dir)))
-            stack.callback(_remove, run_dir)
+            names = state.run_folder(here)
+            stack.callback(remove_private, *names)
+            run_dir = str(private_dir(*names))
+            settings = replace(settings, host=replace(settings.host, run_dir=run_dir))
+        paths.run_dir(settings)  # a configured one too, before anything is started in it
         settings = cluster.with_secret(settings, here)
         state.write_url(settings.nats.url, settings.nats.monitor_url)
         yield settings, broker, folder
@@ -168,10 +172,3 @@ def _fresh_logs(folder: Path) -> Path:
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(mode=0o700)
     return logs
-
-
-def _remove(run_dir: Path) -> None:
-    """The folder, and the one above it once nobody's is left in there."""
-    shutil.rmtree(run_dir, ignore_errors=True)
-    with suppress(OSError):
-        run_dir.parent.rmdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from penstock.config import ConfigError, Settings
 from penstock.runtime.locks import is_held
+from penstock.runtime.paths import user_folder
 
 FOLDER = Path(".penstock")
 _URL, _LOCK = "nats-url", "up.lock"
@@ -53,15 +53,17 @@ def write_url(url: str, monitor_url: str, folder: Path = FOLDER) -> None:
     half.replace(folder / _URL)
 
 
-def run_folder(folder: Path = FOLDER) -> Path:
+def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
     """Where the executor of this folder's installation keeps its sockets and records.
 
     In the user's runtime folder, since a socket's path must be short and not every file system of
     a working directory takes sockets; the same after each start, so that workers are found again.
+
+    Returns:
+        The place and the names below it, for :func:`penstock.runtime.private.private_dir`.
     """
-    place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     mark = blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
-    return place / f"penstock-{os.getuid()}" / f"up-{mark}"
+    return *user_folder(), f"up-{mark}"
 
 
 def is_up(folder: Path = FOLDER) -> bool:

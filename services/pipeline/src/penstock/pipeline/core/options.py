@@ -26,7 +26,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Attributes:
         servers: comma-separated URLs. nkey: a file with the seed of an NKey, on every Spark host.
         credentials: a NATS `.creds` file, likewise. user / password / token: where neither is used.
-        ca_file: turns TLS on.
+        ca_file: certificate authority, turns TLS on; needed where credentials go beyond loopback.
         timeout_seconds: how long a broker may be silent before the task fails.
     """
 
