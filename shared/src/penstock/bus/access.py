@@ -8,12 +8,29 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from penstock.bus import nkeys
+from penstock.config import ConfigError
 
 T = TypeVar("T")
 
 
 class NotPermitted(Exception):
     """The broker said that a permission was violated."""
+
+
+def servers(url: str) -> list[str]:
+    """The servers that a setting names, separated by commas.
+
+    Raises:
+        ConfigError: it names none. nats-py would look for a server in a loop that never yields to
+            the event loop, so neither a timeout nor Ctrl-C could end it.
+    """
+    addresses = [address.strip() for address in url.split(",") if address.strip()]
+    if not addresses:
+        raise ConfigError(
+            "no broker is known: nats.url is empty; start 'penstock up' in this folder or set "
+            "nats.url (PENSTOCK_NATS__URL, --nats-url)"
+        )
+    return addresses
 
 
 def options(

@@ -28,6 +28,7 @@ from penstock.bus.pull import Inbox, delivery
 from penstock.bus.reading import Reader
 from penstock.bus.wire import WireClient, frame
 from penstock.config import Settings
+from penstock.config.load import masked
 from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")
@@ -45,6 +46,7 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
     Raises:
         BusUnavailable: no broker within ``nats.connect_timeout_seconds``.
         BusRefused: the broker does not let us in or cannot keep the streams.
+        ConfigError: ``nats.url`` names no server.
     """
     bus = NatsBus(settings)
     try:
@@ -52,11 +54,11 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
             await bus.open(name)
     except TimeoutError:
         await bus.close()
-        url, seconds = settings.nats.url, settings.nats.connect_timeout_seconds
+        url, seconds = masked(settings.nats.url), settings.nats.connect_timeout_seconds
         raise BusUnavailable(
             f"NATS at {url}, after {seconds:g} s: {bus.trouble}"
             if bus.trouble
-            else f"no NATS server answered at {url or '(no nats.url set)'} within {seconds:g} s; "
+            else f"no NATS server answered at {url} within {seconds:g} s; "
             "start one, or set nats.url"
         ) from None
     except BaseException:
@@ -85,7 +87,7 @@ class NatsBus:
     async def open(self, name: str) -> None:
         reach = self._settings.nats
         await self._client.connect(
-            servers=[url.strip() for url in reach.url.split(",") if url.strip()],
+            servers=access.servers(reach.url),
             name=name,
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.2,

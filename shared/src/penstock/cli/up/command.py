@@ -26,9 +26,11 @@ from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
 from penstock.cli.up.watch import watch
 from penstock.config import Settings
+from penstock.config.load import masked
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker
+from penstock.runtime.local_broker import with_url
 from penstock.runtime.paths import temporary_dir
 
 DRAW_SECONDS = 0.5
@@ -81,7 +83,7 @@ def _prepared(
         broker = None
         if not settings.nats.url:
             broker = stack.enter_context(Broker(folder / "nats", options.port))
-            settings = state.with_url(settings, broker.url, broker.monitor_url)
+            settings = with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
             run_dir = state.run_folder(here)
             settings = replace(settings, host=replace(settings.host, run_dir=str(run_dir)))
@@ -116,7 +118,9 @@ class _Up:
             async with self._session.bus(self._settings, patience) as bus:
                 self._listen_to_signals()
                 self._processes.start()
-                self._screen.tell(f"everything was started; broker at {self._settings.nats.url}")
+                self._screen.tell(
+                    f"everything was started; broker at {masked(self._settings.nats.url)}"
+                )
                 if told := cluster.about(self._settings):
                     self._screen.tell(told)
                 await self._show(bus)
@@ -158,7 +162,7 @@ class _Up:
 
     def _make_screen(self, options: Options) -> Screen:
         if options.live:
-            return Table(self._settings, f"Penstock at {self._settings.nats.url}")
+            return Table(self._settings, f"Penstock at {masked(self._settings.nats.url)}")
         return Lines(self._settings, self._session.as_json)
 
 
