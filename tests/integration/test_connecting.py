@@ -1,4 +1,4 @@
-"""How programs find their broker, and what they do without one: real processes, as users start them."""
+"""How programs find their broker, and what they do without one: real processes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_a_program_that_waits_for_the_broker(program: str, tmp_path:
 
 
 def test_a_link_of_the_pipeline_without_a_server_is_refused() -> None:
-    with pytest.raises(ConfigError, match="nats.url is empty"), Link(Reach(servers=" , ")):
+    with pytest.raises(ConfigError, match=r"nats\.url is empty"), Link(Reach(servers=" , ")):
         pass
 
 

@@ -30,7 +30,8 @@ class Link:
     """One connection; its loop runs in a thread of its own. A context manager.
 
     Raises:
-        ConfigError: no server is named. BusUnavailable: nobody answers, or the connection broke. BusRefused: the broker says no.
+        ConfigError: no server is named.
+        BusUnavailable: no server answers, or the connection broke. BusRefused: it says no.
     """
 
     def __init__(self, reach: Reach) -> None:
@@ -76,8 +77,8 @@ class Link:
                 return await access.unless_refused(self._refused, work)
         except access.NotPermitted:
             raise BusRefused(
-                f"NATS at {masked(self._reach.servers)}: {self._refusal}; in a guarded installation give "
-                "the key of the role 'pipeline' (nkey_file)"
+                f"NATS at {masked(self._reach.servers)}: {self._refusal}; in a guarded "
+                "installation give the key of the role 'pipeline' (nkey_file)"
             ) from None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"NATS at {masked(self._reach.servers)}: {error!r}") from error
