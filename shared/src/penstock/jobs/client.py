@@ -140,9 +140,11 @@ class Client:
         when_away = SenderWhenAway(Sender(bus, Subjects(settings.prefix)), said)
         try:
             await when_away.open()
-            yield Client.over(bus, settings, when_away=when_away)
+            try:
+                yield Client.over(bus, settings, when_away=when_away)
+            finally:
+                await when_away.close()
         finally:
-            await when_away.close()
             await bus.close()
 
     @staticmethod
