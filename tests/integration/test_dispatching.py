@@ -371,9 +371,9 @@ async def test_what_a_killed_process_left_is_sent_by_the_next(
     broker.start()
     bus = await connect(known)
     outbox = Outbox(known.dispatch.outbox_file, 10)
-    [(_, event)] = outbox.first(1)
+    [entry] = outbox.first(1)
     outbox.close()
-    await Client(bus, prefix=known.prefix).hand_over([event])
+    await Client(bus, prefix=known.prefix).hand_over([entry.event])
     await bus.close()
     async with Client.connect(known) as client:
         assert client._when_away is not None

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from tests.integration.shell import Shell
 
-from penstock.cli.up.state import find_url
 from penstock.config import ConfigError
 from penstock.runtime import children
 from penstock.runtime.children import Child
+from penstock.runtime.local_broker import find_url
 
 JOBS = """
 import time

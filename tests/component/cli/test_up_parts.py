@@ -19,6 +19,7 @@ from penstock.config.load import check
 from penstock.events.worker import HostLost
 from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
+from penstock.runtime.local_broker import find_url
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 
@@ -27,12 +28,12 @@ def test_the_address_is_known_while_up_runs_and_not_after(tmp_path) -> None:
     folder = tmp_path / ".penstock"
     with state.held(folder):
         with pytest.raises(ConfigError, match="still starting"):
-            state.find_url(folder)
+            find_url(folder)
         state.write_url("nats://127.0.0.1:4999", "http://127.0.0.1:1", folder)
-        assert state.find_url(folder) == ("nats://127.0.0.1:4999", "http://127.0.0.1:1")
+        assert find_url(folder) == ("nats://127.0.0.1:4999", "http://127.0.0.1:1")
         assert (folder / "nats-url").stat().st_mode & 0o077 == 0
     with pytest.raises(ConfigError, match="no 'penstock up' runs in this folder"):
-        state.find_url(folder)
+        find_url(folder)
 
 
 def test_an_address_left_behind_by_a_killed_up_is_not_believed(tmp_path) -> None:
@@ -41,7 +42,7 @@ def test_an_address_left_behind_by_a_killed_up_is_not_believed(tmp_path) -> None
         pass
     state.write_url("nats://127.0.0.1:4999", "http://127.0.0.1:1", folder)
     with pytest.raises(ConfigError, match="start 'penstock up'"):
-        state.find_url(folder)
+        find_url(folder)
 
 
 def test_a_second_up_in_the_same_folder_is_refused(tmp_path) -> None:

@@ -16,6 +16,7 @@ from penstock.health.facts import (
     HostFacts,
     ServiceFacts,
     StreamFacts,
+    UnservedQueue,
 )
 from penstock.health.report import Report, State, worst
 from penstock.health.rules import judge
@@ -59,6 +60,10 @@ def workers(planned: int, ready: int, crash_loop: bool = False) -> dict[str, Any
     return host(pools={"mail": pool})
 
 
+def stray(**fields: Any) -> dict[str, Any]:
+    return {"unserved": (UnservedQueue(name="mial", why="no pool takes it", **fields),)}
+
+
 def service(silent_seconds: float | None) -> dict[str, Any]:
     return {"services": (replace(GOOD.services[0], silent_seconds=silent_seconds),)}
 
@@ -74,7 +79,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     report = found()
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
-        "broker", "streams", "disk", "services", "workers", "spark", "clock"
+        "broker", "streams", "disk", "queues", "services", "workers", "spark", "clock"
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
 
@@ -95,6 +100,13 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (stream(replicas=3, lagging=1), "streams", D, "1 of 3 replicas"),
         (disk(80), "disk", W, "/data"),
         (disk(99), "disk", U, "99% full"),
+        (
+            stray(jobs=12, oldest_seconds=90),
+            "queues",
+            D,
+            "queue mial, 12 jobs, the oldest for 90 s",
+        ),
+        (stray(jobs=1, excluded=True), "queues", W, "queue mial, 1 job;"),
         (service(10.0), "services", D, "decider has been silent for 10 s"),
         (service(None), "services", D, "no decider has ever run"),
         ({"hosts": ()}, "workers", U, "nothing runs"),

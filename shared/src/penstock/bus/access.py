@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from penstock.bus import nkeys
 from penstock.bus.protocol import BusRefused
+from penstock.config import ConfigError
 
 T = TypeVar("T")
 
@@ -19,6 +20,22 @@ TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deplo
 
 class NotPermitted(Exception):
     """The broker said that a permission was violated."""
+
+
+def servers(url: str) -> list[str]:
+    """The servers that a setting names, separated by commas.
+
+    Raises:
+        ConfigError: it names none. nats-py would look for a server in a loop that never yields to
+            the event loop, so neither a timeout nor Ctrl-C could end it.
+    """
+    addresses = [address.strip() for address in url.split(",") if address.strip()]
+    if not addresses:
+        raise ConfigError(
+            "no broker is known: nats.url is empty; start 'penstock up' in this folder or set "
+            "nats.url (PENSTOCK_NATS__URL, --nats-url)"
+        )
+    return addresses
 
 
 def options(
@@ -47,14 +64,15 @@ def options(
         ca_file: certificate authority; TLS is used where it is given or a server is ``tls://``.
 
     Raises:
+        ConfigError: ``url`` names no server.
         BusRefused: no seed in that file, a server that is no NATS address, or credentials for
             another machine without TLS.
         OSError: no certificates in ``ca_file``.
     """
-    servers = [server.strip() for server in url.split(",") if server.strip()]
-    addresses = [_address(server) for server in servers]
+    names = servers(url)
+    addresses = [_address(name) for name in names]
     identity = _identity(nkey_file, credentials_file, token, user, password)
-    connection: dict[str, Any] = {"servers": servers, **identity}
+    connection: dict[str, Any] = {"servers": names, **identity}
     if ca_file or any(address.scheme == "tls" for address in addresses):
         import ssl  # noqa: PLC0415 - only where TLS is used
 

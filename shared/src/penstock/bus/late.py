@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable
-from penstock.config import Settings
+from penstock.config import NoBrokerKnown, Settings
 
 log = logging.getLogger("penstock.bus")
+
+Locate = Callable[[Settings], Settings]
 
 _AGAIN_SECONDS = 0.2
 _MOMENT_SECONDS = 1.0
 
 
-async def late_bus(settings: Settings, name: str) -> Bus:
-    """A bus that goes on connecting beside its user, where that takes longer than a moment."""
-    bus = LateBus(settings, name)
+async def late_bus(settings: Settings, name: str, locate: Locate) -> Bus:
+    """A bus that goes on connecting beside its user, where that takes longer than a moment.
+
+    Args:
+        locate: gives the settings with the broker's address in them; asked before each try.
+    """
+    bus = LateBus(settings, name, locate)
     await asyncio.wait([bus.connecting], timeout=_MOMENT_SECONDS)
     return cast("Bus", bus)
 
@@ -27,17 +34,17 @@ async def late_bus(settings: Settings, name: str) -> Bus:
 class LateBus:
     """Has every method of :class:`penstock.bus.protocol.Bus`."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self._settings, self._name = settings, name
+    def __init__(self, settings: Settings, name: str, locate: Locate) -> None:
+        self._settings, self._name, self._locate = settings, name, locate
         self._bus: Any = None
         self.connecting = asyncio.create_task(self._connect())
 
     async def _connect(self) -> None:
         while True:
             try:
-                self._bus = await connect(self._settings, self._name)
+                self._bus = await connect(self._locate(self._settings), self._name)
                 return
-            except BusUnavailable as error:
+            except (BusUnavailable, NoBrokerKnown) as error:
                 log.info("%s; trying again", error)
             await asyncio.sleep(_AGAIN_SECONDS)
 

@@ -29,6 +29,7 @@ from penstock.bus.pull import Inbox, delivery
 from penstock.bus.reading import Reader
 from penstock.bus.wire import NotPrivate, WireClient, frame
 from penstock.config import Settings
+from penstock.config.load import masked
 from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")
@@ -46,6 +47,7 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
     Raises:
         BusUnavailable: no broker within ``nats.connect_timeout_seconds``.
         BusRefused: the broker does not let us in or cannot keep the streams.
+        ConfigError: ``nats.url`` names no server.
     """
     bus = NatsBus(settings)
     try:
@@ -53,12 +55,12 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
             await bus.open(name)
     except TimeoutError:
         await bus.close()
-        url, seconds = settings.nats.url, settings.nats.connect_timeout_seconds
+        url, seconds = masked(settings.nats.url), settings.nats.connect_timeout_seconds
         first = access.TLS_FIRST if settings.nats.ca_file else ""
         raise BusUnavailable(
             f"NATS at {url}, after {seconds:g} s: {bus.trouble}"
             if bus.trouble
-            else f"no NATS server answered at {url or '(no nats.url set)'} within {seconds:g} s; "
+            else f"no NATS server answered at {url} within {seconds:g} s; "
             f"start one, or set nats.url{first}"
         ) from None
     except BaseException:

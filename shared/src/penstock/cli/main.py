@@ -26,6 +26,7 @@ COMMANDS = {
     "graph": Lazy("penstock.cli.graph:graph", "Chains and graphs: show, go on, cancel.", LOOK),
     "recover": Lazy("penstock.cli.recover:recover", "Stuck jobs: which, and set going.", LOOK),
     "queue": Lazy("penstock.cli.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
+    "outbox": Lazy("penstock.cli.outbox:outbox", "Jobs kept locally without a broker.", LOOK),
     "schedule": Lazy("penstock.cli.schedule:schedule", "Jobs by the clock: cron.", LOOK),
     "pool": Lazy("penstock.cli.pool:pool", "Pools: load, workers, promise.", LOOK),
     "decision": Lazy("penstock.cli.decision:decision", "Scaling decisions, and why.", LOOK),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import difflib
 
 import click
 import msgspec
@@ -10,13 +10,14 @@ import msgspec
 from penstock.bus.protocol import Bus, QueueDepth
 from penstock.cli import wording
 from penstock.cli.command import Group
+from penstock.cli.errors import Refused
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.topology import is_excluded, pools
-from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
+from penstock.health.unserved import oldest_seconds
 from penstock.jobs.client import Client
 
 
@@ -60,10 +61,17 @@ def list_queues(session: Session) -> None:
 @queue.command(example="penstock queue pause reports --reason 'the lake is down'")
 @click.argument("name", type=QUEUE)
 @click.option("--reason", default="", help="Kept with the pause, for those who wonder.")
+@click.option("--force", is_flag=True, help="Even if no pool takes the queue and it is empty.")
 @click.pass_obj
-def pause(session: Session, name: str, reason: str) -> None:
+def pause(session: Session, name: str, reason: str, force: bool) -> None:
     """Give out no job of a queue, to anyone, until it is resumed; those that run go on."""
-    session.ask(lambda bus, settings: _client(bus, settings).pause_queue(name, reason))
+
+    async def ask(bus: Bus, settings: Settings) -> None:
+        if not force:
+            await _check_known(bus, settings, name)
+        await _client(bus, settings).pause_queue(name, reason)
+
+    session.ask(ask)
     _tell(session, name, "paused")
 
 
@@ -74,6 +82,20 @@ def resume(session: Session, name: str) -> None:
     """Give the jobs of a paused queue out again."""
     session.ask(lambda bus, settings: _client(bus, settings).resume_queue(name))
     _tell(session, name, "open")
+
+
+async def _check_known(bus: Bus, settings: Settings, name: str) -> None:
+    """A misspelt name would be paused without effect, in the midst of an incident.
+
+    Raises:
+        Refused: no pool takes the queue, and it holds no jobs.
+    """
+    names = {row.queue: row for row in await queue_rows(bus, settings)}
+    row = names.get(name)
+    if row is None or not (row.pool or row.waiting or row.running or row.delayed):
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see 'penstock queue ls'"
+        raise Refused(f"no pool takes queue {name!r} and it holds no jobs; {hint} (or --force)")
 
 
 def _client(bus: Bus, settings: Settings) -> Client:
@@ -89,23 +111,24 @@ def _tell(session: Session, name: str, state: str) -> None:
 
 async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
     """A row for each queue, by name."""
-    subjects, now = Subjects(settings.prefix), utc_now()
+    subjects = Subjects(settings.prefix)
     owner = {name: pool.name for pool in pools(settings).values() for name in pool.queues}
     depths = await bus.depths()
     delayed = await _delayed(bus, subjects)
+    held = await _held(bus, subjects)
     rows = []
-    for name in sorted({*owner, *depths, *delayed}):
+    for name in sorted({*owner, *depths, *delayed, *held}):
         depth = depths.get(name)
         rows.append(
             QueueRow(
                 queue=name,
                 pool=owner.get(name, ""),
                 excluded=is_excluded(settings, name),
-                waiting=depth.waiting if depth else 0,
+                waiting=depth.waiting if depth else held.get(name, 0),
                 running=depth.claimed if depth else 0,
                 delayed=delayed.get(name, 0),
                 paused=depth.paused if depth else False,
-                oldest_waiting_seconds=await _oldest(bus, subjects, depth, now),
+                oldest_waiting_seconds=await _oldest(bus, subjects, name, depth),
             )
         )
     return rows
@@ -121,11 +144,15 @@ async def _delayed(bus: Bus, subjects: Subjects) -> dict[str, int]:
     return found
 
 
+async def _held(bus: Bus, subjects: Subjects) -> dict[str, int]:
+    """Jobs by queue, of queues that never had a consumer too: those that no pool ever took."""
+    counts = await bus.count(subjects.jobs_stream, subjects.queue("*"))
+    return {subject.rpartition(".")[2]: number for subject, number in counts.items()}
+
+
 async def _oldest(
-    bus: Bus, subjects: Subjects, depth: QueueDepth | None, now: datetime
+    bus: Bus, subjects: Subjects, queue: str, depth: QueueDepth | None
 ) -> float | None:
-    if depth is None or not depth.waiting:
+    if depth is not None and not depth.waiting:
         return None
-    beyond = depth.delivered_sequence + 1
-    first = await bus.next(subjects.jobs_stream, subjects.queue(depth.queue), beyond)
-    return max(0.0, (now - first.at).total_seconds()) if first else None
+    return await oldest_seconds(bus, subjects, queue, depth.delivered_sequence if depth else 0)

@@ -59,10 +59,9 @@ class Session:
         Raises:
             ConfigError: neither is there.
         """
-        from penstock.cli.up.state import find_url, with_url  # noqa: PLC0415
+        from penstock.runtime.local_broker import reachable  # noqa: PLC0415
 
-        settings = self.settings()
-        return settings if settings.nats.url else with_url(settings, *find_url())
+        return reachable(self.settings())
 
     @asynccontextmanager
     async def bus(

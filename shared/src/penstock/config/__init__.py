@@ -1,7 +1,7 @@
 """Settings: `penstock.toml`, then environment, then flags; checked before anything starts."""
 
-from penstock.config.load import ConfigError, load
+from penstock.config.load import ConfigError, NoBrokerKnown, load
 from penstock.config.profiles import Pool, Profile
 from penstock.config.settings import Settings
 
-__all__ = ["ConfigError", "Pool", "Profile", "Settings", "load"]
+__all__ = ["ConfigError", "NoBrokerKnown", "Pool", "Profile", "Settings", "load"]

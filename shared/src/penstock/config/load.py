@@ -27,6 +27,10 @@ class ConfigError(ValueError):
     """Settings that cannot be used: where, what was found, what was expected."""
 
 
+class NoBrokerKnown(ConfigError):
+    """No address of a broker is configured, and no `penstock up` runs in this folder (yet)."""
+
+
 def load(
     path: str | Path | None = None,
     environment: Mapping[str, str] | None = None,

@@ -99,7 +99,10 @@ class Dispatch(Section, frozen=True, kw_only=True):
     Attributes:
         when_away: what a dispatch does while the broker is away: ``fail`` at once, ``wait`` up to
             wait_seconds, or go to the ``outbox``, a local file, to be sent later in order.
-        outbox_file: where that is; outbox_max_jobs: more are refused.
+        outbox_file: the outbox: a path on this machine, for one user; its mode is 0600.
+        outbox_max_jobs: a dispatch beyond so many jobs in the outbox is refused.
+        outbox_close_seconds: how long a client that is closed goes on sending what is in the
+            outbox; the rest stays there for the next one. 0 does not wait.
         automatic_tags: what each job is tagged with by itself: ``env:...``, ``queue:...``,
             ``host:...`` (where it was dispatched). environment: the first one's text.
     """
@@ -108,6 +111,7 @@ class Dispatch(Section, frozen=True, kw_only=True):
     wait_seconds: NonNegative = 30.0
     outbox_file: str = ""
     outbox_max_jobs: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
+    outbox_close_seconds: NonNegative = 5.0
     automatic_tags: tuple[Literal["environment", "queue", "host"], ...] = ()
     environment: Annotated[str, Meta(min_length=1, max_length=90)] = "production"
 

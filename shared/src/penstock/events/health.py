@@ -11,8 +11,8 @@ class HealthChanged(Event, frozen=True, kw_only=True, tag=True):
     """A component's state is another than before.
 
     Attributes:
-        component: ``broker``, ``streams``, ``disk``, ``workers``, ``services``, ``spark``,
-            ``clock``, or ``installation`` for the worst of them.
+        component: ``broker``, ``streams``, ``disk``, ``queues``, ``workers``, ``services``,
+            ``spark``, ``clock``, or ``installation`` for the worst of them.
         state / before: ``healthy``, ``warning``, ``degraded`` or ``unhealthy``.
         reasons: what was found; empty when it is healthy again.
     """

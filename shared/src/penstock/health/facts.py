@@ -83,6 +83,21 @@ class ServiceFacts(_Facts, frozen=True, kw_only=True):
     allowed_seconds: float
 
 
+class UnservedQueue(_Facts, frozen=True, kw_only=True):
+    """A queue whose jobs no pool takes.
+
+    Attributes:
+        oldest_seconds: age of its oldest waiting job; None where it was not looked up.
+        why: what is configured, and what to do. excluded: so on purpose.
+    """
+
+    name: str
+    jobs: int
+    excluded: bool = False
+    oldest_seconds: float | None = None
+    why: str = ""
+
+
 class Facts(_Facts, frozen=True, kw_only=True):
     """All of it. ``skew_seconds``: this machine's clock before (+) the broker's.
 
@@ -96,6 +111,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     disks: tuple[DiskFacts, ...] = ()
     hosts: tuple[HostFacts, ...] = ()
     services: tuple[ServiceFacts, ...] = ()
+    unserved: tuple[UnservedQueue, ...] = ()
     skew_seconds: float | None = None
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()

@@ -31,8 +31,8 @@ def worst(states: Iterable[State]) -> State:
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One component: ``broker``, ``streams``, ``disk``, ``workers``, ``services``, ``spark`` or
-    ``clock``. ``reasons``: what was found, and what to do; empty when it is healthy."""
+    """One component: ``broker``, ``streams``, ``disk``, ``queues``, ``workers``, ``services``,
+    ``spark`` or ``clock``. ``reasons``: what was found, and what to do; empty if healthy."""
 
     component: str
     state: State

@@ -15,6 +15,9 @@ SLOW_SECONDS, VERY_SLOW_SECONDS = 0.25, 1.0
 SKEW_SECONDS, BAD_SKEW_SECONDS = 1.0, 5.0
 """Leases are counted by each side's own clock; times in events and delays are not."""
 
+MOST_QUEUES = 10
+"""Queues that no pool takes, and that a report names."""
+
 Reasons = Iterator[tuple[State, str]]
 
 
@@ -24,6 +27,7 @@ def judge(facts: Facts, at: datetime) -> Report:
     if not facts.broker.error:
         rules |= {
             "streams": _streams,
+            "queues": _queues,
             "services": _services,
             "workers": _workers,
             "spark": _spark,
@@ -94,6 +98,20 @@ def _room(share: float, name: str, full: State, then: str) -> Reasons:
     if share >= NEAR:
         state = full if share >= ALMOST_FULL else State.WARNING
         yield state, f"{name} is {share:.0%} full; {then}"
+
+
+def _queues(facts: Facts) -> Reasons:
+    for queue in facts.unserved[:MOST_QUEUES]:
+        state = State.WARNING if queue.excluded else State.DEGRADED
+        jobs = "1 job" if queue.jobs == 1 else f"{queue.jobs} jobs"
+        since = f", the oldest for {queue.oldest_seconds:.0f} s" if queue.oldest_seconds else ""
+        yield (
+            state,
+            f"jobs wait where no pool takes them: queue {queue.name}, {jobs}{since}; {queue.why}",
+        )
+    if more := facts.unserved[MOST_QUEUES:]:
+        total = sum(queue.jobs for queue in more)
+        yield State.WARNING, f"the same holds for {len(more)} more queues with {total} jobs"
 
 
 def _services(facts: Facts) -> Reasons:

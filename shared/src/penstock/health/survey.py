@@ -32,6 +32,7 @@ from penstock.health.facts import (
     ServiceFacts,
     StreamFacts,
 )
+from penstock.health.unserved import unserved_queues
 
 FORGOTTEN_SECONDS = 3600.0
 """A host that has been silent for longer was taken away."""
@@ -57,6 +58,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         account = await bus.account()
         hosts = await _hosts(bus, settings)
         services = await _services(bus, settings)
+        unserved = await unserved_queues(bus, settings)
     except BusError as error:
         broker = _broker(monitored, {}, None, "")
         broker = msgspec.structs.replace(broker, error=str(error))
@@ -72,6 +74,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         disks=_disks(settings, broker),
         hosts=hosts,
         services=services,
+        unserved=unserved,
         skew_seconds=_skew(ours, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
         **about,

@@ -11,9 +11,10 @@ from functools import partial
 from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config.settings import Dispatch
 from penstock.events.job import JobDispatched
-from penstock.jobs.errors import AlreadyDispatched
+from penstock.jobs.draining import Drain
 from penstock.jobs.outbox import Outbox
 from penstock.jobs.sending import Sender
+from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.jobs")
 
@@ -103,29 +104,14 @@ class SenderWhenAway:
 
     # --- later ------------------------------------------------------------------------------------
     def _go_on(self) -> None:
-        if self.waiting and (self._sending is None or self._sending.done()):
-            self._sending = asyncio.create_task(self._send_waiting())
+        if self._outbox is None or not self.waiting:
+            return
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_waiting(self._outbox))
 
-    async def _send_waiting(self) -> None:
-        assert self._outbox is not None
-        while jobs := await asyncio.to_thread(self._outbox.first):
-            for number, event in jobs:
-                await self._send_one(self._outbox, number, event)
-            self.waiting = await asyncio.to_thread(len, self._outbox)
-        self.waiting = 0
-
-    async def _send_one(self, outbox: Outbox, number: int, event: JobDispatched) -> None:
-        while True:
-            try:
-                await self._sender.send_again(event)
-                break
-            except BusUnavailable:
-                await asyncio.sleep(_AGAIN_SECONDS)
-            except (AlreadyDispatched, BusError) as error:
-                log.error("job %s stays in %s: %s", event.job_id, outbox.path, error)
-                return await asyncio.to_thread(outbox.refuse, number, str(error))
-        await asyncio.to_thread(outbox.remove, number)
-        return None
+    async def _send_waiting(self, outbox: Outbox) -> None:
+        await Drain(outbox, self._sender).run()
+        self.waiting = await asyncio.to_thread(len, outbox)
 
     async def sent(self) -> None:
         """Returns when nothing waits any more."""
@@ -133,11 +119,26 @@ class SenderWhenAway:
             await asyncio.wait([self._sending])
             self._sending.result()
 
-    async def close(self) -> None:
-        """What waits stays in the file, for the next process."""
+    async def close(self) -> int:
+        """Sends what waits, within ``dispatch.outbox_close_seconds``; the rest stays in the file.
+
+        Returns:
+            How many jobs stay there, for the next process that opens it.
+        """
+        if self._outbox is None:
+            return 0
         if self._sending is not None:
+            await within(self._said.outbox_close_seconds, asyncio.wait([self._sending]))
             self._sending.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sending
-        if self._outbox is not None:
-            self._outbox.close()
+        left = await asyncio.to_thread(len, self._outbox)
+        if left:
+            log.warning(
+                "%d jobs stay in the outbox %s: the next program that opens it sends them, or "
+                "'penstock outbox flush'",
+                left,
+                self._outbox.path,
+            )
+        self._outbox.close()
+        return left

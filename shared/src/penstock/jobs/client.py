@@ -30,6 +30,7 @@ from penstock.jobs.revive import Ended, Reviver
 from penstock.jobs.sealing import KeyRing, is_sealed
 from penstock.jobs.sending import Sender
 from penstock.jobs.unique import UniqueSender, token, wanted
+from penstock.runtime.local_broker import reachable
 from penstock.runtime.waiting import within
 
 if TYPE_CHECKING:
@@ -115,23 +116,35 @@ class Client:
     async def connect(settings: Settings) -> AsyncIterator[Client]:
         """A client over NATS, closed at the end.
 
+        Where ``nats.url`` is empty, the broker is that of the `penstock up` which runs in this
+        working directory, as for the commands.
+
         Example::
 
             async with Client.connect(load()) as client:
                 await client.dispatch(rebuild(table="orders"))
+
+        Raises:
+            NoBrokerKnown: neither is there (in outbox mode the client waits for one instead).
+            BusUnavailable: no broker within ``nats.connect_timeout_seconds``.
         """
         from penstock.bus.late import late_bus  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415 - the bus is the caller's choice
 
         said, name = settings.dispatch, "penstock-client"
         late = said.when_away == "outbox"
-        bus = await late_bus(settings, name) if late else await connect(settings, name)
+        if late:
+            bus = await late_bus(settings, name, reachable)
+        else:
+            bus = await connect(reachable(settings), name)
         when_away = SenderWhenAway(Sender(bus, Subjects(settings.prefix)), said)
         try:
             await when_away.open()
-            yield Client.over(bus, settings, when_away=when_away)
+            try:
+                yield Client.over(bus, settings, when_away=when_away)
+            finally:
+                await when_away.close()
         finally:
-            await when_away.close()
             await bus.close()
 
     @staticmethod

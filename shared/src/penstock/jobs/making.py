@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from penstock.config import Settings
+from penstock.config.serving import Serving, serving
 from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
 from penstock.events.envelope import new_id, utc_now
 from penstock.events.job import JobDispatched
@@ -17,6 +19,8 @@ from penstock.jobs import payload, registry, sealing
 from penstock.jobs.errors import JobRefused, PayloadTooLarge
 from penstock.jobs.registry import Call
 from penstock.jobs.sealing import KeyRing
+
+log = logging.getLogger("penstock.jobs")
 
 _MAX_SECONDS = 10 * 366 * 86_400.0
 
@@ -48,6 +52,7 @@ class Maker:
         lanes: the queues that have priorities.
         ring: what arguments are encrypted with. encrypts_all: those of every job.
         masked: names of fields that are never shown.
+        serving: which queues pools take; None where that is not known.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Maker:
         ring: KeyRing | None = None,
         encrypts_all: bool = False,
         masked: tuple[str, ...] = (),
+        serving: Serving | None = None,
     ) -> None:
         self.source = source
         self._max_payload_bytes = max_payload_bytes
@@ -66,11 +72,15 @@ class Maker:
         self._lanes = frozenset(lanes)
         self.ring, self._encrypts_all = ring or KeyRing(), encrypts_all
         self._masked = masked
+        self._serving = serving if serving and serving.is_known else None
+        self._queues_seen: set[str] = set()
 
     def event(self, call: Call, terms: Terms) -> JobDispatched:
         """Raises PayloadTooLarge, BadName, JobRefused, MissingKey, ValueError."""
         kind, job_id = call.job, terms.job_id or new_id()
         queue = self._queue(call, terms)
+        if queue not in self._queues_seen:
+            self._note_queue(queue)
         tags = registry.check_tags((*kind.tags, *terms.tags)) if terms.tags else kind.tags
         if self._automatic:
             own = f"queue:{queue}"
@@ -113,6 +123,16 @@ class Maker:
             expires_at=terms.expires_at,
         )
 
+    def _note_queue(self, queue: str) -> None:
+        """Warns once, since a job on a queue that no pool takes is accepted and waits for ever."""
+        self._queues_seen.add(queue)
+        if self._serving and (problem := self._serving.why_not(queue)):
+            log.warning("queue %s: %s", queue, problem)
+
+    def takes(self, queue: str) -> bool:
+        """Whether a pool takes jobs of this queue; True where the pools are not known."""
+        return self._serving is None or bool(self._serving.pool(queue))
+
     def lanes_of(self, queue: str) -> list[str]:
         """The queues that jobs dispatched to this one lie in."""
         known = queue in self._lanes
@@ -150,6 +170,7 @@ def maker(settings: Settings, source: str) -> Maker:
         sealing.load(settings.encryption.key_file),
         settings.encryption.every_job,
         settings.encryption.masked,
+        serving(settings),
     )
 
 

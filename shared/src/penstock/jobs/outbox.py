@@ -2,21 +2,49 @@
 
 Each job's first event is stored whole, with its id, before the dispatch returns (SQLite, synced to
 the disk). Sending it is idempotent, so a crash between sending and removing does no harm, and
-several processes may share a file.
+several processes of one user may share a file. It holds arguments in plain text, unless they are
+encrypted, so nobody else may read it.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
-from penstock.events.envelope import encode
+import msgspec
+
+from penstock.events.envelope import MalformedEvent, encode
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.jobs.errors import OutboxFull
 
 _BUSY_SECONDS = 10.0
+_BUSY_AGAIN_SECONDS = 0.05
+_PRIVATE = 0o600
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that waits in the file.
+
+    Attributes:
+        number: its place in the order. event: None where it cannot be read.
+        refused: why the broker will never take it; empty for one that will be sent.
+    """
+
+    number: int
+    job_id: str
+    event: JobDispatched | None
+    refused: str = ""
+
+    @property
+    def dispatched_at(self) -> datetime | None:
+        return self.event.at if self.event else None
 
 
 class Outbox:
@@ -26,13 +54,14 @@ class Outbox:
         most: jobs it holds at most.
 
     Raises:
-        OSError: it cannot be made or is no such file.
+        OSError: it cannot be made, is no such file, or belongs to another user.
     """
 
     def __init__(self, path: str, most: int) -> None:
         self.path, self._most = path, most
         self._guard = threading.Lock()
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        _make_private(path)
         self._file = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
         try:
             self._prepare()
@@ -42,7 +71,7 @@ class Outbox:
 
     def _prepare(self) -> None:
         with self._guard, self._file:
-            self._file.execute("PRAGMA journal_mode = WAL")
+            _turn_on_log(self._file)
             self._file.execute("PRAGMA synchronous = FULL")
             self._file.execute(
                 "CREATE TABLE IF NOT EXISTS jobs ("
@@ -64,30 +93,46 @@ class Outbox:
                 [(event.job_id, encode(event)) for event in events],
             )
 
-    def first(self, limit: int = 100) -> list[tuple[int, JobDispatched]]:
-        """The oldest jobs that wait, by number."""
+    def first(self, limit: int = 100) -> list[Entry]:
+        """The oldest jobs that will be sent."""
+        return self._entries("WHERE refused IS NULL ORDER BY number LIMIT ?", (limit,))
+
+    def all(self, limit: int = 1000) -> list[Entry]:
+        """The oldest entries, those that were refused included."""
+        return self._entries("ORDER BY number LIMIT ?", (limit,))
+
+    def _entries(self, which: str, values: tuple[int, ...]) -> list[Entry]:
         with self._guard:
             rows = self._file.execute(
-                "SELECT number, event FROM jobs WHERE refused IS NULL ORDER BY number LIMIT ?",
-                (limit,),
+                f"SELECT number, job_id, event, refused FROM jobs {which}",  # noqa: S608 - ours
+                values,
             ).fetchall()
-        found = []
-        for number, body in rows:
-            event = JOB_EVENTS.decode(body)
-            assert isinstance(event, JobDispatched)
-            found.append((number, event))
-        return found
+        return [
+            Entry(number=number, job_id=job_id, event=_read(body), refused=refused or "")
+            for number, job_id, body, refused in rows
+        ]
 
-    def remove(self, number: int) -> None:
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Takes these entries out, since the broker keeps their jobs now. Raises sqlite3.Error."""
         with self._guard, self._file:
-            self._file.execute("DELETE FROM jobs WHERE number = ?", (number,))
+            self._file.executemany(
+                "DELETE FROM jobs WHERE number = ?", [(number,) for number in numbers]
+            )
 
     def refuse(self, number: int, why: str) -> None:
         """Keeps it aside: the broker will never take it."""
         with self._guard, self._file:
             self._file.execute("UPDATE jobs SET refused = ? WHERE number = ?", (why, number))
 
+    def accept_refused(self) -> int:
+        """Lets entries that were refused be tried again; how many."""
+        with self._guard, self._file:
+            return self._file.execute(
+                "UPDATE jobs SET refused = NULL WHERE refused IS NOT NULL"
+            ).rowcount
+
     def __len__(self) -> int:
+        """Jobs that will be sent; those that were refused do not count."""
         with self._guard:
             return self._count()
 
@@ -98,3 +143,46 @@ class Outbox:
     def close(self) -> None:
         with self._guard:
             self._file.close()
+
+
+def _read(body: bytes) -> JobDispatched | None:
+    with suppress(MalformedEvent):
+        event = JOB_EVENTS.decode(body)
+        return event if isinstance(event, JobDispatched) else None
+    return None
+
+
+def _make_private(path: str) -> None:
+    """The file with mode 0600, made if need be; SQLite gives its other files the same mode.
+
+    Raises:
+        OSError: it belongs to another user, or is no regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, _PRIVATE)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+            raise PermissionError(
+                f"the outbox {path}: expected a file of user {os.getuid()}, found one of user "
+                f"{status.st_uid}; give dispatch.outbox_file a path of its own"
+            )
+        os.fchmod(descriptor, _PRIVATE)
+    finally:
+        os.close(descriptor)
+    for other in (f"{path}-wal", f"{path}-shm"):  # left behind with the mode of an older version
+        with suppress(FileNotFoundError):
+            Path(other).chmod(_PRIVATE, follow_symlinks=False)
+
+
+def _turn_on_log(file: sqlite3.Connection) -> None:
+    """Write-ahead logging. SQLite's busy timeout does not hold for this change of mode."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            file.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(_BUSY_AGAIN_SECONDS)

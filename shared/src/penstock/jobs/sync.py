@@ -63,7 +63,12 @@ class SyncClient:
                 f"this SyncClient was made in process {self._process}, before the fork of process "
                 f"{os.getpid()}: make one in each process (gunicorn: in post_fork)"
             )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C: the caller waits no longer, so the work ends too
+            future.cancel()
+            raise
 
     @property
     def batches(self) -> SyncBatches:
@@ -158,6 +163,7 @@ class SyncClient:
         self._stop()
 
     def _stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -172,3 +178,11 @@ class SyncClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+async def _cancel_others() -> None:
+    """Ends what still runs in this loop, such as a connect that was interrupted."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

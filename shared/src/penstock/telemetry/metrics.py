@@ -192,6 +192,7 @@ STREAM_LIMIT = _gauge(
 STREAM_MESSAGES = _gauge("stream.messages", "{message}", "That are stored.", "stream")
 STREAM_LAGGING = _gauge("stream.lagging", "{replica}", "Replicas offline or behind.", "stream")
 DEAD_LETTERS = _gauge("dead_letters", "{job}", "Dead jobs that wait for somebody.")
+UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs that wait in queues which no pool takes.")
 DISK_USED = _gauge("disk.used", "By", "Of the disk with the broker's or the run files.", "use")
 DISK_SIZE = _gauge("disk.size", "By", "Of the same disk.", "use")
 UNRESOLVED = _gauge("orchestrator.unresolved", "{step}", "Transitions whose second half is due.")

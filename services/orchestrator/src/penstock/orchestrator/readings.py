@@ -30,6 +30,7 @@ class Readings:
         yield from _broker(facts.broker)
         yield from _streams(facts, self._dead_stream)
         yield from _silences(facts)
+        yield Reading(metrics.UNSERVED, sum(queue.jobs for queue in facts.unserved))
         for disk in facts.disks:
             yield Reading(metrics.DISK_USED, disk.used_bytes, (disk.use,))
             yield Reading(metrics.DISK_SIZE, disk.total_bytes, (disk.use,))

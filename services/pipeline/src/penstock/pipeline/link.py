@@ -16,6 +16,7 @@ import nats.errors
 from penstock.bus import access
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.bus.wire import WireClient
+from penstock.config.load import masked
 from penstock.pipeline.core.options import Reach
 from penstock.pipeline.core.ranges import Extent
 
@@ -29,7 +30,8 @@ class Link:
     """One connection; its loop runs in a thread of its own. A context manager.
 
     Raises:
-        BusUnavailable: nobody answers, or the connection broke. BusRefused: the broker says no.
+        ConfigError: no server is named.
+        BusUnavailable: no server answers, or the connection broke. BusRefused: it says no.
     """
 
     def __init__(self, reach: Reach) -> None:
@@ -75,11 +77,11 @@ class Link:
                 return await access.unless_refused(self._refused, work)
         except access.NotPermitted:
             raise BusRefused(
-                f"NATS at {self._reach.servers}: {self._refusal}; in a guarded installation give "
-                "the key of the role 'pipeline' (nkey_file)"
+                f"NATS at {masked(self._reach.servers)}: {self._refusal}; in a guarded "
+                "installation give the key of the role 'pipeline' (nkey_file)"
             ) from None
         except (nats.errors.Error, TimeoutError, OSError) as error:
-            raise BusUnavailable(f"NATS at {self._reach.servers}: {error!r}") from error
+            raise BusUnavailable(f"NATS at {masked(self._reach.servers)}: {error!r}") from error
 
     async def _on_error(self, error: Exception) -> None:
         """What else goes wrong shows in the answers that do not come."""

@@ -26,10 +26,12 @@ from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
 from penstock.cli.up.watch import watch
 from penstock.config import Settings
+from penstock.config.load import masked
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.runtime import paths
 from penstock.runtime.broker import Broker
+from penstock.runtime.local_broker import with_url
 from penstock.runtime.paths import temporary_dir
 from penstock.runtime.private import private_dir, remove_private
 
@@ -83,7 +85,7 @@ def _prepared(
         broker = None
         if not settings.nats.url:
             broker = stack.enter_context(Broker(folder / "nats", options.port))
-            settings = state.with_url(settings, broker.url, broker.monitor_url)
+            settings = with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
             names = state.run_folder(here)
             stack.callback(remove_private, *names)
@@ -120,7 +122,9 @@ class _Up:
             async with self._session.bus(self._settings, patience) as bus:
                 self._listen_to_signals()
                 self._processes.start()
-                self._screen.tell(f"everything was started; broker at {self._settings.nats.url}")
+                self._screen.tell(
+                    f"everything was started; broker at {masked(self._settings.nats.url)}"
+                )
                 if told := cluster.about(self._settings):
                     self._screen.tell(told)
                 await self._show(bus)
@@ -162,7 +166,7 @@ class _Up:
 
     def _make_screen(self, options: Options) -> Screen:
         if options.live:
-            return Table(self._settings, f"Penstock at {self._settings.nats.url}")
+            return Table(self._settings, f"Penstock at {masked(self._settings.nats.url)}")
         return Lines(self._settings, self._session.as_json)
 
 

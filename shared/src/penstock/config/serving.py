@@ -1,0 +1,56 @@
+"""Which pool takes the jobs of a queue, and why none does. Pure.
+
+Jobs on a queue that no pool takes are kept, and wait until one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.config.settings import Settings
+from penstock.config.topology import PRIORITIES, in_lane, is_excluded
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """The queues of an installation, by the pools that take them.
+
+    Attributes:
+        owners: name of the pool of each queue that a pool names, lanes of priorities included.
+    """
+
+    settings: Settings
+    owners: Mapping[str, str]
+
+    @property
+    def is_known(self) -> bool:
+        """False where the settings name no pool, as those of a mere client may."""
+        return bool(self.owners)
+
+    def pool(self, queue: str) -> str:
+        """The pool that takes the jobs of this queue; empty for none."""
+        return "" if is_excluded(self.settings, queue) else self.owners.get(queue, "")
+
+    def why_not(self, queue: str) -> str:
+        """Why no pool takes this queue's jobs, and what to do; empty where one does."""
+        if is_excluded(self.settings, queue):
+            return "the setting 'excluded' names it; its jobs wait until that is changed"
+        if queue in self.owners:
+            return ""
+        names = sorted(self.owners)
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        return (
+            f"no pool takes it (pools take {shown}); its jobs wait until one does: name it in "
+            "'queues' of a pool"
+        )
+
+
+def serving(settings: Settings) -> Serving:
+    """Of settings that need not be a valid topology."""
+    owners: dict[str, str] = {}
+    for name, table in settings.pools.items():
+        for queue in () if table.kind == "spark" else table.queues or (name,):
+            lanes = PRIORITIES if table.priorities else PRIORITIES[1:2]
+            owners |= {in_lane(queue, lane): name for lane in lanes}
+    return Serving(settings, owners)

@@ -1,0 +1,83 @@
+"""The broker of the `penstock up` that runs in this working directory: how clients find it.
+
+Commands and programs share this look-up. The address may hold a password, so its file is believed
+only where no other account can have written or read it, and messages never quote it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.config import ConfigError, NoBrokerKnown, Settings
+from penstock.runtime.locks import is_held
+
+FOLDER = Path(".penstock")
+URL_FILE, LOCK_FILE = "nats-url", "up.lock"
+_MAX_BYTES = 8192
+
+
+def reachable(settings: Settings) -> Settings:
+    """The settings with a broker in them: the configured one, else that of `penstock up` here.
+
+    Raises:
+        NoBrokerKnown: neither is there.
+        ConfigError: the file with the address is not private to this user.
+    """
+    return settings if settings.nats.url.strip(" ,") else with_url(settings, *find_url())
+
+
+def find_url(folder: Path = FOLDER) -> tuple[str, str]:
+    """The addresses of the local `penstock up`: its broker, and that broker's monitoring page.
+
+    Raises:
+        NoBrokerKnown: no `penstock up` runs here, or it is still starting.
+        ConfigError: the file with the address is not private to this user.
+    """
+    if not is_up(folder):
+        raise NoBrokerKnown(
+            "no broker is known: no 'penstock up' runs in this folder and nats.url is empty; "
+            "start 'penstock up' or give --nats-url (a program: nats.url in penstock.toml, or "
+            "PENSTOCK_NATS__URL)"
+        )
+    try:
+        text = _read_private(folder / URL_FILE)
+    except FileNotFoundError:
+        raise NoBrokerKnown("'penstock up' is still starting here; try again") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{folder / URL_FILE} cannot be read: {error}; give nats.url") from None
+    url, _, monitor_url = text.strip().partition("\n")
+    return url, monitor_url
+
+
+def with_url(settings: Settings, url: str, monitor_url: str) -> Settings:
+    return replace(settings, nats=replace(settings.nats, url=url, monitor_url=monitor_url))
+
+
+def is_up(folder: Path = FOLDER) -> bool:
+    """Whether a living `penstock up` holds this folder."""
+    try:
+        return is_held(folder / LOCK_FILE)
+    except OSError:
+        return False
+
+
+def _read_private(path: Path) -> str:
+    """A small file that only this user can have written. Raises OSError, UnicodeDecodeError."""
+    # Checked on the open descriptor: a path could be exchanged between the check and the reading.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if (
+            not stat.S_ISREG(status.st_mode)
+            or status.st_uid != os.getuid()
+            or status.st_mode & 0o077
+        ):
+            raise PermissionError(
+                f"expected a file of user {os.getuid()} with mode 600, found owner "
+                f"{status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}"
+            )
+        return file.read(_MAX_BYTES).decode("utf-8")

@@ -1,0 +1,95 @@
+"""Jobs on a queue that no pool takes: whoever dispatches, looks or watches is told."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from tests.integration.shell import Shell
+from tests.making import MakeSettings
+
+from penstock.bus.nats import connect
+from penstock.events.envelope import utc_now
+from penstock.health.rules import judge
+from penstock.health.survey import survey
+from penstock.jobs import Client, job
+
+JOBS = """
+from penstock.jobs import job
+
+@job(queue="reports")
+def add(a: int) -> int:
+    return a
+"""
+
+
+@job(name="unserved.nothing", queue="reports")
+def nothing() -> None: ...
+
+
+@pytest.fixture
+def shell(tmp_path: Path, settings: MakeSettings) -> Shell:
+    made = settings()
+    (tmp_path / "unserved_jobs.py").write_text(JOBS)
+    (tmp_path / "penstock.toml").write_text(
+        f'prefix = "{made.prefix}"\nexcluded = ["old*"]\n[nats]\nurl = "{made.nats.url}"\n'
+        '[streams]\nevents_max_bytes = 16_000_000\n[jobs]\nmodules = ["unserved_jobs"]\n'
+        "[pools.reports]\n"
+    )
+    return Shell(tmp_path)
+
+
+def test_the_command_line_tells_where_jobs_wait_for_ever(shell: Shell) -> None:
+    served = shell.call("job", "submit", "unserved_jobs.add", "-a", "a=1")
+    stray = shell.call("job", "submit", "unserved_jobs.add", "-a", "a=1", "--queue", "reprots")
+    shell.call("job", "submit", "unserved_jobs.add", "-a", "a=1", "--queue", "old")
+
+    assert served.stderr == ""
+    assert "queue reprots: no pool takes it (pools take reports)" in stray.stderr
+    rows = {row["queue"]: row for row in shell.json("queue", "ls")}
+    assert {name: (row["waiting"], row["pool"], row["excluded"]) for name, row in rows.items()} == {
+        "reports": (1, "reports", False),
+        "reprots": (1, "", False),
+        "old": (1, "", True),
+    }
+    assert all(row["oldest_waiting_seconds"] is not None for row in rows.values())
+
+
+def test_a_queue_that_is_nowhere_is_not_paused_by_mistake(shell: Shell) -> None:
+    refused = shell.call("queue", "pause", "report", code=2)
+    assert "no pool takes queue 'report' and it holds no jobs; did you mean 'reports'?" in (
+        refused.stderr
+    )
+    assert "report" not in {row["queue"] for row in shell.json("queue", "ls")}
+    assert shell.text("queue", "pause", "report", "--force") == "queue report is paused"
+
+
+async def test_health_names_the_queue_and_its_jobs_until_a_pool_takes_it(
+    settings: MakeSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = settings(pools={"reports": {}}, excluded=["old*"])
+    bus = await connect(made)
+    try:
+        client = Client.over(bus, made)
+        with caplog.at_level(logging.WARNING, "penstock.jobs"):
+            await client.dispatch_many([nothing()] * 3, queue="stray")
+            await client.dispatch(nothing(), queue="old_mail")
+            await client.dispatch(nothing())
+        assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+            "queue stray",
+            "queue old_mail",
+        ]
+
+        facts = await survey(bus, made)
+        [finding] = [
+            each for each in judge(facts, utc_now()).findings if each.component == "queues"
+        ]
+        assert finding.state == "degraded"
+        assert "queue stray, 3 jobs, the oldest for" in finding.reasons[0]
+        assert "queue old_mail, 1 job" in finding.reasons[1]
+
+        repaired = settings(pools={"reports": {}, "stray": {}})
+        assert [queue.name for queue in (await survey(bus, repaired)).unserved] == ["old_mail"]
+    finally:
+        await bus.close()
