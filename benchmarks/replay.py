@@ -27,12 +27,13 @@ import msgspec
 from machine import describe
 from penstock.config import Pool, Profile
 from penstock.decider import plugins
+from penstock.decider.adopting import records
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
 from penstock.decider.core.state import State
 from penstock.decider.journal import Made, tell
 from penstock.decider.news import News
-from penstock.decider.recorder import Recorder, settings
+from penstock.decider.recorder import Recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode
@@ -117,7 +118,7 @@ class Maker:
 
     def head(self) -> None:
         """The settings, where a replay looks for them."""
-        for told in settings(self._pools, self._rules, SOURCE):
+        for told in records(self._pools, self._rules, SOURCE):
             subject = self._subjects.adopted_settings(told.fingerprint, told.part)
             self._file.write(line(Entry(0, START, subject, msgspec.Raw(encode(told)))))
 

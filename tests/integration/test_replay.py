@@ -178,11 +178,11 @@ async def test_a_decision_is_explained_from_the_log(here: World, caplog):
     scaled = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
     told = await eventually(lambda: here.events(ScalingDecisionMade, pool="emails", current=10))
     for made in (scaled, told[-1]):
-        found = await explaining.explain(here.bus, here.subjects, made)
+        found = await explaining.explain(here.bus, here.subjects, made, encode(made))
         assert found is not None
         assert found.recomputed == "equal", found
     assert any(chain(scaled) in each.getMessage() for each in caplog.records)
-    found = await explaining.explain(here.bus, here.subjects, scaled)
+    found = await explaining.explain(here.bus, here.subjects, scaled, encode(scaled))
     assert found is not None
     rate = next(each for each in found.changes if each.input == "arrival_per_second")
     assert (rate.found, rate.target) in {(5.0, 9), (5.0, 11)}
@@ -196,7 +196,7 @@ async def test_a_decision_whose_round_is_gone_is_told_as_it_was(here: World):
     made = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
     checkpoints = here.subjects.round(CheckpointTaken.__name__)
     await here.bus.remove(here.subjects.snapshots_stream, checkpoints)
-    found = await explaining.explain(here.bus, here.subjects, made)
+    found = await explaining.explain(here.bus, here.subjects, made, encode(made))
     assert found is not None
     assert found.recomputed == "not in the log"
     assert made.reasons[0].text in "\n".join(explaining.sentences(made, found))

@@ -176,8 +176,8 @@ async def test_a_decision_by_id_or_by_pool(bus) -> None:
     first, second = decision(), decision(target=3)
     await publish(bus, first)
     await publish(bus, second)
-    assert await find_decision(bus, SUBJECTS, first.id) == first
-    assert await find_decision(bus, SUBJECTS, "reports") == second
+    assert await find_decision(bus, SUBJECTS, first.id) == (first, encode(first))
+    assert await find_decision(bus, SUBJECTS, "reports") == (second, encode(second))
     assert await find_decision(bus, SUBJECTS, "mails") is None
 
 

@@ -8,12 +8,13 @@ import msgspec
 from tests.unit.decider.given import NOW, host, pool, snapshot
 
 from penstock.bus.protocol import BusError, BusUnavailable
+from penstock.decider.adopting import records
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
 from penstock.decider.journal import Made, tell
-from penstock.decider.recorder import Recorder, settings
+from penstock.decider.recorder import Recorder
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import Event, encode
 from penstock.events.subjects import Subjects
@@ -34,7 +35,7 @@ class Log:
         self.seen: dict[str, SeenPool] = {}
         self.hosts: dict[str, SeenHost] = {}
         self.sequence = 0
-        for told in settings(POOLS, Rules()):
+        for told in records(POOLS, Rules()):
             self._outside(SUBJECTS.adopted_settings(told.fingerprint, told.part), told)
 
     def round(self, second: int, rate: float, due: set[str] | None = None, lost: int = 0) -> None:

@@ -37,6 +37,7 @@ class Options(Section, frozen=True, kw_only=True):
     time_zone: str = "UTC"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         zone(self.time_zone)
 
 

@@ -25,6 +25,7 @@ class Options(Section, frozen=True, kw_only=True):
     floors: dict[str, Count] = {}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         zone(self.time_zone)
         for begins in self.floors:
             try:

@@ -65,8 +65,10 @@ def explain(session: Session, which: str) -> None:
 
     async def ask(bus: Bus, settings: Settings) -> Found | None:
         subjects = Subjects(settings.prefix)
-        made = await find_decision(bus, subjects, which)
-        return (made, await explaining.explain(bus, subjects, made)) if made else None
+        logged = await find_decision(bus, subjects, which)
+        if logged is None:
+            return None
+        return logged[0], await explaining.explain(bus, subjects, *logged)
 
     found = session.ask(ask)
     if found is None:
@@ -94,17 +96,19 @@ async def newest_decisions(
     return found[:limit]
 
 
-async def find_decision(bus: Bus, subjects: Subjects, which: str) -> ScalingDecisionMade | None:
-    """The last decision about the pool ``which``, else the decision with that id."""
+async def find_decision(
+    bus: Bus, subjects: Subjects, which: str
+) -> tuple[ScalingDecisionMade, bytes] | None:
+    """The last decision about the pool ``which``, else the decision with that id; and its bytes."""
     last = await bus.last(subjects.events_stream, _subject(subjects, which))
     if last is not None:
         event = SCALING_EVENTS.decode(last.body)
-        return event if isinstance(event, ScalingDecisionMade) else None
+        return (event, last.body) if isinstance(event, ScalingDecisionMade) else None
     async for messages, _ in eventlog.back(bus, subjects.events_stream, _subject(subjects, None)):
         for stored in messages:
             event = SCALING_EVENTS.decode(stored.body)
             if isinstance(event, ScalingDecisionMade) and event.id == which:
-                return event
+                return event, stored.body
     return None
 
 

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 MOST_CHANGES = 3
 
 
-async def explain(bus: Bus, subjects: Subjects, made: ScalingDecisionMade) -> Explanation | None:
-    """The decision recomputed; None where the decider is not installed."""
+async def explain(
+    bus: Bus, subjects: Subjects, made: ScalingDecisionMade, raw: bytes
+) -> Explanation | None:
+    """The decision recomputed; None where the decider is not installed.
+
+    Args:
+        raw: the event as stored.
+    """
     from importlib.util import find_spec  # noqa: PLC0415 - keeps `--help` quick
 
     if find_spec("penstock.decider") is None:
@@ -29,7 +35,7 @@ async def explain(bus: Bus, subjects: Subjects, made: ScalingDecisionMade) -> Ex
     from penstock.decider.replay import explain, stretches  # noqa: PLC0415
 
     entries = await recording.entries_of(bus, subjects, made)
-    return explain.explain(made, entries, stretches.installed())
+    return explain.explain(raw, entries, stretches.installed())
 
 
 def as_json(made: ScalingDecisionMade, found: Explanation | None) -> dict[str, Any]:
@@ -71,7 +77,9 @@ def _explained(found: Explanation) -> Iterator[str]:
         for change in found.changes[:MOST_CHANGES]:
             yield f"{change.text[0].upper()}{change.text[1:]}."
     elif found.recomputed == "other program":
-        yield f"Not equal when recomputed: it was made by another program, {found.why[0]}."
+        program, *differences = found.why
+        yield f"Not equal when recomputed: it was made by another program, {program}."
+        yield from (f"  {each}" for each in differences)
     else:
         yield f"Recomputed from the log: {found.recomputed}."
         yield from (f"  {each}" for each in found.why)

@@ -138,14 +138,15 @@ def replay(
 
 
 def _verify(session: Session, path: Path, pool: str | None, processes: int) -> None:
+    from penstock.decider.program import program  # noqa: PLC0415
     from penstock.decider.replay import stretches  # noqa: PLC0415 - keeps `--help` quick
 
     with _progress("recomputing") as tell:
         verdict = stretches.verify(path, pool, processes, tell)
     if session.as_json:
-        say_json({"equal": verdict.is_equal, "verdict": verdict})
+        say_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
     else:
-        say("\n".join(sentences(verdict)))
+        say("\n".join(sentences(verdict, program())))
     if not verdict.is_equal:
         click.get_current_context().exit(FAILED)
 
@@ -210,8 +211,12 @@ def _asides(rows: Sequence[Comparison]) -> Iterator[str]:
             )
 
 
-def sentences(verdict: Verdict) -> Iterator[str]:
-    """A verdict for people."""
+def sentences(verdict: Verdict, program: str) -> Iterator[str]:
+    """A verdict for people.
+
+    Args:
+        program: the one that recomputed.
+    """
     if not verdict.rounds:
         yield "Nothing could be recomputed: no round with a checkpoint before it is in the log."
     else:
@@ -225,8 +230,11 @@ def sentences(verdict: Verdict) -> Iterator[str]:
             f"{_share(verdict.equal_told, verdict.told)} events, "
             f"{_share(verdict.equal_states, verdict.states)} states at checkpoints."
         )
-    if verdict.other_program:
-        yield f"{verdict.other_program} rounds that differ were decided by another program."
+    if any(decider != program for decider in verdict.programs):
+        yield (
+            f"Recomputed by another program, {program}: what differs may come from that "
+            f"({verdict.other_program} rounds that differ were decided by another one)."
+        )
     if verdict.gaps:
         yield f"{verdict.gaps} rounds cannot be recomputed:"
         for gap in verdict.unproven:

@@ -116,6 +116,7 @@ class Dispatch(Section, frozen=True, kw_only=True):
     environment: Annotated[str, Meta(min_length=1, max_length=90)] = "production"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.when_away == "outbox" and not self.outbox_file:
             raise ValueError("when_away = 'outbox' needs outbox_file, the path of a local file")
 
@@ -136,6 +137,7 @@ class Encryption(Section, frozen=True, kw_only=True):
     masked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.every_job and not self.key_file:
             raise ValueError("every_job = true needs key_file, the path of a file with keys")
 
@@ -311,6 +313,7 @@ class Pipeline(Section, frozen=True, kw_only=True):
     special_days: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("land", "forecast", "report"):
             if cron := getattr(self, name):
                 _check_cron(name, cron, self.zone)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 
-from penstock.config import Pool, Settings
+from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.decider import garbage, plugins
+from penstock.decider.adopting import Adopted, adopt
 from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies import shipped
@@ -19,6 +19,7 @@ from penstock.decider.core.registry import Strategies
 from penstock.decider.intake import Intake
 from penstock.decider.leader import Leader, Setting
 from penstock.decider.lease import Lease, Term
+from penstock.decider.program import program
 from penstock.decider.readings import Readings, require
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
@@ -32,13 +33,15 @@ log = logging.getLogger("penstock.decider")
 
 def run(settings: Settings) -> None:
     """The whole process; raises ConfigError before anything starts."""
-    _check(pools(settings), plugins.strategies(), plugins.policies())
+    _adopt(settings, plugins.strategies(), plugins.policies())
     service.run("decider", settings, body)
 
 
-def _check(configured: Mapping[str, Pool], strategies: Strategies, policies: Policies) -> None:
+def _adopt(settings: Settings, strategies: Strategies, policies: Policies) -> Adopted:
+    configured = pools(settings)
     registry.check(configured, strategies)
     shipped.check(configured, policies)
+    return adopt(configured, Rules.of(settings), strategies, policies)
 
 
 async def body(running: Service) -> None:
@@ -52,21 +55,21 @@ class Decider:
 
     def __init__(self, running: Service) -> None:
         settings, clock, rhythm = running.settings, BrokerClock(), Rhythm()
-        subjects, configured = Subjects(settings.prefix), pools(settings)
+        subjects = Subjects(settings.prefix)
         strategies, policies = plugins.strategies(), plugins.policies()
-        _check(configured, strategies, policies)
+        adopted = _adopt(settings, strategies, policies)
         holder = re.sub(r"[^A-Za-z0-9_-]", "-", running.source)[:40] + "-" + new_id()[-8:]
-        intake = Intake(settings, configured, rhythm)
+        intake = Intake(settings, adopted.pools, rhythm)
         self._service = running
         self._setting = Setting(
             bus=running.bus,
             subjects=subjects,
             holder=holder,
             source=running.source,
-            pools=configured,
+            pools=adopted.pools,
             strategies=strategies,
             policies=policies,
-            rules=Rules.of(settings),
+            rules=adopted.rules,
             clock=clock,
             intake=intake,
             rhythm=rhythm,
@@ -95,7 +98,7 @@ class Decider:
             await self._lease.release(self._term)
 
     async def _lead_again_and_again(self) -> None:
-        log.info("standing by for the lease, as %s", self._setting.holder)
+        log.info("standing by for the lease, as %s, program %s", self._setting.holder, program())
         while True:
             self._term = await self._lease.campaign()
             self._setting.readings.leads(self._term)

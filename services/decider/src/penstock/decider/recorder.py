@@ -5,17 +5,18 @@ Costs one small message a round, a checkpoint twice a minute and the settings ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import BusError, Outgoing
 from penstock.config import Pool
+from penstock.decider.adopting import in_parts, records
 from penstock.decider.core.decide import Outcome
-from penstock.decider.core.digest import digest, fingerprint
+from penstock.decider.core.digest import digest
 from penstock.decider.core.inputs import Inputs, Rules
 from penstock.decider.core.state import PoolState, State, dump
 from penstock.decider.program import program
@@ -28,8 +29,6 @@ from penstock.events.record import (
     SettingsAdopted,
 )
 from penstock.events.subjects import Subjects
-
-T = TypeVar("T")
 
 CHECKPOINT_SECONDS = 30.0
 SETTINGS_SECONDS = 600.0
@@ -54,7 +53,7 @@ class Recorder:
         rules: Rules,
     ) -> None:
         self._subjects, self._source, self._epoch = subjects, source, epoch
-        self._settings = settings(pools, rules, source)
+        self._settings = records(pools, rules, source)
         self._number = 0
         self._checkpoint = 0
         self._checkpoint_at = self._settings_at = float("-inf")
@@ -119,23 +118,6 @@ class Recorder:
         return self._subjects.round(event.name)
 
 
-def settings(pools: Mapping[str, Pool], rules: Rules, source: str = "") -> list[SettingsAdopted]:
-    """Settings as they are kept, named by what they say."""
-    told: dict[str, Any] = msgspec.to_builtins({"pools": dict(pools), "rules": rules})
-    found, parts = fingerprint(told), list(_parts(told["pools"], _POOLS_A_PART)) or [{}]
-    return [
-        SettingsAdopted(
-            source=source,
-            fingerprint=found,
-            part=number,
-            parts=len(parts),
-            rules=told["rules"],
-            pools=part,
-        )
-        for number, part in enumerate(parts, 1)
-    ]
-
-
 def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list[CheckpointTaken]:
     beyond = msgspec.to_builtins(msgspec.structs.replace(state, pools={}), order="deterministic")
     pools = {
@@ -151,7 +133,7 @@ def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list
         name: KeptHost(snapshot=seen.snapshot, at=seen.at)
         for name, seen in inputs.seen_hosts.items()
     }
-    pieces = list(zip_longest(_parts(pools, _POOLS_A_PART), _parts(hosts, _HOSTS_A_PART)))
+    pieces = list(zip_longest(in_parts(pools, _POOLS_A_PART), in_parts(hosts, _HOSTS_A_PART)))
     pieces = pieces or [(None, None)]
     return [
         CheckpointTaken(
@@ -164,9 +146,3 @@ def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list
         )
         for number, (some_pools, some_hosts) in enumerate(pieces, 1)
     ]
-
-
-def _parts(table: Mapping[str, T], size: int) -> Iterator[dict[str, T]]:
-    names = list(table)
-    for start in range(0, len(names), size):
-        yield {name: table[name] for name in names[start : start + size]}

@@ -13,11 +13,15 @@ from penstock.decider.core import options, staleness
 from penstock.decider.core.inputs import SeenPool
 from penstock.decider.core.policies import chain
 from penstock.decider.core.policies.policy import Policies, Proposal
+from penstock.decider.core.portable import portable
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import PoolState
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, check, whole
 from penstock.decider.core.trail import Trail
 from penstock.events.snapshot import PoolSnapshot
+
+_MOST_MEMORY_BYTES = 64 * 1024
+"""What a strategy may remember; it is stored with each decision."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +108,8 @@ def _demand(strategies: Mapping[str, Strategy], inputs: StrategyInputs, trail: T
     workers = whole(demand.workers)
     if not demand.reasons or trail.workers != workers:
         trail.say("strategy", name, workers, f"{workers} wanted by {name}")
-    return demand
+    memory = portable(demand.memory, _MOST_MEMORY_BYTES)
+    return msgspec.structs.replace(demand, memory=memory)
 
 
 def _limited(

@@ -14,9 +14,7 @@ from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import Gap, Recomputer, Recorded, told
 from penstock.decider.replay.settings import of_entries
-from penstock.decider.replay.verify import again, differing
-from penstock.events.envelope import encode
-from penstock.events.scaling import ScalingDecisionMade
+from penstock.decider.replay.verify import unlike
 
 Verdict = Literal["equal", "different", "other program", "not in the log"]
 
@@ -34,32 +32,33 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
 
 
-def explain(
-    made: ScalingDecisionMade, entries: Sequence[Entry], installed: Installed
-) -> Explanation:
-    """A decision from what the log holds about its round."""
+def explain(raw: bytes, entries: Sequence[Entry], installed: Installed) -> Explanation:
+    """A decision from what the log holds about its round.
+
+    Args:
+        raw: its event as stored: only these bytes can be proved equal.
+    """
+    recorded = Recorded(raw, told(raw))
+    key = (recorded.decision.epoch, recorded.decision.round)
     recomputer = Recomputer(of_entries(entries), installed)
     why = "its snapshots, or the record of its round, are not in the log"
     for entry in entries:
         for found in recomputer.take(entry):
             if not isinstance(found, Step | Gap):
                 continue
-            if (found.round.epoch, found.round.number) == (made.epoch, made.round):
+            if (found.round.epoch, found.round.number) == key:
                 if isinstance(found, Step):
-                    return _explained(made, found)
+                    return _explained(recorded, found)
                 why = found.why or why
     return Explanation(recomputed="not in the log", why=(why,))
 
 
-def _explained(made: ScalingDecisionMade, step: Step) -> Explanation:
-    raw = encode(made)
-    other = again(step, Recorded(raw, told(raw)))
-    setting = Setting(step.before, step.inputs, step.round.at.timestamp())
-    if other == raw:
-        changes = counterfactual.nearest(setting, made.pool)
+def _explained(recorded: Recorded, step: Step) -> Explanation:
+    differences = unlike(step, recorded)
+    if not differences:
+        setting = Setting(step.before, step.inputs, step.round.at.timestamp())
+        changes = counterfactual.nearest(setting, recorded.decision.pool)
         return Explanation(recomputed="equal", changes=tuple(changes))
     if step.round.program != program():
-        return Explanation(recomputed="other program", why=(step.round.program,))
-    if other is None:
-        return Explanation(recomputed="different", why=("no such decision is made",))
-    return Explanation(recomputed="different", why=tuple(differing(raw, other)))
+        return Explanation(recomputed="other program", why=(step.round.program, *differences))
+    return Explanation(recomputed="different", why=differences)

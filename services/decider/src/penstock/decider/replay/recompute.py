@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.decider.adopting import Adopted
 from penstock.decider.core.inputs import SeenHost, SeenPool
 from penstock.decider.intake import wrong
 from penstock.decider.replay.chain import Broken, Chain, Installed, Seen, Step, portable
 from penstock.decider.replay.entry import Entry
-from penstock.decider.replay.settings import Adopted
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import ScalingDecisionMade

@@ -14,10 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from penstock.decider import garbage, plugins
+from penstock.decider.adopting import Adopted
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
 from penstock.decider.replay.recompute import Recomputer
-from penstock.decider.replay.settings import Adopted, of_entries
+from penstock.decider.replay.settings import of_entries
 from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier
 

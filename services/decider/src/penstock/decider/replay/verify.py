@@ -101,18 +101,12 @@ class Verifier:
             self._waiting.setdefault(key, []).append(recorded)
 
     def _compare(self, step: Step, recorded: Recorded) -> bool:
-        told = recorded.decision
-        other = again(step, recorded)
+        told, differences = recorded.decision, unlike(step, recorded)
         self.verdict.told += 1
-        if other == recorded.raw:
+        if not differences:
             self.verdict.equal_told += 1
             return True
-        what = (
-            ("no such decision is made",)
-            if other is None
-            else tuple(differing(recorded.raw, other))
-        )
-        self._show(step.round, told.pool, told.id, what)
+        self._show(step.round, told.pool, told.id, differences)
         return False
 
     def _take_gap(self, gap: Gap) -> None:
@@ -145,8 +139,23 @@ class Verifier:
             )
 
 
-def again(step: Step, recorded: Recorded) -> bytes | None:
-    """The same decision's event with the same name and speaker; None if there is no such."""
+def unlike(step: Step, recorded: Recorded) -> tuple[str, ...]:
+    """What differs between a recorded decision and the same one recomputed, a sentence each.
+
+    Empty only where the bytes are equal. The one comparison of `penstock replay` and of `penstock
+    decision explain`.
+    """
+    recomputed = _recomputed(step, recorded)
+    if recomputed == recorded.raw:
+        return ()
+    if recomputed is None:
+        return ("no such decision is made",)
+    sentences = _differing(msgspec.json.decode(recorded.raw), msgspec.json.decode(recomputed), "")
+    return tuple(sentences) or ("the same values, written in other bytes",)
+
+
+def _recomputed(step: Step, recorded: Recorded) -> bytes | None:
+    """The event of the recomputed decision, with the recorded id and source; None for none."""
     told = recorded.decision
     decision = _of(step, told.pool)
     if decision is None:
@@ -162,11 +171,6 @@ def again(step: Step, recorded: Recorded) -> bytes | None:
 
 def _of(step: Step, pool: str) -> Decision | None:
     return next((each for each in step.outcome.decisions if each.pool == pool), None)
-
-
-def differing(recorded: bytes, again: bytes) -> Iterator[str]:
-    """What differs between two events, as sentences."""
-    yield from _differing(msgspec.json.decode(recorded), msgspec.json.decode(again), "")
 
 
 def _differing(recorded: Any, again: Any, name: str) -> Iterator[str]:

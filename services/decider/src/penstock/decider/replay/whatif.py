@@ -12,12 +12,12 @@ import msgspec
 
 from penstock.config import ConfigError, Pool
 from penstock.config.profiles import ProfileOverride
+from penstock.decider.adopting import Adopted
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.state import State
 from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import Recomputer
-from penstock.decider.replay.settings import Adopted
 
 Change = Callable[[Adopted], Adopted]
 MOST_SHOWN = 20

@@ -42,6 +42,7 @@ class Options(Section, frozen=True, kw_only=True):
     pace_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 3600.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         zone(self.time_zone)
         if self.money_per_day and not self.price_per_worker_hour:
             raise ValueError("expected price_per_worker_hour besides money_per_day, found none")

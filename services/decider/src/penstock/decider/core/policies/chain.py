@@ -19,6 +19,7 @@ from penstock.decider.core.policies.policy import (
     Result,
     Verdict,
 )
+from penstock.decider.core.portable import portable
 from penstock.decider.core.state import Memories
 from penstock.decider.core.strategy import MOST_WORKERS
 from penstock.decider.core.trail import Trail
@@ -27,7 +28,7 @@ from penstock.events.subjects import check_name
 
 MOST_BYTES = 8192
 """A policy may remember so much; it is written with each decision."""
-_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
 class BadAnswer(ValueError):
@@ -120,12 +121,10 @@ def _check_verdict(verdict: Verdict) -> None:
 
 def _portable(aftermath: Aftermath) -> Any:
     """Its memory as it comes back from the log, so that a replay and a new leader see the same."""
-    raw = _encode(aftermath.memory)
-    if len(raw) > MOST_BYTES:
-        raise BadAnswer(f"found {len(raw)} bytes to remember, expected at most {MOST_BYTES}")
+    memory = portable(aftermath.memory, MOST_BYTES)
     for notice in aftermath.notices:
         _check_notice(notice)
-    return _decode(raw)
+    return memory
 
 
 def _check_notice(notice: Notice) -> None:

@@ -24,6 +24,7 @@ class Options(Section, frozen=True, kw_only=True):
     max_workers: Count = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         clock(self.start), clock(self.end), zone(self.time_zone)
 
 

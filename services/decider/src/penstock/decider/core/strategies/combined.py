@@ -36,6 +36,7 @@ class Options(Section, frozen=True, kw_only=True):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.weights:
             raise ValueError("found no weights, expected at least one: weights.hybrid = 1")
 

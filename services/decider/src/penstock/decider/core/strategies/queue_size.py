@@ -30,6 +30,7 @@ class Options(Steps, frozen=True, kw_only=True):
     up_step: Step = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.low_watermark > self.high_watermark:
             raise ValueError(
                 f"found low_watermark {self.low_watermark} above "

@@ -70,6 +70,7 @@ class Options(Section, frozen=True, kw_only=True):
     calendars: dict[str, Calendar] = {}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         zone(self.time_zone)
         if both := sorted({*self.peak_hours} & {*self.off_peak_hours}):
             raise ValueError(f"found hour {both[0]} in peak_hours and in off_peak_hours")

@@ -35,6 +35,7 @@ class Options(Steps, frozen=True, kw_only=True):
     low_seconds: Positive | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         low, high = self.low_seconds, self.high_seconds
         if low is not None and high is not None and low > high:
             raise ValueError(
