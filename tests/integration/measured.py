@@ -15,12 +15,13 @@ from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.events.envelope import encode
-from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
+from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
 from penstock.metrics.app import body
 from penstock.runtime.service import Service
 
+GIB = 1024**3
 QUICK = {"interval_seconds": 0.1, "max_per_second": 10}
 SELDOM = {"interval_seconds": 30.0, "max_per_second": 10}
 ONE_POOL = {"reports": {"min_workers": 0}}
@@ -39,6 +40,7 @@ class Stage:
         self._memory: MemoryBus | None = None
         self._running: list[tuple[Service, asyncio.Task[None], Bus]] = []
         self._collecting: asyncio.Task[None] | None = None
+        self._named: dict[str, set[str]] = {}
 
     async def bus(self) -> Bus:
         if self.kind == "nats":
@@ -90,10 +92,31 @@ class Stage:
         for answer in await self.world.append_many([message] * count):
             assert not isinstance(answer, BusError), answer
 
+    async def name(self, worker: str, pool: str = "reports", host: str = "a") -> None:
+        """The host's executor names a worker, as it does when it starts one."""
+        self._named.setdefault(pool, set()).add(worker)
+        pools = {
+            pool: PoolWorkers(
+                planned=len(names), started=len(names), ready=0, names=tuple(sorted(names))
+            )
+            for pool, names in self._named.items()
+        }
+        snapshot = HostSnapshot(host=host, cpu_cores=4, memory_bytes=8 * GIB, pools=pools)
+        await self.world.append(Outgoing(self.subjects.host_snapshot(host), encode(snapshot)))
+
     async def report(self, number: int = 1, pool: str = "reports", **changes: Any) -> None:
+        """Of a worker that its executor names."""
+        worker = changes.get("worker", "w1")
+        if worker not in self._named.get(pool, ()):
+            await self.name(worker, pool)
+        await self.forge(number, pool, **changes)
+
+    async def forge(self, number: int = 1, pool: str = "reports", **changes: Any) -> None:
+        """Of any worker."""
         usual = {"worker": "w1", "host": "a", "pid": 7, "state": "idle", "started_at": 0.0}
         report = WorkerReport(**{**usual, "pool": pool, "number": number, "at": number, **changes})
-        await self.world.signal(self.subjects.worker_report("a", report.worker), encode(report))
+        subject = self.subjects.worker_report(report.host, report.worker)
+        await self.world.signal(subject, encode(report))
 
     async def seen(self, within: float = 5.0, **wanted: Any) -> PoolSnapshot:
         """The first snapshot from now on that has these values (a callable judges)."""

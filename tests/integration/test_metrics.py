@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.measured import SELDOM, Stage, known, sketch
+from tests.integration.measured import GIB, SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -250,3 +250,41 @@ async def test_a_snapshot_that_matters_starts_a_story(settings: MakeSettings) ->
         spans = [s for s in collector.spans if s.attributes.get("penstock.snapshot.id") == found.id]
         assert [(s.name, s.kind) for s in spans] == [("measure reports", "producer")]
         assert headers["traceparent"].split("-")[1:3] == [spans[0].trace_id, spans[0].span_id]
+
+
+async def test_a_report_of_a_worker_that_no_executor_names_counts_for_nothing(
+    stage: Stage,
+) -> None:
+    # given a worker that its executor names
+    await stage.start()
+    await stage.seen(waiting=0)
+    await stage.report(1, memory_bytes=10_000_000)
+    await stage.seen(workers_ready=1, worker_memory_bytes=10_000_000)
+    # when somebody reports a worker of his own, and then the true one speaks again
+    await stage.forge(1, worker="ghost", memory_bytes=10**14)
+    await stage.forge(1, worker="ghost", host="nowhere", memory_bytes=10**14)
+    await stage.report(2, memory_bytes=11_000_000)
+    # then only that one counts
+    found = await stage.seen(worker_memory_bytes=11_000_000)
+    assert found.workers_ready == 1
+
+
+async def test_what_an_earlier_process_was_told_of_is_bounded_by_the_hosts(
+    settings: MakeSettings,
+) -> None:
+    # given a snapshot of before with more memory than any host has
+    stage = Stage("memory", settings)
+    await stage.start()
+    poisoned = await stage.seen(waiting=0)
+    await stage.stop()
+    poisoned = msgspec.structs.replace(
+        poisoned, worker_memory_bytes=10**14, worker_use_age_seconds=1.0
+    )
+    subject = stage.subjects.pool_snapshot("reports")
+    await stage.world.append(Outgoing(subject, encode(poisoned)))
+    # when metrics starts anew and hears of a host
+    await stage.start()
+    await stage.name("w1")
+    # then the host's size is the most that is believed
+    await stage.seen(worker_memory_bytes=8 * GIB)
+    await stage.close()

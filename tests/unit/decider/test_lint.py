@@ -149,3 +149,11 @@ def test_rules_have_names_and_a_line_each():
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert all(rule.about and "\n" not in rule.about for rule in RULES)
     assert msgspec.json.encode(lint(CASES["cold-start"][0]))
+
+
+def test_a_busy_machine_makes_no_settings_wrong():
+    """What is used now, by others or by those very workers, says nothing about the settings."""
+    busy = host("a", cores=2, memory=4 * GIB, cpu_busy_cores=12.0, memory_used_bytes=4 * GIB)
+    assert "too-large-a-worker" not in {each.rule for each in lint(facts({}, hosts=[busy]))}
+    large = facts({"memory_bytes": 64 * GIB}, hosts=[busy])
+    assert "too-large-a-worker" in {each.rule for each in lint(large)}

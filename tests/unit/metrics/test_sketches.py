@@ -95,3 +95,17 @@ def test_variation_is_measured() -> None:
     without_squares = of()
     without_squares.merge(sketch(1.0, 9.0)[0], 10.0, 0.0, 0.0)
     assert without_squares.quantiles(0).cv2 == 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "total", "squares"),
+    [((1.0,), 1e300, 0.0), ((1.0,), 1.0, 1e300), ((1e12,), 1e12, 1e24)],
+)
+def test_sums_that_do_not_belong_to_the_samples_are_refused(
+    values: tuple[float, ...], total: float, squares: float
+) -> None:
+    made = kll_doubles_sketch(200)
+    for value in values:
+        made.update(value)
+    with pytest.raises(BadSketch, match="expected"):
+        Distribution(60.0).merge(made.serialize(), total, squares, 0.0)

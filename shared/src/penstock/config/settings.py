@@ -15,6 +15,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
+from penstock.config.hosts import Hosts
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.section import Count, Name, NonNegative, Period, Positive, Section
 
@@ -399,6 +400,7 @@ class Settings(Section, frozen=True, kw_only=True):
     dispatch: Dispatch = Dispatch()
     encryption: Encryption = Encryption()
     host: Host = msgspec.field(default_factory=Host)
+    hosts: Hosts = Hosts()
     metrics: Metrics = Metrics()
     decider: Decider = Decider()
     spark: Spark = Spark()

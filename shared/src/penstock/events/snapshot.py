@@ -167,13 +167,18 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
 
 
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The three sets of one pool on one host, kept apart."""
+    """The three sets of one pool on one host, kept apart.
+
+    Attributes:
+        names: workers of this pool that have a process. Reports of other workers are not believed.
+    """
 
     planned: int
     started: int
     ready: int
     draining: int = 0
     crash_loop: bool = False
+    names: tuple[str, ...] = ()
 
 
 class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):

@@ -14,6 +14,7 @@ from penstock.measuring.quantiles import quantile, summary
 
 _WINDOW_SECONDS = 900.0
 _MOST = 256
+_MOST_SECONDS, _MOST_TOGETHER = 86_400.0, 10_000
 _CERTAIN = 2.0
 """A slope of less than this many standard errors is taken for chance."""
 
@@ -45,11 +46,13 @@ class Starts:
         Raises:
             ValueError: that is no duration.
         """
-        if not isfinite(seconds) or seconds < 0:
-            raise ValueError(f"expected seconds from command to ready, found {seconds}")
+        if not (isfinite(seconds) and 0 <= seconds <= _MOST_SECONDS):
+            raise ValueError(
+                f"expected seconds from command to ready, 0 to {_MOST_SECONDS:g}, found {seconds}"
+            )
         while self._starts and self._starts[0].at <= now - _WINDOW_SECONDS:
             self._starts.popleft()
-        self._starts.append(Start(now, seconds, max(together, 1)))
+        self._starts.append(Start(now, seconds, min(max(together, 1), _MOST_TOGETHER)))
         self._newest_at, self._fresh = now, False
 
     def remember(self, known: Quantiles | None, fit: SpawnFit | None, at: float | None) -> None:

@@ -15,9 +15,11 @@ from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
 from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
+from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
+from penstock.metrics.core.roster import Roster
 from penstock.metrics.foretold import ForecastEar
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
@@ -84,7 +86,14 @@ class Metrics:
             least_seconds=1 / settings.metrics.max_per_second,
         )
         self._first_jobs = FirstJobs(bus, subjects)
-        self._ear = WorkerEar(bus, subjects, self._meters)
+        self._roster = Roster(
+            HostBounds(
+                allowed=settings.hosts.allowed,
+                most=settings.hosts.most,
+                lease_seconds=settings.host.lease_seconds,
+            )
+        )
+        self._ear = WorkerEar(bus, subjects, self._meters, self._roster)
         self._forecast_ear = ForecastEar(bus, subjects, self._meters)
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
@@ -101,6 +110,7 @@ class Metrics:
         listening = await self._ear.listen()
         await self._remember()
         self._service.spawn(self._ear.follow(), "worker events")
+        self._service.spawn(self._ear.follow_hosts(), "host snapshots")
         self._service.spawn(self._forecast_ear.follow(), "forecasts")
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
@@ -146,7 +156,10 @@ class Metrics:
         await self._watch.look_up_heads()
         now, at = time.monotonic(), datetime.now(UTC)
         self._rounded_at = now
+        largest = self._roster.largest
         for meter in self._meters.values():
+            if largest:
+                meter.workers.bound(*largest)
             meter.observe(now)
         self._spark.expect(now, at.timestamp())
         for name, meter in self._meters.items():

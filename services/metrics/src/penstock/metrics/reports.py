@@ -1,4 +1,5 @@
-"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log."""
+"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log, and the
+hosts that name them."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Subscription
+from penstock.bus.protocol import Bus, Stored, Subscription
 from penstock.events.envelope import MalformedEvent
+from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
 from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.core.roster import Roster, Unbelievable
+from penstock.metrics.core.sketches import BadSketch
 
 log = logging.getLogger("penstock.metrics")
 
@@ -20,12 +24,19 @@ _COMPLAINT_SECONDS = 60.0
 
 
 class WorkerEar:
-    """Hands what workers say to their pools' meters. Nothing that is heard can stop it."""
+    """Hands what workers say to their pools' meters. Nothing that is heard can stop it.
 
-    def __init__(self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter]) -> None:
+    Args:
+        roster: says which workers there are.
+    """
+
+    def __init__(
+        self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter], roster: Roster
+    ) -> None:
         self._bus = bus
         self._subjects = subjects
         self._meters = meters
+        self._roster = roster
         self._decoder = msgspec.json.Decoder(WorkerReport)
         self._complained_at: dict[str, float] = {}
 
@@ -46,6 +57,25 @@ class WorkerEar:
                 continue
             self._on_event(event)
 
+    async def follow_hosts(self) -> None:
+        """Host snapshots, without end."""
+        pattern = self._subjects.host_snapshot("*")
+        stream = self._subjects.snapshots_stream
+        async for stored in self._bus.follow(stream, [pattern], start="last"):
+            try:
+                snapshot = SNAPSHOTS.decode(stored.body)
+                if isinstance(snapshot, HostSnapshot):
+                    self._on_host(snapshot, stored)
+            except ValueError as error:
+                self._complain(stored.subject, error)
+
+    def _on_host(self, snapshot: HostSnapshot, stored: Stored) -> None:
+        if stored.subject != self._subjects.host_snapshot(snapshot.host):
+            raise Unbelievable(f"found a snapshot of host {snapshot.host!r}")
+        at, now = stored.at.timestamp(), time.monotonic()
+        for report in self._roster.see(snapshot, at, now):
+            self._hear(report, now)
+
     def _on_event(self, event: object) -> None:
         match event:
             case WorkerReady() if meter := self._meters.get(event.pool):
@@ -63,15 +93,24 @@ class WorkerEar:
 
     def _on_report(self, subject: str, body: bytes) -> None:
         try:
-            report = self._decoder.decode(body)
-            if meter := self._meters.get(report.pool):
-                meter.hear(report, time.monotonic())
-        except (ValueError, RecursionError, OverflowError) as error:  # also BadSketch
+            report, now = self._decoder.decode(body), time.monotonic()
+            if subject != self._subjects.worker_report(report.host, report.worker):
+                raise Unbelievable(f"found a report of worker {report.worker!r}")
+            if report.pool in self._meters and (admitted := self._roster.admit(report, now)):
+                self._hear(admitted, now)
+        except (ValueError, RecursionError, OverflowError) as error:
             self._complain(subject, error)
+
+    def _hear(self, report: WorkerReport, now: float) -> None:
+        if meter := self._meters.get(report.pool):
+            try:
+                meter.hear(report, now)
+            except BadSketch as error:
+                self._complain(f"worker {report.worker}", error)
 
     def _complain(self, subject: str, error: Exception) -> None:
         """Once a minute for each kind of mistake: a broken worker repeats it each second."""
         now, kind = time.monotonic(), type(error).__name__
         if now - self._complained_at.get(kind, -_COMPLAINT_SECONDS) >= _COMPLAINT_SECONDS:
             self._complained_at[kind] = now
-            log.warning("%s: ignored what cannot be read: %s", subject, error)
+            log.warning("%s: ignored what cannot be read or believed: %s", subject, error)

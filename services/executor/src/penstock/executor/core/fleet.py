@@ -138,6 +138,7 @@ def _sets(fleet: Fleet, pool: str, now: float) -> PoolWorkers:
         ready=sum(_could_take_a_job(w, now) for w in mine),
         draining=sum(w.phase is Phase.DRAINING for w in mine),
         crash_loop=bool(trouble and trouble.is_loop),
+        names=tuple(sorted(worker.name for worker in mine if worker.pid is not None)),
     )
 
 

@@ -20,7 +20,7 @@ from penstock.metrics.core.line import evenly
 from penstock.metrics.core.queue import Look, Queue
 from penstock.metrics.core.sketches import BadSketch, Distribution
 from penstock.metrics.core.totals import Totals
-from penstock.metrics.core.workers import Workers
+from penstock.metrics.core.workers import Workers, lapsed
 
 _DEFAULT_HORIZON_SECONDS = 5.0
 """How far a forecast looks while nobody knows how long a worker takes to start."""
@@ -47,6 +47,7 @@ class PoolMeter:
     ) -> None:
         self.name = name
         self.queues = tuple(queues)
+        self._profile = profile
         self.workers = Workers()
         self.totals = Totals(queue.name for queue in queues)
         self._arrivals = RateWindow(window_seconds, interval_seconds)
@@ -213,13 +214,22 @@ class PoolMeter:
             budget=self._ledger.budget(late, now),
             workers_ready=workers.ready,
             workers_idle=workers.idle,
-            worker_cpu_cores=workers.cpu_cores,
-            worker_memory_bytes=workers.memory_bytes,
+            worker_cpu_cores=self._worth(workers.cpu_cores, self._profile.cpu_cores, now),
+            worker_memory_bytes=_whole(
+                self._worth(workers.memory_bytes, self._profile.memory_bytes, now)
+            ),
             queue_age_seconds=self._queue_age_seconds(looks, now),
             worker_age_seconds=_since(workers.heard_at, now),
             worker_use_age_seconds=_since(workers.used_at, now),
             wakeup=wakeup,
         )
+
+    def _worth(self, measured: float | None, configured: float, now: float) -> float | None:
+        """What one worker uses, as far as that is still known."""
+        used_at = self.workers.used_at
+        if measured is None or used_at is None:
+            return measured
+        return lapsed(measured, configured, now - used_at)
 
     def _horizon_seconds(self, now: float) -> float:
         """How far ahead matters: until a worker that is asked for now is ready."""
@@ -250,6 +260,10 @@ class PoolMeter:
 
 def _newest_at(known: Quantiles | None, at: float) -> float | None:
     return None if known is None or known.age_seconds is None else at - known.age_seconds
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
 
 
 def _since(at: float | None, now: float) -> float | None:

@@ -13,6 +13,9 @@ from penstock.events.snapshot import Quantiles
 from penstock.measuring.quantiles import SECONDS_BUCKETS, cv2
 
 _PARTS = 6
+_MOST_SECONDS = 366 * 86_400.0
+_MOST_SAMPLES = 1_000_000
+_ROUNDING = 1 + 1e-6
 _K = 200
 """KLL's accuracy parameter: rank error about 1.3 % (Karnin, Lang & Liberty 2016)."""
 
@@ -73,11 +76,12 @@ class Distribution:
             sketch = kll_doubles_sketch.deserialize(raw)
             if sketch.is_empty():
                 return ()
-            lowest = sketch.get_min_value()
+            lowest, highest = sketch.get_min_value(), sketch.get_max_value()
         except Exception as error:  # the library raises what its C++ threw
             raise BadSketch(f"expected a serialized KLL sketch of doubles: {error}") from error
         if not lowest >= 0:
             raise BadSketch(f"expected durations, found {lowest} s")
+        _check_sums(sketch.n, highest, total, squares)
         part = self._part(now)
         part.sketch.merge(sketch)
         self._count += sketch.n
@@ -123,6 +127,21 @@ class Distribution:
         """Old, and there are enough without it."""
         old = part.start + self._part_seconds <= now - self._window_seconds
         return old and self._count - part.sketch.n >= self._keeps
+
+
+def _check_sums(count: int, highest: float, total: float, squares: float) -> None:
+    """Raises BadSketch: samples and sums do not belong together, or are no durations of jobs."""
+    if not highest <= _MOST_SECONDS or count > _MOST_SAMPLES:
+        raise BadSketch(
+            f"expected at most {_MOST_SAMPLES} durations of up to {_MOST_SECONDS:g} s, found "
+            f"{count} of up to {highest:g} s"
+        )
+    most = count * highest * _ROUNDING
+    if total > most or squares > most * highest:
+        raise BadSketch(
+            f"expected sums of {count} durations of up to {highest:g} s, found {total:g} and "
+            f"{squares:g}"
+        )
 
 
 def _by_bucket(sketch: kll_doubles_sketch) -> tuple[int, ...]:

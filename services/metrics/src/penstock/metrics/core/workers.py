@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
+from statistics import median
 
 from penstock.events.snapshot import PoolSnapshot
 from penstock.events.worker import WorkerReport
@@ -12,6 +14,12 @@ SILENT_SECONDS = 3.0
 _SMOOTHING = 0.3
 """Weight of the newest second in a worker's use of cores."""
 _READY = ("idle", "busy")
+_OUTLIER_TIMES = 4.0
+"""A worker counts with at most so many times the median: one that leaks, or that lies, does not
+stand for all."""
+LAPSE_SECONDS = 600.0
+"""A measure stands for so long while no worker reports, then loses half of its distance to the
+configured need in each such period: what a wrong report left behind does not stay for ever."""
 
 
 class Worker:
@@ -37,8 +45,9 @@ class Workers:
     Attributes:
         heard_at: when any was heard last, None for never. used_at: when the figures below were
             true; None where nobody knows.
-        cpu_cores: mean cores used by one worker while it works; memory_bytes: mean of one.
-            The last known values stand while nobody works.
+        cpu_cores: cores used by one worker while it works; memory_bytes: of one worker. Means,
+            outliers cut down to four times the median. The last known values stand while no worker
+            reports; see `lapsed`.
     """
 
     def __init__(self) -> None:
@@ -47,6 +56,15 @@ class Workers:
         self.cpu_cores: float | None = None
         self.memory_bytes: int | None = None
         self.used_at: float | None = None
+        self._most_cores, self._most_bytes = inf, inf
+
+    def bound(self, cpu_cores: float, memory_bytes: int) -> None:
+        """No worker uses more than the largest host has."""
+        self._most_cores, self._most_bytes = cpu_cores, memory_bytes
+        if self.cpu_cores is not None:
+            self.cpu_cores = min(self.cpu_cores, cpu_cores)
+        if self.memory_bytes is not None:
+            self.memory_bytes = min(self.memory_bytes, memory_bytes)
 
     def hear(self, report: WorkerReport, now: float) -> bool:
         """Takes a report in; False when a later one of the same worker was heard before."""
@@ -72,9 +90,9 @@ class Workers:
         cores = [w.cpu_cores for w in self._workers.values() if w.cpu_cores is not None]
         memory = [w.report.memory_bytes for w in self._workers.values() if w.report.memory_bytes]
         if cores:
-            self.cpu_cores = sum(cores) / len(cores)
+            self.cpu_cores = min(_typical(cores), self._most_cores)
         if memory:
-            self.memory_bytes = sum(memory) // len(memory)
+            self.memory_bytes = int(min(_typical(memory), self._most_bytes))
             self.used_at = self.heard_at
 
     def remember(self, last: PoolSnapshot, at: float) -> None:
@@ -111,6 +129,17 @@ class Workers:
             for claim in worker.report.claims:
                 if claim.running_seconds > 0:
                     yield claim.job_id, claim.running_seconds + now - worker.heard_at
+
+
+def lapsed(measured: float, configured: float, age_seconds: float) -> float:
+    """What a measure of this age is still worth, beside what the settings say."""
+    beyond = max(age_seconds - LAPSE_SECONDS, 0.0) / LAPSE_SECONDS
+    return configured + (measured - configured) * 0.5**beyond
+
+
+def _typical(values: Sequence[float]) -> float:
+    most = _OUTLIER_TIMES * median(values)
+    return sum(min(value, most) for value in values) / len(values)
 
 
 def _cores(before: WorkerReport, after: WorkerReport) -> float | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from penstock.decider.core.capacity import Need, carries, need, start_budget
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.lint.facts import Facts, seconds
+from penstock.events.snapshot import HostSnapshot
 
 
 def minimums_beyond_hosts(facts: Facts) -> Iterator[str]:
@@ -29,7 +32,7 @@ def too_large_a_worker(facts: Facts) -> Iterator[str]:
             each = _need(facts, pool.name)
             yield (
                 f"pools.{pool.name}: a worker needs {each.memory_bytes / 2**20:.0f} MB and "
-                f"{each.cpu_cores:.2g} cores, no host has that to give: lower memory_bytes and "
+                f"{each.cpu_cores:.2g} cores, no host is that large: lower memory_bytes and "
                 "cpu_cores, or add a larger host"
             )
 
@@ -57,10 +60,19 @@ def _host_shares(facts: Facts) -> dict[str, float]:
 
 
 def _most_a_host(facts: Facts, pool: str) -> int:
-    """Workers of one pool that the largest host carries."""
+    """Workers of one pool that the largest host carries while nothing else runs on it.
+
+    By its size: settings are no worse because the machine is busy when they are checked.
+    """
     rules, each = Rules.of(facts.settings), _need(facts, pool)
-    budgets = (start_budget(host, rules) for host in facts.seen_hosts.values())
+    budgets = (start_budget(_idle(host), rules) for host in facts.seen_hosts.values())
     return max((carries(budget, each)[0] for budget in budgets), default=0)
+
+
+def _idle(host: HostSnapshot) -> HostSnapshot:
+    return msgspec.structs.replace(
+        host, cpu_busy_cores=0.0, memory_used_bytes=0, own_cpu_busy_cores=0.0, own_memory_bytes=0
+    )
 
 
 def _need(facts: Facts, pool: str) -> Need:
