@@ -28,9 +28,9 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle
-from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.members import member
+from penstock.jobs.story import read_event
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
 _BY_THE_ATTEMPT = (JobCompleted, JobFailed, JobProgressed, JobCommitted)
@@ -79,7 +79,7 @@ async def read_all(bus: Bus, subjects: Subjects) -> dict[str, list[Entry]]:
         return found
     async for stored in bus.follow(stream, [pattern], start="all"):
         found[stored.subject.split(".")[3]].append(
-            (stored.sequence, JOB_EVENTS.decode(stored.body))
+            (stored.sequence, read_event(stored, JOB_EVENTS))
         )
         if stored.sequence >= end.sequence:
             break
@@ -189,21 +189,12 @@ _COUNTED = {State.COMPLETED: "completed", State.DEAD: "failed", State.CANCELLED:
 
 
 def _records(histories: Histories) -> dict[str, JobRecord | None]:
-    return {job_id: _fold(story) for job_id, story in histories.items()}
-
-
-def _fold(story: Story) -> JobRecord | None:
-    try:
-        return lifecycle.fold(story)
-    except IllegalTransition:
-        return None
+    return {job_id: lifecycle.fold(story) for job_id, story in histories.items()}
 
 
 def _faults(story: Story) -> Iterator[tuple[Rule, str]]:
-    try:
-        lifecycle.fold(story)
-    except IllegalTransition as error:
-        yield Rule.LEGAL, str(error)
+    for sequence, why in lifecycle.passed_over(story):
+        yield Rule.LEGAL, f"at {sequence}: {why}"
     if not all(isinstance(event, JobEvent) for _, event in story):
         yield Rule.LEGAL, "an event that nobody knows"
     sequences = [sequence for sequence, _ in story]

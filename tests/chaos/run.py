@@ -31,7 +31,6 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError
 from penstock.events.job import JobDispatched
-from penstock.jobs.errors import IllegalTransition
 from penstock.runtime.broker import Broker
 
 T = TypeVar("T")
@@ -86,7 +85,7 @@ async def run(plan: Plan, folder: Path) -> Verdict:
                 befall(found, plan), dispatch_all(found, plan.seed, plan.jobs - BATCH_JOBS)
             )
             await _settled(found)
-        except (AssertionError, BusError, IllegalTransition) as error:
+        except (AssertionError, BusError) as error:
             hung = f"it came to a stop: {error!r}"
         histories = await _patiently(lambda: read_all(found.bus, found.subjects))
         breaches = await _patiently(lambda: _breaches(found, histories))

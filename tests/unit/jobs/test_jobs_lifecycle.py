@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.jobs.telling import BROKEN, EVENT_TYPES, NOW, event, told
 
-from penstock.events.envelope import UnknownEvent
+from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JOB_EVENTS,
     JobCancelled,
@@ -128,6 +129,14 @@ def test_an_event_of_a_later_version_moves_the_sequence_and_nothing_else() -> No
     assert lifecycle.fold([(1, unknown)]) is None
 
 
+def test_what_may_not_follow_moves_the_sequence_and_nothing_else() -> None:
+    record = told(JobDispatched, JobStarted)
+    completed = lifecycle.advance(record, event(JobCompleted), 3)
+    after = lifecycle.advance(completed, event(JobStarted, worker="thief"), 4)
+    assert after == msgspec.structs.replace(completed, sequence=4)  # type: ignore[type-var]
+    assert lifecycle.advance(None, event(JobCompleted), 1) is None
+
+
 def test_a_new_life_begins_anew_and_remembers_that_it_is_not_the_first() -> None:
     lived = told(JobDispatched, JobStarted, JobRecovered, JobStarted, JobFailed, JobDead)
     record = evolve(lived, event(JobRevived, payload=b"other"), 9)
@@ -156,6 +165,36 @@ def test_a_life_can_be_told_without_the_one_before() -> None:
 
 
 any_events = st.lists(st.sampled_from(EVENT_TYPES), max_size=40)
+unreadable = st.builds(
+    UnknownEvent, type=st.just("JobStarted"), raw=st.binary(max_size=9), unreadable=st.just("bad")
+)
+
+
+@given(any_events, st.lists(st.tuples(st.integers(0, 80), unreadable), max_size=9))
+def test_a_story_with_garbage_folds_as_without_it(
+    kinds: list[type[JobEvent]], garbage: list[tuple[int, UnknownEvent]]
+) -> None:
+    """Garbage is what cannot be read, and every event that may not follow where it lies."""
+    story: list[tuple[int, Event | UnknownEvent]] = [
+        (10 * place, event(kind)) for place, kind in enumerate(kinds, 1)
+    ]
+    for place, (at, rubbish) in enumerate(garbage):
+        story.append((10 * (at % (len(kinds) + 1)) + 1 + place, rubbish))
+    story.sort(key=lambda entry: entry[0])
+    ignored = dict(lifecycle.passed_over(story))
+    counted = [entry for entry in story if entry[0] not in ignored]
+    assert all(isinstance(rubbish, JobEvent) for _, rubbish in counted)
+
+    with_garbage, without = lifecycle.fold(story), lifecycle.fold(counted)
+    if without is None or with_garbage is None:
+        assert with_garbage is without
+        return
+    assert with_garbage == msgspec.structs.replace(without, sequence=story[-1][0])
+    assert without.sequence == without.changed_by
+    record: JobRecord | None = None
+    for sequence, legal in counted:  # raises where one may not follow
+        assert isinstance(legal, JobEvent)
+        record = evolve(record, legal, sequence)
 
 
 @given(any_events)

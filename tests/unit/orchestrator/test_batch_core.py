@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,9 @@ from penstock.events.batch import (
     BatchStopping,
     Counts,
 )
+from penstock.events.envelope import UnknownEvent
 from penstock.jobs import batch_record
+from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.members import Member
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Say
@@ -95,6 +98,22 @@ def test_too_many_failures_stop_the_rest_and_fail_it() -> None:
     called = story.says(failed).batch.decide(NOW)
     assert isinstance(called, CallBack)
     assert called.success is False
+
+
+def test_an_end_that_may_not_follow_does_not_count() -> None:
+    story = Story().jobs("0 JobDispatched", "1 JobDispatched", "0 JobDead")
+    story.jobs("0 JobCompleted", "0 JobDispatched", "1 JobCompleted", "1 JobDead", "1 JobRevived")
+    assert story.batch.tally.counts == Counts(failed=1, completed=1)
+    assert story.jobs("0 JobRevived").batch.tally.counts == Counts(pending=1, completed=1)
+
+
+def test_what_is_passed_over_moves_the_sequence_that_the_next_event_expects() -> None:
+    story = Story().jobs("0 JobDispatched", "0 JobCompleted").closed()
+    with pytest.raises(IllegalTransition):
+        story.says(BatchClosed(batch_id="b", at=NOW))
+    story.says(UnknownEvent(type="BatchFailed", raw=b"", unreadable="empty"))
+    assert isinstance(story.event(), BatchCompleted)
+    assert story.batch.record.sequence == story.sequence
 
 
 def test_a_share_is_judged_when_all_jobs_are_known() -> None:

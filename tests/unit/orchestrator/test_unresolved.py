@@ -59,6 +59,11 @@ def test_each_step_replaces_the_one_before() -> None:
     assert log.add("JobStarted").add("JobDead").kept() == {"j": Awaits.LETTER}
 
 
+@pytest.mark.parametrize("event", ["JobStarted", "JobCancelled"])
+def test_what_may_not_follow_a_death_does_not_close_it(event: str) -> None:
+    assert Log().add("JobDead").add(event).kept() == {"j": Awaits.LETTER}
+
+
 def test_a_dead_job_that_was_retried_needs_no_letter() -> None:
     log = Log().add("JobDead").add("JobDispatched", "again", retry_of="j")
     assert log.kept() == {"again": Awaits.LINE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from tests.unit.jobs.telling import NOW, event, told
 
@@ -68,6 +69,14 @@ def test_a_message_of_a_life_that_is_over_starts_nothing_in_the_new_one(
     """It may be acknowledged late by whoever held it then; the new life has its own message."""
     record = told(*RUNNING, JobDead, JobRevived, *later)
     assert settle(record, MESSAGE, 1, FIRST, NOW, max_lost_workers=3) is Action.DROP
+
+
+def test_rubbish_behind_a_snooze_does_not_make_its_own_message_an_old_one() -> None:
+    snoozed = told(*RUNNING, event(JobRetrying, attempt=FIRST, put_off="rate limit"))
+    later = msgspec.structs.replace(snoozed, sequence=snoozed.sequence + 5)
+    now = NOW + timedelta(seconds=31)
+    assert settle(later, ANOTHER, snoozed.sequence, FIRST, now, 3) is Action.START
+    assert settle(later, ANOTHER, snoozed.sequence - 1, FIRST, now, 3) is Action.FOLLOW_UP
 
 
 def test_lost_workers_are_told_from_failures() -> None:

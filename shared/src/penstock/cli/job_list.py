@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from penstock.bus.protocol import Bus, Stored
 from penstock.cli import eventlog
-from penstock.events.envelope import Event, MalformedEvent, UnknownEvent
+from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.lifecycle import JobRecord, State, fold
+from penstock.jobs.story import read_event
 
 History = list[tuple[int, Event | UnknownEvent]]
 
@@ -59,10 +60,7 @@ def _by_job(messages: Sequence[Stored]) -> dict[str, History]:
     found: dict[str, History] = {}
     for stored in messages:
         job_id = stored.subject.split(".")[-2]
-        try:
-            event = JOB_EVENTS.decode(stored.body)
-        except MalformedEvent:
-            continue
+        event = read_event(stored, JOB_EVENTS)
         history = found.pop(job_id, [])
         history.append((stored.sequence, event))
         found[job_id] = history

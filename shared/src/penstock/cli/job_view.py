@@ -15,7 +15,7 @@ from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobDispatched, JobError
 from penstock.jobs import showing
 from penstock.jobs.client import JobView
-from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.lifecycle import JobRecord, passed_over
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ def detail(view: JobView) -> JobDetail:
         result=showing.result(view.record.result, view.record.payload),
         error=view.record.error,
         retry_of=view.record.retry_of,
-        timeline=[_plain(sequence, event) for sequence, event in view.events],
+        timeline=_plain(view.events),
     )
 
 
@@ -119,21 +119,37 @@ def description(view: JobView) -> list[str]:
 
 
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
+    ignored = dict(passed_over(events))
+    return [_line(event, ignored.get(sequence, "")) for sequence, event in events]
+
+
+def _line(event: Event | UnknownEvent, ignored: str) -> str:
+    if isinstance(event, UnknownEvent):
+        why = f"unreadable, ignored: {ignored}" if ignored else "of a later version"
+        return f"  {'':8}  {event.type} ({why})"
+    happening = f"ignored: {ignored}" if ignored else happened(event)
+    return f"  {wording.clock(event.at)}  {event.name:<13}  {happening}".rstrip()
+
+
+def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:
+    ignored = dict(passed_over(events))
     return [
-        f"  {wording.clock(event.at)}  {event.name:<13}  {happened(event)}".rstrip()
-        if isinstance(event, Event)
-        else f"  {'':8}  {event.type} (of a later version)"
-        for _, event in events
+        {"sequence": sequence, **_fields(event)}
+        | ({"ignored": ignored[sequence]} if sequence in ignored else {})
+        for sequence, event in events
     ]
 
 
-def _plain(sequence: int, event: Event | UnknownEvent) -> Any:
+def _fields(event: Event | UnknownEvent) -> dict[str, Any]:
     if isinstance(event, UnknownEvent):
-        return msgspec.json.decode(event.raw)
-    tree = msgspec.to_builtins(event)
+        if event.unreadable:
+            return {"type": event.type, "bytes": len(event.raw)}
+        fields: dict[str, Any] = msgspec.json.decode(event.raw)
+        return fields
+    tree: dict[str, Any] = msgspec.to_builtins(event)
     tree.pop("payload", None)  # shown decoded, as the arguments
     tree.pop("result", None)
-    return {"sequence": sequence, **tree}
+    return tree
 
 
 def _progress(record: JobRecord) -> str:

@@ -64,10 +64,17 @@ class Event(
 
 
 class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a later version: kept whole, so that it can be passed on."""
+    """An event of a later version: kept whole, so that it can be passed on.
+
+    Attributes:
+        type: its tag; the name in its subject where the body cannot be read.
+        unreadable: why the body is no event, or not one of this subject; empty for an event of a
+            later version.
+    """
 
     type: str
     raw: bytes
+    unreadable: str = ""
 
 
 class MalformedEvent(ValueError):

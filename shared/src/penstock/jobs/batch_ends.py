@@ -7,9 +7,12 @@ from contextlib import aclosing
 from enum import StrEnum
 from typing import Any
 
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, Stored
+from penstock.events.envelope import UnknownEvent
+from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs.members import Member, member
+from penstock.jobs.story import read_event
 
 
 class Ended(StrEnum):
@@ -54,8 +57,13 @@ async def ended_members(
         async for stored in messages:
             _, job_id, name = stored.subject.rsplit(".", 2)
             place = member(job_id)
-            if place is not None and place.batch == batch_id:
+            if place is not None and place.batch == batch_id and _counts(stored):
                 latest[place] = END_EVENTS[name]
             if stored.sequence >= end:
                 break
     return latest
+
+
+def _counts(stored: Stored) -> bool:
+    """Whether the message is an event; a forged one is passed over, as the job's fold does."""
+    return not isinstance(read_event(stored, JOB_EVENTS), UnknownEvent)

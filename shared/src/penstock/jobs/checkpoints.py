@@ -7,7 +7,7 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing
 from penstock.events.job import JobRecovered, JobRevived
 from penstock.events.subjects import Subjects
-from penstock.jobs import story
+from penstock.jobs import lifecycle, story
 from penstock.jobs.errors import PayloadTooLarge
 
 
@@ -50,7 +50,9 @@ class Checkpoints:
     async def void_before(self, job_id: str) -> int:
         """Those with a lower token are void: the job was begun anew, or with other arguments."""
         events = await story.read(self._bus, self._subjects, job_id)
-        return max((sequence for sequence, event in events if _begins_anew(event)), default=0)
+        ignored = dict(lifecycle.passed_over(events))
+        begun = [at for at, event in events if at not in ignored and _begins_anew(event)]
+        return max(begun, default=0)
 
     async def save(self, job_id: str, kept: Kept, expected: int) -> int:
         """Stores it in the place of the one at sequence ``expected``; returns its own.

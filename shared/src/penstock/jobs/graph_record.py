@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -116,14 +117,24 @@ def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> Grap
 
 
 def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> GraphRecord | None:
-    """The record after all ``(sequence, event)``; None when there are none."""
+    """The record after all ``(sequence, event)``; None when there are none.
+
+    What cannot be read, or may not follow, moves the sequence and changes nothing else.
+    """
     record: GraphRecord | None = None
     for sequence, event in events:
-        if isinstance(event, GraphEvent):
-            record = evolve(record, event, sequence)
-        elif record is not None:
-            record = msgspec.structs.replace(record, sequence=sequence)
+        record = advance(record, event, sequence)
     return record
+
+
+def advance(
+    record: GraphRecord | None, event: Event | UnknownEvent, sequence: int
+) -> GraphRecord | None:
+    """The record after whatever is stored at ``sequence``; see :func:`fold`."""
+    if isinstance(event, GraphEvent):
+        with suppress(IllegalTransition):
+            return evolve(record, event, sequence)
+    return record and msgspec.structs.replace(record, sequence=sequence)
 
 
 def _started(event: GraphStarted, sequence: int) -> GraphRecord:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -80,6 +81,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sequence: of the last event: what the next append expects.
+        changed_by: sequence of the last event that the fold did not pass over.
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
         lost_workers: how often in a row a worker was lost with it.
@@ -100,6 +102,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     dispatched_at: datetime
     available_at: datetime
+    changed_by: int = 0
     put_off: str = ""
     tags: tuple[str, ...] = ()
     attempt: int = 0
@@ -140,21 +143,50 @@ def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecor
     if record is None:
         assert isinstance(event, JobDispatched)
         return _dispatched(event, sequence)
-    moved = msgspec.structs.replace(record, state=edge.target, sequence=sequence)
+    moved = msgspec.structs.replace(
+        record, state=edge.target, sequence=sequence, changed_by=sequence
+    )
     if isinstance(event, JobStarted):
         moved = msgspec.structs.replace(moved, token=sequence)
     return msgspec.structs.replace(moved, **_changes(record, event))
 
 
 def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> JobRecord | None:
-    """The record after all ``(sequence, event)``; None when there are none."""
+    """The record after all ``(sequence, event)``; None when there are none.
+
+    An event that cannot be read, that may not follow, or that a later version knows is passed over:
+    it moves the sequence and changes nothing else, so that no reader depends on who wrote it.
+    """
     record: JobRecord | None = None
     for sequence, event in events:
-        if isinstance(event, JobEvent):
-            record = evolve(record, event, sequence)
-        elif record is not None:  # of a later version: it moves the sequence, nothing else we know
-            record = msgspec.structs.replace(record, sequence=sequence)
+        record = advance(record, event, sequence)
     return record
+
+
+def advance(
+    record: JobRecord | None, event: Event | UnknownEvent, sequence: int
+) -> JobRecord | None:
+    """The record after whatever is stored at ``sequence``; see :func:`fold`."""
+    if isinstance(event, JobEvent):
+        with suppress(IllegalTransition):
+            return evolve(record, event, sequence)
+    return record and msgspec.structs.replace(record, sequence=sequence)
+
+
+def passed_over(events: Iterable[tuple[int, Event | UnknownEvent]]) -> Iterator[tuple[int, str]]:
+    """Sequence of each event that :func:`fold` passes over, and why; not of a later version's."""
+    record: JobRecord | None = None
+    for sequence, event in events:
+        if isinstance(event, UnknownEvent):
+            if event.unreadable:
+                yield sequence, event.unreadable
+            record = advance(record, event, sequence)
+            continue
+        after = advance(record, event, sequence)
+        if after is None or after.changed_by != sequence:
+            state = record.state if record else "nothing"
+            yield sequence, f"{event.name} may not follow state {state}"
+        record = after
 
 
 def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
@@ -166,6 +198,7 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         tags=event.tags,
         state=State.SCHEDULED if event.due_at else State.WAITING,
         sequence=sequence,
+        changed_by=sequence,
         dispatched_at=event.at,
         available_at=event.due_at or event.at,
         retry_of=event.retry_of,
@@ -183,6 +216,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         tags=event.tags,
         state=State.WAITING,
         sequence=sequence,
+        changed_by=sequence,
         dispatched_at=record.dispatched_at if record else event.at,
         available_at=event.at,
         commits=record.commits if record and not event.changed else {},

@@ -22,9 +22,10 @@ from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
 from penstock.events.envelope import encode
 from penstock.events.job import JobRevived
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, payload, queue, registry
+from penstock.jobs import lifecycle, payload, queue, registry, story
 from penstock.jobs.errors import JobRefused, JobsError, PayloadTooLarge
 from penstock.jobs.letters import Letter
+from penstock.jobs.lifecycle import State
 from penstock.jobs.payload import Payload
 from penstock.jobs.sealing import is_sealed
 
@@ -127,11 +128,13 @@ class Reviver:
             self._subjects.events_stream, self._subjects.job(content.job_id)
         )
         name = last.subject.rpartition(".")[2] if last else ""
-        if last and name not in ENDS:
-            await self._remove(content.queue, content.job_id, letter.sequence)  # of an earlier life
-            return JobRefused(
-                f"job {content.job_id} is not dead any more: its last event is {name}"
-            )
+        if last and name not in ENDS:  # a later life, unless that event does not count
+            record = lifecycle.fold(await story.read(self._bus, self._subjects, content.job_id))
+            if record is None or record.state not in (State.DEAD, State.CANCELLED):
+                await self._remove(content.queue, content.job_id, letter.sequence)
+                return JobRefused(
+                    f"job {content.job_id} is not dead any more: its last event is {name}"
+                )
         return Ended(
             job_id=content.job_id,
             payload=content.payload,

@@ -11,7 +11,7 @@ from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
 from penstock.events.envelope import encode
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, queue
+from penstock.jobs import lifecycle, queue, story
 from penstock.jobs.errors import AlreadyDispatched
 from penstock.telemetry import names
 
@@ -47,7 +47,7 @@ class Sender:
             stored = await self._bus.next(
                 self._subjects.events_stream, self._subjects.event(event), 1
             )
-            ours = JOB_EVENTS.decode(stored.body) if stored else None
+            ours = story.read_event(stored, JOB_EVENTS) if stored else None
             if not (stored and isinstance(ours, JobDispatched) and ours.id == event.id):
                 raise
             await self._bus.append(self._queued(event, stored.sequence, telemetry.inject()))

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.events.envelope import Codec, Event, UnknownEvent
+from penstock.events.envelope import Codec, Event, MalformedEvent, UnknownEvent
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
+from penstock.jobs import lifecycle
+from penstock.runtime.limited_log import LimitedLog
+
+log = logging.getLogger("penstock.jobs")
+_passed_over = LimitedLog(log)
+_unreadable = 0
 
 Story = tuple[tuple[int, Event | UnknownEvent], ...]
 """``(sequence, event)``, oldest first."""
@@ -16,10 +23,45 @@ Story = tuple[tuple[int, Event | UnknownEvent], ...]
 async def read(bus: Bus, subjects: Subjects, job_id: str) -> Story:
     """Every event of a job; empty when there is none.
 
-    Raises:
-        MalformedEvent: something that is no event lies among them.
+    What :func:`penstock.jobs.lifecycle.fold` passes over is among them, and logged.
     """
-    return await read_subject(bus, subjects.events_stream, subjects.job(job_id), JOB_EVENTS)
+    events = await read_subject(bus, subjects.events_stream, subjects.job(job_id), JOB_EVENTS)
+    for sequence, why in lifecycle.passed_over(events):
+        _passed_over.write(
+            logging.WARNING, job_id, "job %s: event %d is passed over: %s", job_id, sequence, why
+        )
+    return events
+
+
+def read_event(stored: Stored, codec: Codec) -> Event | UnknownEvent:
+    """The stored event.
+
+    Whoever may write to a subject may write anything to it: bytes that are no event, and an event
+    of another aggregate or name than the subject says, become an :class:`UnknownEvent` that says
+    why. All readers use this, so that all of them pass over the same messages.
+    """
+    global _unreadable  # noqa: PLW0603 - one counter a process
+    _, noun, key, name = stored.subject.rsplit(".", 3)
+    try:
+        event = codec.decode(stored.body)
+    except MalformedEvent as error:
+        why = str(error)
+    else:
+        if isinstance(event, UnknownEvent):
+            return event
+        if (event.name, event.key, event.noun) == (name, key, noun):
+            return event
+        why = (
+            f"it is {event.name[:80]} of {event.noun} {event.key[:80]}, "
+            f"stored as {name} of {noun} {key}"
+        )
+    _unreadable += 1
+    return UnknownEvent(type=name, raw=stored.body, unreadable=why)
+
+
+def unreadable_messages() -> int:
+    """How many messages this process read among events that were none of their subject."""
+    return _unreadable
 
 
 async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> Story:
@@ -28,16 +70,13 @@ async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> Sto
     The leader says how many there are of each kind, then each kind is read up to that number. Asked
     with a wildcard instead, the broker looks through the stream to its end: 15 ms where it holds
     180,000 messages, and ever more; this takes 1 ms, however large it is.
-
-    Raises:
-        MalformedEvent: something that is no event lies among them.
     """
     counted = await bus.count(stream, subject)
     parts = await asyncio.gather(
         *(_oldest(bus, stream, name, number) for name, number in counted.items())
     )
     found = sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
-    return tuple((stored.sequence, codec.decode(stored.body)) for stored in found)
+    return tuple((stored.sequence, read_event(stored, codec)) for stored in found)
 
 
 async def _oldest(bus: Bus, stream: str, subject: str, number: int) -> list[Stored]:

@@ -196,5 +196,10 @@ UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs that wait in queues whi
 DISK_USED = _gauge("disk.used", "By", "Of the disk with the broker's or the run files.", "use")
 DISK_SIZE = _gauge("disk.size", "By", "Of the same disk.", "use")
 UNRESOLVED = _gauge("orchestrator.unresolved", "{step}", "Transitions whose second half is due.")
+UNREADABLE = _counter(
+    "orchestrator.unreadable",
+    "{message}",
+    "Messages read among the events of jobs, batches and graphs that are no such event; ignored.",
+)
 
 ALL: tuple[Metric, ...] = tuple(each for each in globals().values() if isinstance(each, Metric))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence
@@ -11,10 +10,7 @@ from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, queue, story
-from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import JobRecord, State
-
-log = logging.getLogger("penstock.executor")
 
 
 class Recovery:
@@ -83,11 +79,7 @@ class Recovery:
         return record if ours else None
 
     async def _record(self, job_id: str) -> JobRecord | None:
-        try:
-            return lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
-        except (ValueError, RecursionError, IllegalTransition) as error:
-            log.error("job %s is left alone, its events cannot be read: %s", job_id, error)
-            return None
+        return lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
 
     async def _tell(self, record: JobRecord, event: JobEvent) -> bool:
         expect = Expect(record.sequence, self._subjects.job(record.id))

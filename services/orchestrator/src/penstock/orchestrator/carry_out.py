@@ -18,7 +18,7 @@ from penstock.bus.protocol import (
 from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import again, callbacks, members
+from penstock.jobs import again, callbacks, lifecycle, members, story
 from penstock.jobs import log as logs
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobRefused, JobsError
@@ -121,10 +121,11 @@ class Hands:
         lasts = await asyncio.gather(
             *(self._bus.last(stream, self._subjects.job(job_id)) for job_id in job_ids)
         )
+        names = [last.subject.rpartition(".")[2] if last else "" for last in lasts]
         open_ones = [
-            (job_id, last.sequence, last.subject.rpartition(".")[2])
-            for job_id, last in zip(job_ids, lasts, strict=True)
-            if last is not None and last.subject.rpartition(".")[2] not in _ENDS
+            (job_id, last.sequence, name)
+            for job_id, last, name in zip(job_ids, lasts, names, strict=True)
+            if last and (name not in _ENDS or await self._lives(job_id))
         ]
         answers = await self._bus.append_many(
             [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in open_ones]
@@ -140,6 +141,11 @@ class Hands:
                 )
             else:
                 await self._bus.signal(self._subjects.cancel_notice(job_id))
+
+    async def _lives(self, job_id: str) -> bool:
+        """Whether a job has not ended although its last event is called an end: it was forged."""
+        record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+        return record is not None and not record.state.ended
 
     def _cancelled(self, job_id: str, sequence: int, reason: str) -> Outgoing:
         event = JobCancelled(

@@ -8,9 +8,8 @@ import msgspec
 
 from penstock.bus.protocol import Bus, PayloadTooLarge, Stored
 from penstock.events.envelope import utc_now
-from penstock.events.subjects import Subjects, check_name
+from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import lifecycle, queue, story
-from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import JobRecord, State
 
 log = logging.getLogger("penstock.orchestrator")
@@ -32,7 +31,7 @@ class Healer:
         self._subjects = subjects
 
     async def record(self, job_id: str) -> JobRecord | None:
-        """The job now; None when its events have aged out or cannot be read.
+        """The job now; None when its events have aged out, or name no queue.
 
         Raises:
             BusError: the broker did not say.
@@ -41,7 +40,7 @@ class Healer:
             record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
             if record is not None:
                 check_name("queue", record.queue)
-        except (ValueError, RecursionError, IllegalTransition) as error:
+        except BadName as error:
             log.error("job %s is left alone, its events cannot be read: %s", job_id, error)
             return None
         return record

@@ -10,13 +10,18 @@ from typing import Any
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
+from penstock.events.envelope import UnknownEvent
+from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs.story import read_event
 from penstock.orchestrator.core.unresolved import AWAITED, Step
 
 
 class _Fields(msgspec.Struct):
     """The few fields that are needed; a job's payload is not even decoded."""
 
+    type: str
+    job_id: str
     queue: str = ""
     due_at: datetime | None = None
     retry_of: str | None = None
@@ -31,20 +36,27 @@ async def steps(bus: Bus, subjects: Subjects, start: int) -> AsyncIterator[Step]
     stream: Any = bus.follow(subjects.events_stream, wanted, max(start, 1))
     async with aclosing(stream) as messages:
         async for stored in messages:
-            yield step(stored)
+            if (read := step(stored)) is not None:
+                yield read
 
 
-def step(stored: Stored) -> Step:
-    """What cannot be read is kept without its fields: the job's whole story is read later."""
+def step(stored: Stored) -> Step | None:
+    """The step that an event is; None for what the fold of its job passes over unread.
+
+    What shows that nothing is awaited any more is decoded whole: a forged message of that subject
+    must not keep a job from being healed.
+    """
     _, job_id, event = stored.subject.rsplit(".", 2)
-    fields = _Fields()
-    if AWAITED.get(event):
-        try:
-            fields = _decode(stored.body)
-            if fields.queue:
-                check_name("queue", fields.queue)
-        except (ValueError, RecursionError):  # also text that is none; BadName
-            fields = _Fields()
+    if not AWAITED.get(event) and isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+        return None
+    try:
+        fields = _decode(stored.body)
+        if fields.queue:
+            check_name("queue", fields.queue)
+    except (ValueError, RecursionError):  # also text that is none; BadName
+        return None
+    if (fields.type, fields.job_id) != (event, job_id):
+        return None
     return Step(
         job_id=job_id,
         event=event,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from penstock.events.subjects import Subjects
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.report import Report
+from penstock.jobs import story
 from penstock.orchestrator.health import HealthWatch
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Reading
@@ -23,6 +24,7 @@ class Readings:
 
     def __call__(self) -> Iterable[Reading]:
         yield Reading(metrics.UNRESOLVED, self._unresolved())
+        yield Reading(metrics.UNREADABLE, story.unreadable_messages())
         if self._health.last is None:
             return
         facts, report = self._health.last

@@ -124,7 +124,7 @@ class Reconciler:
         """Fills in what the event did not say; False when there is nothing left to look after."""
         if not entry.queue:
             record = await self.healer.record(entry.job_id)
-            if record is None or record.sequence != entry.sequence:
+            if record is None or record.changed_by > entry.sequence:
                 self._table.resolve(entry)
                 return False
             entry.queue = record.queue
@@ -132,7 +132,7 @@ class Reconciler:
 
     async def _make_again(self, entry: Entry) -> None:
         record = await self.healer.record(entry.job_id)
-        if record is not None and record.sequence == entry.sequence:
+        if record is not None and record.changed_by <= entry.sequence:
             try:
                 await self.healer.heal(record)
             except BusRefused as error:

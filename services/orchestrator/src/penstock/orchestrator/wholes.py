@@ -18,18 +18,21 @@ import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
 from penstock.events.batch import BATCH_EVENTS
-from penstock.events.envelope import utc_now
+from penstock.events.envelope import UnknownEvent, utc_now
 from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
+from penstock.jobs.story import read_event
 from penstock.orchestrator.carry_out import Hands
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.wholes_kept import Kept
+from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.orchestrator")
@@ -62,6 +65,7 @@ class Wholes:
         self._bus, self._subjects, self._source = bus, subjects, client.source
         self._hands = Hands(bus, subjects, client)
         self._kept = Kept(bus, subjects, client.source)
+        self._passed_over = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
         self._tried: dict[tuple[str, str], tuple[int, float]] = {}
@@ -110,10 +114,15 @@ class Wholes:
         except BusError:
             raise
         except Exception as error:  # who may dispatch may write anything; the log keeps it for days
-            log.error("%s %s: event %d is passed over: %r", noun, key, stored.sequence, error)
+            self._passed_over.write(
+                logging.WARNING, f"{noun} {key}",
+                "%s %s: event %d is passed over: %r", noun, key, stored.sequence, error,
+            )  # fmt: skip
         self.position = stored.sequence
 
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
+        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+            return
         if place := members.member(job_id):
             batch = self.known.get(("batch", place.batch))
             if isinstance(batch, Batch):
@@ -126,10 +135,12 @@ class Wholes:
                 self._touch("graph", step[0])
 
     async def _see_whole(self, noun: str, key: str, name: str, stored: Stored) -> None:
-        event = _CODECS[noun].decode(stored.body)
+        event = read_event(stored, _CODECS[noun])
         whole = self.known.get((noun, key))
         if whole is not None:
             whole.see(event, stored.sequence)
+        elif isinstance(event, UnknownEvent):
+            return
         elif name in ("BatchCreated", "GraphStarted"):
             self.known[noun, key] = self._new(event, stored.sequence)
         elif name not in _FINAL:

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from penstock.bus.protocol import Bus, Expect, Outgoing
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobDead, JobError, JobEvent
-from penstock.events.subjects import Subjects, check_name
+from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import lifecycle, story
 from penstock.jobs import queue as queues
-from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import JobRecord
 
 log = logging.getLogger("penstock.worker")
@@ -20,7 +19,7 @@ _MAX_TRACE_LENGTH = 100
 
 
 class Unreadable(Exception):
-    """A job's events cannot be read, or cannot have come in this order."""
+    """A job's events name a queue that cannot be one."""
 
 
 class JobLog:
@@ -43,7 +42,7 @@ class JobLog:
         return Outgoing(self.subjects.event(event), encode(event), trace, expect)
 
     async def look_up(self, job_id: str, event_id: str = "") -> tuple[JobRecord | None, bool]:
-        """The job now, and whether the event of that id is its last one.
+        """The job now, and whether the event of that id is the last one that counts.
 
         Raises:
             Unreadable, BusError
@@ -53,9 +52,9 @@ class JobLog:
             record = lifecycle.fold(events)
             if record is not None:
                 check_name("queue", record.queue)
-        except (ValueError, RecursionError, IllegalTransition) as error:
+        except BadName as error:
             raise Unreadable(f"the events of job {job_id} cannot be read: {error}") from error
-        last = events[-1][1] if events else None
+        last = dict(events).get(record.changed_by) if record else None
         return record, isinstance(last, JobEvent) and last.id == event_id
 
     async def bury(self, record: JobRecord, error: JobError, headers: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from penstock.jobs.batch_record import BatchRecord, BatchState
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.members import Member
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say
-from penstock.orchestrator.core.tally import SLOTS, PackedTally, Slot, Tally
+from penstock.orchestrator.core.tally import SLOTS, PackedTally, Slot, Tally, may_follow
 
 PROGRESS_SECONDS = 1.0
 """Progress becomes an event at most this often."""
@@ -82,11 +82,13 @@ class Batch:
         if sequence <= self.position:
             return
         self.position = sequence
-        if isinstance(event, BatchEvent):
-            self.record = batch_record.evolve(self.record, event, sequence)
-            self._added_at = max(self._added_at, event.at.timestamp())
-        else:
+        try:
+            if isinstance(event, BatchEvent):
+                self.record = batch_record.evolve(self.record, event, sequence)
+        finally:  # what is passed over moves the sequence all the same
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
+        if isinstance(event, BatchEvent):
+            self._added_at = max(self._added_at, event.at.timestamp())
         if isinstance(event, BatchProgressed):
             self._progressed_at = event.at.timestamp()
 
@@ -96,6 +98,8 @@ class Batch:
             return
         self.position = sequence
         slot = SLOTS[event]
+        if not may_follow(self.tally.slot(place), event):
+            return
         self.tally.put(place, slot)
         if slot is Slot.PENDING:
             self._added_at = at

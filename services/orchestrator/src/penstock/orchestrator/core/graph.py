@@ -29,7 +29,7 @@ from penstock.orchestrator.core.instructions import (
     Say,
     StartSteps,
 )
-from penstock.orchestrator.core.tally import SLOTS, Slot
+from penstock.orchestrator.core.tally import SLOTS, Slot, may_follow
 
 _BAD = (Slot.FAILED, Slot.CANCELLED)
 
@@ -84,9 +84,10 @@ class Graph:
         if sequence <= self.position:
             return
         self.position = sequence
-        if isinstance(event, GraphEvent):
-            self.record = graph_record.evolve(self.record, event, sequence)
-        else:
+        try:
+            if isinstance(event, GraphEvent):
+                self.record = graph_record.evolve(self.record, event, sequence)
+        finally:  # what is passed over moves the sequence all the same
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
         if isinstance(event, GraphReopened):
             self._again = {index for index, slot in self._slots.items() if slot in _BAD}
@@ -96,8 +97,9 @@ class Graph:
         """An event of the job of step ``index``, by name."""
         if sequence > self.position and event in SLOTS and index < len(self.record.steps):
             self.position = sequence
-            self._slots[index] = SLOTS[event]
-            self._again.discard(index)
+            if may_follow(self._slots.get(index, Slot.UNKNOWN), event):
+                self._slots[index] = SLOTS[event]
+                self._again.discard(index)
 
     def dispatched(self, index: int) -> None:
         """The job of this step was dispatched, its event is on its way."""

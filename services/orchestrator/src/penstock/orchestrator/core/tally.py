@@ -30,6 +30,21 @@ SLOTS = {
 """What an event of a job says about how it stands."""
 
 
+def may_follow(slot: Slot, event: str) -> bool:
+    """Whether a job that stands like this may go on with ``event``; else the event is forged.
+
+    Coarser than `penstock.jobs.lifecycle`: whether a job that has not ended runs is not kept here.
+    """
+    match slot:
+        case Slot.UNKNOWN:
+            return True
+        case Slot.PENDING:
+            return event not in ("JobDispatched", "JobRevived")
+        case Slot.COMPLETED:
+            return False
+    return event == "JobRevived"
+
+
 class PackedTally(msgspec.Struct, frozen=True):
     """A tally as it is kept: its lanes, compressed."""
 
@@ -54,6 +69,11 @@ class Tally:
         self._numbers[slots[place.number]] -= 1
         self._numbers[slot] += 1
         slots[place.number] = slot
+
+    def slot(self, place: Member) -> Slot:
+        """How the job at ``place`` stands."""
+        slots = self._lanes.get(place.lane, b"")
+        return Slot(slots[place.number]) if place.number < len(slots) else Slot.UNKNOWN
 
     @property
     def counts(self) -> Counts:

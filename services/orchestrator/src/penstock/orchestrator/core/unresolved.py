@@ -105,16 +105,22 @@ class Unresolved:
     def see(self, step: Step) -> None:
         """The next event of the log."""
         self.position = max(self.position, step.sequence)
+        awaits = AWAITED.get(step.event)
+        if awaits is None and self._awaits_letter(step.job_id):
+            return  # nothing but a new life may follow the end: this event does not count
         self._entries.pop(step.job_id, None)
         if step.retry_of:
             self._entries.pop(step.retry_of, None)
-        awaits = AWAITED.get(step.event)
         if awaits is Awaits.LETTER and step.sequence < self._letters_from:
             return
         if awaits is Awaits.LINE and step.due_at is not None:
             awaits = Awaits.SCHEDULE
         if awaits is not None:
             self._add(Entry(step, awaits, self.patience_seconds))
+
+    def _awaits_letter(self, job_id: str) -> bool:
+        entry = self._entries.get(job_id)
+        return entry is not None and entry.awaits is Awaits.LETTER
 
     def _add(self, entry: Entry) -> None:
         if self._passed_over is None and len(self._entries) < self._limit:

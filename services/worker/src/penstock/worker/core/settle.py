@@ -54,7 +54,7 @@ def settle(
             return Action.FOLLOW_UP if record.available_at > now else Action.START
         case State.RETRYING:
             own = attempt == record.next_attempt and (
-                not record.put_off or made_from == record.sequence
+                not record.put_off or made_from >= record.changed_by
             )
             due = record.available_at <= now
             return Action.START if own and due else Action.FOLLOW_UP
