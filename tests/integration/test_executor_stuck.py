@@ -163,9 +163,8 @@ async def test_a_job_cut_off_by_the_drain_deadline_loses_no_worker(
         [stopped] = await host.seen(WorkerStopped)
         assert stopped.cause == "drain-deadline"
         view = await there.reached(job_id, State.WAITING)
-        assert [event.reason for event in of(view, JobReleased)] == [
-            "its worker did not end in time"
-        ]
+        [released] = of(view, JobReleased)
+        assert released.reason.endswith("did not end in time")
         await host.command({"mail": 1})
         there.gate.touch()
         assert (await there.client.wait(job_id, 30)).record.lost_workers == 0

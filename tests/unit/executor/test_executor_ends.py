@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.executor.making import Played, claim, command, fleet, of, report
+from tests.unit.executor.making import HOST, Played, claim, command, fleet, of, report
 
 from penstock.events.worker import WorkerCrashLooping, WorkerStopped
 from penstock.executor.core import stimulus as s
@@ -71,6 +71,51 @@ def test_one_that_ends_by_its_own_will_is_replaced_while_it_drains() -> None:
     [start] = of(Start, played.play(report(name, "draining", stopping_because="limit: memory")))
     assert start.cause == "respawn"
     assert of(Start, played.play(s.Exited(worker=name, code=0))) == [], "not a second time"
+
+
+@pytest.mark.parametrize(
+    ("code", "out_of_memory", "ended"),
+    [
+        (-11, False, "was killed by signal 11 (SIGSEGV)"),
+        (3, False, "ended with exit code 3"),
+        (0, False, "ended with exit code 0"),
+        (-9, False, "was killed by signal 9 (SIGKILL)"),
+        (-9, True, "was killed by signal 9 (SIGKILL) by the kernel's OOM killer"),
+        (None, False, "ended, its exit code is not known"),
+    ],
+)
+def test_the_job_that_ran_is_charged_with_the_end_of_its_worker_and_no_other(
+    code: int | None, out_of_memory: bool, ended: str
+) -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    held = (claim("ahead"), claim("bad"))
+    exited = s.Exited(
+        worker=name, code=code, claim=claim("bad"), held=held, out_of_memory=out_of_memory
+    )
+    [returned] = of(GiveBack, played.play(exited))
+    assert returned.job_ids == ("ahead", "bad")
+    assert (returned.ran, returned.ended) == ("bad", f"worker {name} on {HOST} {ended}")
+
+
+def test_workers_whose_jobs_end_them_are_replaced_at_once_however_often() -> None:
+    played = Played(fleet())
+    played.play(command({"mail": 1}))
+    for _ in range(10):
+        [name] = [w.name for w in played.fleet.workers.values() if w.active]
+        played.play(s.Forked(worker=name, pid=1), report(name), after=0.05)
+        exited = s.Exited(worker=name, code=-11, claim=claim("bad"), held=(claim("bad"),))
+        instructions = played.play(exited, after=0.05)
+        assert [start.cause for start in of(Start, instructions)] == ["respawn"]
+        assert of(WorkerCrashLooping, instructions) == []
+    assert played.fleet.troubles == {}
+
+
+def test_one_that_dies_idle_as_soon_as_it_is_ready_is_a_failed_start() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    played.play(s.Exited(worker=name, code=1, held=()), after=1)
+    assert played.fleet.troubles["mail"].failures == 1
 
 
 def _crash(played: Played) -> float:

@@ -156,7 +156,9 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     QueuePaused: lambda event: event.reason or "for everyone",
     QueueResumed: lambda _: "for everyone",
     JobReleased: lambda event: str(event.reason),
-    JobRecovered: lambda event: str(event.reason),
+    JobRecovered: lambda event: (
+        event.reason + (f"; again at {clock(event.due_at)}" if event.due_at else "")
+    ),
     JobCancelled: lambda event: str(event.reason),
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
     JobRevived: _revived,

@@ -58,6 +58,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
         pickup_seconds: from available (dispatched or due) to started.
         message: sequence of the queue message it was started from: only that message, delivered
             again, proves that the worker was lost.
+        max_lost: lost workers in a row after which the job is dead; 0: as the settings say.
     """
 
     queue: str
@@ -66,6 +67,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     worker: str
     message: int = 0
     pickup_seconds: float = 0.0
+    max_lost: int = 0
 
 
 class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -145,14 +147,18 @@ class JobReleased(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The worker that ran it was lost (its claim lapsed) or stuck; the attempt does not count.
+    """The worker that ran it was lost (it died, or its claim lapsed) or stuck; the attempt does not
+    count.
 
     Attributes:
+        reason: which worker, and how it ended where that is known: signal or exit code.
+        due_at: the job goes again at this time; None: at once.
         strategy: of a stuck one: ``graceful``, ``checkpoint`` or ``restart``; else empty.
         from_checkpoint: it goes on from its last checkpoint, if it has one.
     """
 
     reason: str
+    due_at: Instant | None = None
     strategy: str = ""
     from_checkpoint: bool = True
 

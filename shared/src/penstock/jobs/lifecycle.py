@@ -67,7 +67,7 @@ TRANSITIONS: tuple[Edge, ...] = (
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
     Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or put off"),
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
-    Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost"),
+    Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "somebody cancelled it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "somebody retries it"),
@@ -84,7 +84,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         changed_by: sequence of the last event that the fold did not pass over.
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
-        lost_workers: how often in a row a worker was lost with it.
+        lost_workers: how often in a row a worker was lost with it. max_lost: after how many of
+            these it is dead; 0: as the settings say.
         available_at: since when it could start. put_off: why it waits although it did not fail.
         message: queue message that the running attempt was started from.
         token: sequence of the last JobStarted: the fencing token of that attempt.
@@ -108,6 +109,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     next_attempt: int = 1
     lost_workers: int = 0
+    max_lost: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
     host: str = ""
@@ -236,6 +238,7 @@ def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
                 "host": event.host,
                 "worker": event.worker,
                 "message": event.message,
+                "max_lost": event.max_lost,
             }
         case JobProgressed():
             return {"done": event.done, "total": event.total}
@@ -265,7 +268,11 @@ def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
         case JobReleased():
             return {"available_at": event.at}
         case JobRecovered():
-            return {"available_at": event.at, "lost_workers": record.lost_workers + 1}
+            lost: dict[str, object] = {"lost_workers": record.lost_workers + 1}
+            if event.due_at is None:
+                return lost | {"available_at": event.at}
+            later = {"state": State.RETRYING, "available_at": event.due_at}
+            return lost | later | {"put_off": event.reason}
         case JobDead():
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():

@@ -42,7 +42,7 @@ class JobType(Generic[P, R]):
         name: what messages call it. function: the author's function, for direct tests.
         takes_context: its first parameter is the :class:`Context`.
         encrypted: nobody without the key reads its arguments and result. masked: names of what is
-            never shown.
+            never shown. max_lost: lost workers in a row after which it is dead; 0: not said.
     """
 
     def __init__(
@@ -58,11 +58,12 @@ class JobType(Generic[P, R]):
         middleware: tuple[Middleware, ...] = (),
         encrypted: bool = False,
         masked: tuple[str, ...] = (),
+        max_lost: int = 0,
     ) -> None:
         self.function = function
         self.name = name
         self.queue = check_name("queue", queue)
-        self.tries = tries
+        self.tries, self.max_lost = tries, max_lost
         self.timeout_seconds = timeout_seconds
         self.retries = retries
         self.middleware = middleware
@@ -133,6 +134,7 @@ def job(
     middleware: Sequence[Middleware] = (),
     encrypted: bool = False,
     masked: Sequence[str] = (),
+    max_lost: int = 0,
 ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -149,6 +151,7 @@ def job(
     middleware: Sequence[Middleware] = (),
     encrypted: bool = False,
     masked: Sequence[str] = (),
+    max_lost: int = 0,
 ) -> Any:
     """Marks a function as a job.
 
@@ -164,6 +167,8 @@ def job(
             :mod:`penstock.jobs.middleware`.
         encrypted: arguments, result and checkpoint are readable only with a key of
             ``encryption.key_file``. masked: names of fields, at any depth, that are never shown.
+        max_lost: lost workers in a row (by a crash, say) after which it is dead; 0 takes 1 where
+            ``tries`` is 1, else ``jobs.max_lost_workers``.
 
     Example::
 
@@ -174,8 +179,8 @@ def job(
     """
 
     def mark(marked: Callable[..., Any]) -> JobType[Any, Any]:
-        if tries < 0 or timeout_seconds < 0:
-            raise ValueError("tries and timeout_seconds cannot be negative")
+        if tries < 0 or timeout_seconds < 0 or max_lost < 0:
+            raise ValueError("tries, timeout_seconds and max_lost cannot be negative")
         limits = [each.seconds for each in middleware if isinstance(each, Timeout)]
         kind: JobType[Any, Any] = JobType(
             marked,
@@ -190,6 +195,7 @@ def job(
             middleware=tuple(each for each in middleware if not isinstance(each, Timeout)),
             encrypted=encrypted,
             masked=tuple(masked),
+            max_lost=max_lost,
         )
         REGISTRY[kind.name] = kind
         return kind

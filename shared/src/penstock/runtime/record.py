@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime import pulse
+from penstock.runtime import claimed, pulse
 
 log = logging.getLogger("penstock.runtime")
 
@@ -68,6 +68,7 @@ def write(
 
 def remove(run_dir: Path, worker: str) -> None:
     pulse.remove(run_dir, worker)
+    claimed.remove(run_dir, worker)
     with suppress(OSError):
         (run_dir / _FOLDER / f"{worker}.json").unlink()
 

@@ -27,9 +27,10 @@ from penstock.executor.core import stimulus as s
 from penstock.executor.core.evolve import refusal
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
+from penstock.executor.oom import OomKills
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
-from penstock.executor.pulses import last_claim
+from penstock.executor.pulses import held_claims, last_claim
 from penstock.executor.returns import Returns
 from penstock.executor.spark_workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
@@ -75,6 +76,7 @@ class Executor:
         self._command: WorkersScaled | None = None
         self._command_headers: Mapping[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._oom_kills = OomKills()
         self._told: Any = None
         self.processes = Processes(self._exited)
         self.warm_parent = WarmParent(settings, self)
@@ -134,7 +136,15 @@ class Executor:
     def _exited(self, worker: str, code: int | None) -> None:
         self._tell_ended(worker, code)
         self.spark_workers.ended(worker, code)
-        self.learn(s.Exited(worker=worker, code=code, claim=last_claim(self._run_dir, worker)))
+        self.learn(
+            s.Exited(
+                worker=worker,
+                code=code,
+                claim=last_claim(self._run_dir, worker),
+                held=held_claims(self._run_dir, worker),
+                out_of_memory=self._oom_kills.rose(),
+            )
+        )
 
     # --- instructions ----------------------------------------------------------------------------
     def _do(self, instruction: i.Instruction) -> None:
@@ -153,7 +163,8 @@ class Executor:
                     instruction.ack_subjects,
                     instruction.worker,
                     instruction.job_ids,
-                    instruction.released,
+                    ran=instruction.ran,
+                    ended=instruction.ended,
                 )
             case i.Forget():
                 record.remove(self._run_dir, instruction.worker)

@@ -12,7 +12,7 @@ from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.bus.pull import delivery
 from penstock.events.worker import Claim
 from penstock.executor.returns import ACK_SUBJECT
-from penstock.runtime import pulse
+from penstock.runtime import claimed, pulse
 
 log = logging.getLogger("penstock.executor")
 
@@ -66,6 +66,16 @@ def last_claim(run_dir: Path, worker: str) -> Claim | None:
     if reading is None:
         return None
     return Claim(job_id=reading.job_id, ack_subject=reading.claim, running_seconds=0.0)
+
+
+def held_claims(run_dir: Path, worker: str) -> tuple[Claim, ...] | None:
+    """What a worker held last; None where it noted nothing."""
+    held = claimed.read(run_dir, worker)
+    if held is None:
+        return None
+    return tuple(
+        Claim(job_id=job_id, ack_subject=claim, running_seconds=0.0) for job_id, claim in held
+    )
 
 
 def _cpu_seconds(pid: int) -> float | None:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
+from enum import Enum, auto
+
+from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence
+from penstock.bus.pull import delivery
 from penstock.config import Settings
-from penstock.events.envelope import encode
-from penstock.events.job import JobDead, JobError, JobEvent, JobRecovered, JobReleased
+from penstock.events.envelope import encode, utc_now
+from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, queue, story
+from penstock.jobs import lifecycle, loss, queue, story
 from penstock.jobs.lifecycle import JobRecord, State
+
+log = logging.getLogger("penstock.executor")
+
+_TRIES = 5
+"""Events of a job that died may still come in while its loss is recorded."""
+
+
+class Return(Enum):
+    """What is answered to the message of a job that a dead worker held."""
+
+    AT_ONCE = auto()
+    """It goes back to its queue: delivered again before all others."""
+    SETTLED = auto()
+    """It is acknowledged: a schedule or a dead letter stands in its place."""
+    LATER = auto()
+    """Nothing: the claim lapses, if nobody else holds it."""
 
 
 class Recovery:
@@ -30,47 +50,63 @@ class Recovery:
         record = await self._running(job_id, worker)
         if record is None:
             return False
-        if record.lost_workers + 1 < self._max_lost_workers:
-            return await self._tell(
-                record,
-                JobRecovered(
-                    job_id=job_id,
-                    correlation_id=job_id,
-                    source=self._source,
-                    reason=reason,
-                    strategy=strategy,
-                    from_checkpoint=strategy != "restart",
-                ),
-            )
-        lost = record.lost_workers + 1
-        error = JobError(kind="poison", message=f"stuck or without a worker {lost} times: {reason}")
-        return await self._tell(
-            record,
-            JobDead(
-                job_id=job_id,
-                correlation_id=job_id,
-                source=self._source,
-                queue=record.queue,
-                error=error,
-            ),
-        )
+        event = self._after_loss(record, reason, delayed=False)
+        if isinstance(event, JobRecovered):
+            event = replace(event, strategy=strategy, from_checkpoint=strategy != "restart")
+        return await self._tell(record, event) is not None
 
-    async def release(self, job_id: str, worker: str, reason: str) -> None:
-        """Gives a job back for a worker that we ended; neither an attempt nor a lost worker."""
-        if record := await self._running(job_id, worker):
-            event = JobReleased(
-                job_id=job_id, correlation_id=job_id, source=self._source, reason=reason
+    async def lost(self, job_id: str, worker: str, claim: str, reason: str, *, ran: bool) -> Return:
+        """Records what became of a job that a dead worker held.
+
+        Fenced by compare-and-set on the job's last event, and by the message in hand: only the one
+        that the running attempt was started from says anything about it.
+
+        Args:
+            claim: ack subject of the message. reason: how the worker ended.
+            ran: the job ran when its worker died, so it may be the cause: it loses a worker, and
+                waits before it goes again, or is dead. Else it goes back as if it had never begun.
+
+        Returns:
+            What is to be answered to the message.
+        """
+        for _ in range(_TRIES):
+            record = await self._record(job_id)
+            if record is None:
+                return Return.LATER
+            if record.state is not State.RUNNING:
+                return Return.AT_ONCE  # whoever takes it next settles what its events say
+            if record.worker != worker or record.message not in (0, message_of(claim)):
+                return Return.LATER  # another worker runs it by now
+            event: JobEvent = (
+                self._after_loss(record, reason, delayed=True)
+                if ran
+                else self._released(job_id, reason)
             )
-            await self._tell(record, event)
+            if (after := await self._tell(record, event)) is not None:
+                if ran:
+                    log.warning("job %s is %s: %s", job_id, after.state, reason)
+                again = after.state is State.WAITING
+                return Return.AT_ONCE if again else Return.SETTLED
+        return Return.LATER
+
+    async def ack(self, claim: str) -> None:
+        """Removes a message from its queue: what follows from it is stored elsewhere by now."""
+        await self._bus.ack([delivery("", claim.encode(), b"", None)])
+
+    def _after_loss(
+        self, record: JobRecord, reason: str, *, delayed: bool
+    ) -> JobRecovered | JobDead:
+        now = utc_now()
+        if record.lost_workers + 1 >= loss.limit(record, self._max_lost_workers):
+            return loss.poisoned(record, reason, source=self._source, now=now)
+        return loss.recovered(record, reason, source=self._source, now=now, delayed=delayed)
+
+    def _released(self, job_id: str, reason: str) -> JobReleased:
+        return JobReleased(job_id=job_id, correlation_id=job_id, source=self._source, reason=reason)
 
     async def wake(self, job_id: str) -> None:
         """Has the worker look at once whether the job is still its own."""
         await self._bus.signal(self._subjects.cancel_notice(job_id))
-
-    async def is_free(self, job_id: str, worker: str) -> bool:
-        """Whether no other worker runs it."""
-        record = await self._record(job_id)
-        return record is not None and (record.state is not State.RUNNING or record.worker == worker)
 
     async def _running(self, job_id: str, worker: str) -> JobRecord | None:
         """The job, if this worker runs it."""
@@ -81,13 +117,32 @@ class Recovery:
     async def _record(self, job_id: str) -> JobRecord | None:
         return lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
 
-    async def _tell(self, record: JobRecord, event: JobEvent) -> bool:
+    async def _tell(self, record: JobRecord, event: JobEvent) -> JobRecord | None:
+        """Stores an event and what follows from it; None when the job went on meanwhile."""
         expect = Expect(record.sequence, self._subjects.job(record.id))
         message = Outgoing(self._subjects.event(event), encode(event), expect=expect)
-        with suppress(WrongSequence):  # it ended, or told its progress: then it is not stuck
+        try:
             sequence = await self._bus.append(message)
-            after = lifecycle.evolve(record, event, sequence)
-            if after.state is State.DEAD:
-                await self._bus.append(queue.dead(self._subjects, after, {}))
-            return True
-        return False
+        except WrongSequence:  # it ended, or told its progress
+            return None
+        after = lifecycle.evolve(record, event, sequence)
+        if after.state in (State.DEAD, State.RETRYING):
+            trace = await self._trace(record.id)
+            follower = queue.follow_up(self._subjects, after, utc_now(), trace)
+            if follower is not None:
+                await self._bus.append(follower)
+        return after
+
+    async def _trace(self, job_id: str) -> dict[str, str]:
+        """The job's story goes on in the trace of its dispatch."""
+        first = await self._bus.next(self._subjects.events_stream, self._subjects.job(job_id), 1)
+        parent = first.headers.get("traceparent") if first else None
+        return {"traceparent": parent} if parent else {}
+
+
+def message_of(claim: str) -> int:
+    """Sequence of the message that an ack subject answers to; 0 where it names none."""
+    try:
+        return delivery("", claim.encode(), b"", None).sequence
+    except (ValueError, IndexError):
+        return 0

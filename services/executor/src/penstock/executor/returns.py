@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from penstock.bus.protocol import Bus, BusError
-from penstock.executor.recovery import Recovery
+from penstock.executor.recovery import Recovery, Return
 from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor")
 
 ACK_SUBJECT = re.compile(r"\$JS\.ACK\.[^\s*>]+")
 """Reports come on a plain subject: nothing else may be published to by what they say."""
+
+_AT_ONCE = 20
 
 
 class Returns:
@@ -29,12 +32,15 @@ class Returns:
         ack_subjects: Sequence[str],
         worker: str = "",
         job_ids: Sequence[str] = (),
-        why: str = "",
+        *,
+        ran: str = "",
+        ended: str = "",
     ) -> None:
-        """Returns messages to their queues; with ``why`` the jobs' events say so first.
+        """Returns messages to their queues, after the jobs' events say why.
 
         Args:
-            job_ids: of the messages, in their order.
+            job_ids: of the messages, in their order. ran: the job that ran when its process died.
+            ended: how the worker ended.
         """
         claims = {
             subject: job_id
@@ -43,15 +49,31 @@ class Returns:
         }
         if len(claims) < len(ack_subjects):
             log.warning("a worker reported claims that are none: %r", ack_subjects)
-        self._tasks.spawn(self._send(claims, worker, why))
+        self._tasks.spawn(self._send(claims, worker, ran, ended))
 
-    async def _send(self, claims: Mapping[str, str], worker: str, why: str) -> None:
-        """Giving back is not fenced: what another worker runs by now would be taken from it."""
+    async def _send(self, claims: Mapping[str, str], worker: str, ran: str, ended: str) -> None:
+        """The jobs that did not run first: they can start while the other one is looked at."""
+        waiting = sorted(claims.items(), key=lambda claim: claim[1] == ran)
+        behind = f"{ended}; this job waited there behind {ran}" if ran else ended
         try:
-            for subject, job_id in claims.items():
-                if job_id and why:
-                    await self._recovery.release(job_id, worker, why)
-                if not job_id or await self._recovery.is_free(job_id, worker):
-                    await self._bus.give_back([subject])
+            for start in range(0, len(waiting), _AT_ONCE):
+                group = waiting[start : start + _AT_ONCE]
+                await asyncio.gather(
+                    *(
+                        self._one(subject, job, worker, job == ran, ended if job == ran else behind)
+                        for subject, job in group
+                    )
+                )
         except BusError as error:
             log.warning("%d claims return only when they lapse: %s", len(claims), error)
+
+    async def _one(self, subject: str, job_id: str, worker: str, ran: bool, reason: str) -> None:
+        """Neither answer is fenced: what another worker runs by now would be taken from it."""
+        if not job_id:
+            await self._bus.give_back([subject])
+            return
+        how = await self._recovery.lost(job_id, worker, subject, reason, ran=ran)
+        if how is Return.AT_ONCE:
+            await self._bus.give_back([subject])
+        elif how is Return.SETTLED:
+            await self._recovery.ack(subject)

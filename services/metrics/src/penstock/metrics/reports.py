@@ -1,5 +1,5 @@
-"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log, and the
-hosts that name them."""
+"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log, and
+the hosts that name them."""
 
 from __future__ import annotations
 

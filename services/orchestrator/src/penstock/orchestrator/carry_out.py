@@ -37,7 +37,7 @@ log = logging.getLogger("penstock.orchestrator")
 
 _AT_ONCE = 100
 _ENDS = ("JobCompleted", "JobDead", "JobCancelled")
-_MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying")
+_MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered")
 _NIL = b"\xc0"
 
 

@@ -7,13 +7,10 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from penstock.bus.protocol import (
     Bus,
     BusError,
     Delivery,
-    Expect,
     Outgoing,
     Subscription,
     WrongSequence,
@@ -22,15 +19,15 @@ from penstock.config import Profile, Settings
 from penstock.events.envelope import utc_now
 from penstock.events.job import (
     JobCancelled,
-    JobError,
-    JobRecovered,
     JobReleased,
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import sealing
+from penstock.jobs import loss, sealing
+from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.pausing import Pausing, Resumptions
+from penstock.runtime.claimed import Claimed
 from penstock.worker.core.settle import Action, settle
 from penstock.worker.held import Held
 from penstock.worker.joblog import JobLog, Unreadable
@@ -46,11 +43,19 @@ class Claims:
     Args:
         profile: the pool's, for what a job leaves open.
         host / worker: who claims, for the events.
+        claimed: where the executor reads what this worker holds; None for one without.
     """
 
     def __init__(
-        self, bus: Bus, settings: Settings, profile: Profile, host: str, worker: str
+        self,
+        bus: Bus,
+        settings: Settings,
+        profile: Profile,
+        host: str,
+        worker: str,
+        claimed: Claimed | None = None,
     ) -> None:
+        self.claimed = claimed or Claimed("", worker)
         self._bus = bus
         self._settings = settings
         self._host, self._worker = host, worker
@@ -63,6 +68,18 @@ class Claims:
     # --- winning ----------------------------------------------------------------------------------
     async def win(self, deliveries: Sequence[Delivery]) -> list[Held]:
         """The jobs that are ours to run, of these deliveries; the others are dealt with."""
+        for delivery in deliveries:  # before the broker knows: this process may die at any time
+            job_id = delivery.headers.get(queues.JOB, "")
+            self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
+        won = await self._win(deliveries)
+        if len(won) < len(deliveries):
+            ours = {job.delivery.sequence for job in won}
+            for delivery in deliveries:
+                if delivery.sequence not in ours:
+                    self.claimed.settle(delivery.sequence)
+        return won
+
+    async def _win(self, deliveries: Sequence[Delivery]) -> list[Held]:
         asked: list[tuple[Held, JobStarted]] = []
         for delivery in deliveries:
             try:
@@ -117,6 +134,7 @@ class Claims:
             worker=self._worker,
             pickup_seconds=job.pickup_seconds,
             message=job.delivery.sequence,
+            max_lost=job.max_lost,
         )
 
     def _start(self, job: Held, event: JobStarted) -> Outgoing:
@@ -176,7 +194,7 @@ class Claims:
             job.sequence,
             job.attempt,
             now,
-            self._settings.jobs.max_lost_workers,
+            loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
@@ -185,31 +203,35 @@ class Claims:
     async def _act(self, action: Action, job: Held, record: JobRecord) -> bool:
         match action:
             case Action.START | Action.RECOVER:
-                messages = [self.joblog.outgoing(self._started(job), None, job.delivery.headers)]
+                job.sequence = record.sequence
                 if action is Action.RECOVER:
-                    recovered = JobRecovered(
-                        job_id=job.id,
-                        correlation_id=job.id,
-                        source=self.joblog.source,
-                        reason=f"worker {record.worker} on {record.host} was lost",
-                    )
-                    messages.insert(0, self.joblog.outgoing(recovered, None))
-                first = msgspec.structs.replace(
-                    messages[0], expect=Expect(record.sequence, self.joblog.subjects.job(job.id))
-                )
-                job.sequence = await self._bus.append_atomic([first, *messages[1:]])
-                job.token = job.sequence
+                    job.sequence = await self._recover(job, record)
+                start = self._start(job, self._started(job))
+                job.token = job.sequence = await self._bus.append(start)
                 return True
             case Action.POISON:
-                lost = record.lost_workers + 1
-                error = JobError(kind="poison", message=f"lost its worker {lost} times in a row")
-                await self.joblog.bury(record, error, job.delivery.headers)
+                now, reason = utc_now(), _lapsed(record)
+                dead = loss.poisoned(record, reason, source=self.joblog.source, now=now)
+                await self.joblog.bury(record, dead, job.delivery.headers)
             case Action.FOLLOW_UP:
                 await self.joblog.follow_up(record, job.delivery.headers)
             case Action.DROP:
                 pass
         await self._bus.ack([job.delivery])
         return False
+
+    async def _recover(self, job: Held, record: JobRecord) -> int:
+        """Records that the claim of the worker before lapsed; returns the event's sequence.
+
+        Not in one atomic batch with the start that follows, of which the broker allows only 50 at a
+        time: a job that was recovered and not started has a message that will come again.
+        """
+        event = loss.recovered(
+            record, _lapsed(record), source=self.joblog.source, now=utc_now(), delayed=False
+        )
+        return await self._bus.append(
+            self.joblog.outgoing(event, record.sequence, job.delivery.headers)
+        )
 
     # --- giving back ------------------------------------------------------------------------------
     async def release(self, jobs: Iterable[Held], reason: str) -> None:
@@ -237,11 +259,6 @@ class Claims:
             ]
         )
 
-    def _returned(self, job: Held, reason: str) -> Outgoing:
-        source = self.joblog.source
-        event = JobReleased(job_id=job.id, correlation_id=job.id, source=source, reason=reason)
-        return self.joblog.outgoing(event, job.sequence)
-
     async def hear_resumptions(self) -> Subscription:
         """What jobs wait in a paused queue is not counted. A lost signal costs a statistic."""
         subjects = self.joblog.subjects
@@ -250,3 +267,7 @@ class Claims:
             paused = await Pausing(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())
         return heard
+
+
+def _lapsed(record: JobRecord) -> str:
+    return f"worker {record.worker} on {record.host} was lost: its claim lapsed"

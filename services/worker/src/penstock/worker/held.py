@@ -43,6 +43,7 @@ class Held:
     timeout_seconds: float
     tries: int
     started_at: float
+    max_lost: int = 0
     begun_at: float | None = None
     ended_at: float | None = None
     interrupted: type[BaseException] | None = None

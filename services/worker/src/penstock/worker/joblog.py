@@ -57,18 +57,24 @@ class JobLog:
         last = dict(events).get(record.changed_by) if record else None
         return record, isinstance(last, JobEvent) and last.id == event_id
 
-    async def bury(self, record: JobRecord, error: JobError, headers: Mapping[str, str]) -> None:
+    async def bury(
+        self, record: JobRecord, end: JobDead | JobError, headers: Mapping[str, str]
+    ) -> None:
         """Dead, with its dead letter. Raises BusError."""
-        event = JobDead(
+        event = end if isinstance(end, JobDead) else self._died(record, end)
+        sequence = await self._bus.append(self.outgoing(event, record.sequence, headers))
+        await self.follow_up(lifecycle.evolve(record, event, sequence), headers)
+        error = event.error
+        log.warning("job %s is dead: %s: %s", record.id, error.kind, error.message)
+
+    def _died(self, record: JobRecord, error: JobError) -> JobDead:
+        return JobDead(
             job_id=record.id,
             correlation_id=record.id,
             source=self.source,
             queue=record.queue,
             error=error,
         )
-        sequence = await self._bus.append(self.outgoing(event, record.sequence, headers))
-        await self.follow_up(lifecycle.evolve(record, event, sequence), headers)
-        log.warning("job %s is dead: %s: %s", record.id, error.kind, error.message)
 
     async def follow_up(self, record: JobRecord, headers: Mapping[str, str]) -> None:
         """Makes what must exist outside the log for a job in this state. Raises BusError."""

@@ -16,6 +16,7 @@ from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.runtime.assignment import Assignment
+from penstock.runtime.claimed import Claimed
 from penstock.runtime.pulse import pulse_of
 from penstock.runtime.tasks import Tasks
 from penstock.worker import gates
@@ -68,7 +69,8 @@ class Worker:
         self._settings = settings
         self._assignment = assignment
         self._loop = asyncio.get_running_loop()
-        self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker)
+        claimed = Claimed(assignment.run_dir, assignment.worker)
+        self._claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claimed)
         self._subjects = self._claims.joblog.subjects
         self._recorder = Recorder(bus, self._claims, settings.jobs.max_payload_bytes)
         self._commits = Commits(bus, self._claims.joblog)

@@ -11,7 +11,7 @@ from penstock.bus.protocol import Delivery
 from penstock.config import Profile
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import payload, registry
+from penstock.jobs import loss, payload, registry
 from penstock.jobs import queue as queues
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
 from penstock.jobs.pausing import Resumptions
@@ -67,6 +67,7 @@ class Reader:
             timeout_seconds=call.timeout_seconds or self._profile.timeout_seconds,
             tries=call.tries or self._profile.tries,
             started_at=now,
+            max_lost=loss.own_limit(kind.max_lost, call.tries),
         )
 
     def _called(self, delivery: Delivery) -> tuple[payload.Payload, int, int]:

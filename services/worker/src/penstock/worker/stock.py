@@ -38,6 +38,7 @@ class Stock:
         if job is None or job.lost or job.delivery.sequence != delivery.sequence:
             return False
         job.delivery = delivery
+        self._claims.claimed.hold(delivery.sequence, job.id, delivery.ack_subject)
         return True
 
     def take_back(self) -> list[Held]:
@@ -67,6 +68,7 @@ class Stock:
     def forget(self, job: Held) -> None:
         if self.jobs.get(job.id) is job:
             del self.jobs[job.id]
+            self._claims.claimed.settle(job.delivery.sequence)
         self.changed.set()
 
     async def empty(self) -> None:

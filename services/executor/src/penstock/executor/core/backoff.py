@@ -1,4 +1,9 @@
-"""When a pool's workers keep ending at once: wait longer each time, and say so."""
+"""When a pool's workers keep ending at once: wait longer each time, and say so.
+
+For workers that cannot start (a module that cannot be imported, no memory) or end without having
+taken a job. What a job does to its process is no failed start: the job itself waits longer each
+time (`penstock.jobs.loss`), so that the pool goes on with the others.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGALRM, SIGHUP, SIGINT, SIGKILL, SIGTERM
+from signal import SIGALRM, SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
 from typing import Final
 
 from penstock.executor.core.worker import Worker
@@ -19,6 +19,26 @@ _SAID: Final = {
     "interrupted": "killed",
 }
 """How a worker's own last words begin, and what that comes to."""
+
+_SIGNALS: Final = {number.value: number.name for number in Signals}
+
+
+def how_it_ended(exit_code: int | None, out_of_memory: bool) -> str:
+    """An exit code for people: the signal by number and name, or the code.
+
+    Args:
+        exit_code: as of ``waitpid``. out_of_memory: the kernel ended a process for lack of memory
+            just before.
+    """
+    if exit_code is None:
+        return "ended, its exit code is not known"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    name = _SIGNALS.get(-exit_code, "unknown")
+    by = " by the kernel's OOM killer" if out_of_memory and exit_code == -SIGKILL else ""
+    hint = ", the job held the interpreter beyond its timeout" if exit_code == -SIGALRM else ""
+    return f"was killed by signal {-exit_code} ({name}){by}{hint}"
+
 
 UNHEALTHY: Final = frozenset({"crashed", "killed", "lost"})
 """Causes that make an early end a failed start."""

@@ -17,7 +17,7 @@ from penstock.events.worker import (
 )
 from penstock.executor.core import stimulus as s
 from penstock.executor.core.backoff import SETTLED_SECONDS, failed
-from penstock.executor.core.cause import UNHEALTHY, stop_cause
+from penstock.executor.core.cause import UNHEALTHY, how_it_ended, stop_cause
 from penstock.executor.core.fleet import Fleet, Plan
 from penstock.executor.core.instruction import (
     Announce,
@@ -189,28 +189,56 @@ def _fork_failed(fleet: Fleet, worker: Worker, error: str, now: float) -> Step:
 
 
 def _exited(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Step:
-    code, claims = fact.code, {claim.job_id: claim.ack_subject for claim in worker.claims}
-    if fact.claim:  # it may have begun a job since its last report
-        claims.setdefault(fact.claim.job_id, fact.claim.ack_subject)
-    instructions: list[Instruction] = []
-    if claims and code != 0:  # one that ended well gave back what it had itself
-        instructions.append(
-            GiveBack(
-                worker=worker.name,
-                ack_subjects=tuple(claims.values()),
-                job_ids=tuple(claims),
-                released="its worker did not end in time" if _ended_late(worker) else "",
-            )
-        )
-    instructions.append(_stopped(fleet, move(worker, Phase.STOPPED, now), code, now))
+    code = fact.code
+    instructions: list[Instruction] = _give_back(fleet, worker, fact)
+    instructions.append(_stopped(fleet, move(worker, Phase.STOPPED, now), fact, now))
     instructions.append(Forget(worker=worker.name))
     fleet = fleet.without(worker.name)
     if worker.active:
         fleet = fleet.owing(worker.pool, +1)
-    if _is_failure(worker, code, now):
+    if _is_failure(worker, fact, now):
         fleet, crash_loop = _with_failure(fleet, worker, code, now)
         instructions += crash_loop
     return fleet, instructions
+
+
+def _give_back(fleet: Fleet, worker: Worker, fact: s.Exited) -> list[Instruction]:
+    """One that ended well settled what it had; a job that ended its process by exit code 0 did not.
+
+    Only the job that ran is charged with the loss: those claimed ahead of it did nothing yet.
+    """
+    held = worker.claims if fact.held is None else fact.held
+    claims = {claim.job_id: claim.ack_subject for claim in held}
+    if fact.claim and fact.held is None:  # it may have begun a job since its last report
+        claims.setdefault(fact.claim.job_id, fact.claim.ack_subject)
+    if not claims or (fact.code == 0 and (worker.said or fact.held is None)):
+        return []
+    ours = _ended_late(worker) or worker.ending_because == "stuck"
+    ended = how_it_ended(fact.code, fact.out_of_memory)
+    if _ended_late(worker):
+        ended = "did not end in time"
+    elif worker.ending_because == "lost":
+        ended = "gave no sign of life and was ended"
+    return [
+        GiveBack(
+            worker=worker.name,
+            ack_subjects=tuple(claims.values()),
+            job_ids=tuple(claims),
+            ran="" if ours else _ran(worker, fact),
+            ended=f"worker {worker.name} on {fleet.host} {ended}",
+        )
+    ]
+
+
+def _ran(worker: Worker, fact: s.Exited) -> str:
+    """The job that ran when the process ended; empty for none.
+
+    Where only reports tell, the one begun last: whether it had ended, the job's events say.
+    """
+    last = fact.claim.job_id if fact.claim else worker.job_id or ""
+    if fact.held is not None and last not in {claim.job_id for claim in fact.held}:
+        return ""
+    return last
 
 
 def _condemned(fleet: Fleet, worker: Worker, now: float) -> Step:
@@ -230,11 +258,17 @@ def _ended_late(worker: Worker) -> bool:
     return worker.killed and worker.ending_because in {"scaled-down", "shutdown"}
 
 
-def _is_failure(worker: Worker, code: int | None, now: float) -> bool:
-    """A start that did not last, and that nobody wanted to end."""
-    if stop_cause(worker, code) not in UNHEALTHY:
+def _is_failure(worker: Worker, fact: s.Exited, now: float) -> bool:
+    """A start that did not last, and that nobody wanted to end.
+
+    One that took a job started well: what a job does to its process is charged to the job, which
+    backs off by itself, and not to the pool.
+    """
+    if stop_cause(worker, fact.code) not in UNHEALTHY or fact.claim:
         return False
-    return worker.ready_at is None or now - worker.asked_at < SETTLED_SECONDS
+    if worker.ready_at is None:
+        return True
+    return not worker.claims and now - worker.asked_at < SETTLED_SECONDS
 
 
 def _with_failure(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
@@ -271,7 +305,8 @@ def _ready(fleet: Fleet, worker: Worker, now: float) -> Announce:
     )
 
 
-def _stopped(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Announce:
+def _stopped(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Announce:
+    code = fact.code
     return _event(
         WorkerStopped,
         fleet,
@@ -279,7 +314,7 @@ def _stopped(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Anno
         pid=worker.pid or 0,
         cause=stop_cause(worker, code),
         exit_code=code,
-        job_id=worker.job_id if code != 0 else None,
+        job_id=(_ran(worker, fact) or None) if code != 0 else None,
         lived_seconds=now - worker.asked_at,
     )
 

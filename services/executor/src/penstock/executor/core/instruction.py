@@ -38,13 +38,18 @@ class Kill(_Order, frozen=True, kw_only=True):
 class GiveBack(_Order, frozen=True, kw_only=True):
     """Return what a dead worker held to its queues.
 
-    ``released``: why, where we ended it ourselves, which counts against none of its jobs.
+    Attributes:
+        job_ids: of the messages, in their order.
+        ran: the job among them that ran when its process died, which counts as a lost worker;
+            empty where it was not the job's doing.
+        ended: how the worker ended, for people.
     """
 
     worker: str
     ack_subjects: tuple[str, ...]
     job_ids: tuple[str, ...] = ()
-    released: str = ""
+    ran: str = ""
+    ended: str = ""
 
 
 class Forget(_Order, frozen=True, kw_only=True):

@@ -41,12 +41,15 @@ class Reported(_Fact, frozen=True, kw_only=True):
 class Exited(_Fact, frozen=True, kw_only=True):
     """A process ended; ``code`` as of ``waitpid``, None when it was not ours to ask for.
 
-    ``claim``: of the job that it began last.
+    ``claim``: of the job that it began last. ``held``: what it held; None where only its reports
+    tell. ``out_of_memory``: the kernel ended a process for lack of memory just before.
     """
 
     worker: str
     code: int | None
     claim: Claim | None = None
+    held: tuple[Claim, ...] | None = None
+    out_of_memory: bool = False
 
 
 class Adopted(_Fact, frozen=True, kw_only=True):

@@ -65,6 +65,7 @@ class Entry:
 AWAITED = {
     "JobDispatched": Awaits.LINE,
     "JobReleased": Awaits.LINE,
+    "JobRecovered": Awaits.LINE,
     "JobRevived": Awaits.LINE,
     "JobRetrying": Awaits.SCHEDULE,
     "JobDead": Awaits.LETTER,
