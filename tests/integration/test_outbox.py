@@ -34,7 +34,8 @@ def shell(tmp_path: Path, broker: Broker, settings: MakeSettings) -> Shell:
     made = settings()
     (tmp_path / "penstock.toml").write_text(
         f'prefix = "{made.prefix}"\n[nats]\nurl = "{made.nats.url}"\n'
-        "request_timeout_seconds = 0.5\nconnect_timeout_seconds = 1\n[streams]\nevents_max_bytes = 16_000_000\n"
+        "request_timeout_seconds = 0.5\nconnect_timeout_seconds = 1\n"
+        "[streams]\nevents_max_bytes = 16_000_000\n"
         '[dispatch]\nwhen_away = "outbox"\noutbox_file = "outbox/file"\n'
     )
     return Shell(tmp_path)

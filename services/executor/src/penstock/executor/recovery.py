@@ -12,6 +12,7 @@ from penstock.events.job import JobDead, JobError, JobEvent, JobRecovered, JobRe
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, queue, story
 from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.letters import is_revived
 from penstock.jobs.lifecycle import JobRecord, State
 
 log = logging.getLogger("penstock.executor")
@@ -95,7 +96,9 @@ class Recovery:
         with suppress(WrongSequence):  # it ended, or told its progress: then it is not stuck
             sequence = await self._bus.append(message)
             after = lifecycle.evolve(record, event, sequence)
-            if after.state is State.DEAD:
+            if after.state is State.DEAD and not await is_revived(
+                self._bus, self._subjects, after.id, after.sequence
+            ):
                 await self._bus.append(queue.dead(self._subjects, after, {}))
             return True
         return False
