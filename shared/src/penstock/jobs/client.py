@@ -126,7 +126,7 @@ class Client:
             prefix=settings.prefix,
             max_payload_bytes=settings.jobs.max_payload_bytes,
             source=source,
-            maker=maker(settings, source),
+            maker=maker(settings, source, in_process=getattr(bus, "in_process", False)),
             when_away=when_away,
         )
 
