@@ -182,16 +182,19 @@ async def test_the_higher_lane_is_emptied_first(crew: Crew) -> None:
 
 
 # --- tags -----------------------------------------------------------------------------------------
-async def test_automatic_tags_come_on_top_of_ten_own_ones(crew: Crew) -> None:
+@pytest.mark.parametrize(("own_count", "automatic_count"), [(0, 3), (7, 3), (9, 1), (10, 0)])
+async def test_automatic_tags_take_the_room_that_own_ones_leave(
+    crew: Crew, own_count: int, automatic_count: int
+) -> None:
     tables = {"automatic_tags": ["environment", "queue", "host"], "environment": "staging"}
     settings = Settings(prefix=crew.settings.prefix, dispatch=tagging(tables))
     client = Client.over(crew.bus, settings)
-    own = [f"t{n}" for n in range(10)]
+    own = [f"t{n}" for n in range(own_count)]
     record = (await client.job(await client.dispatch(noted(crew), tags=own))).record
-    host = settings.host.name
-    assert record.tags == (*own, "env:staging", f"queue:{QUEUE}", f"host:{host}")
+    automatic = ["env:staging", f"queue:{QUEUE}", f"host:{settings.host.name}"]
+    assert record.tags == (*own, *automatic[:automatic_count])
     with pytest.raises(ValueError, match="at most 10 tags"):
-        await client.dispatch(noted(crew), tags=[*own, "t10"])
+        await client.dispatch(noted(crew), tags=[f"t{n}" for n in range(11)])
 
 
 def tagging(tables: dict[str, Any]) -> Any:

@@ -256,6 +256,24 @@ async def test_a_new_life_without_its_message(stage: Stage, letter_is_left: bool
     assert (record.life, await stage.bus.last(stream, subject)) == (2, None)
 
 
+async def test_a_letter_that_comes_after_its_job_was_revived_goes_again(stage: Stage) -> None:
+    """A worker was frozen between the event of a death and its letter, and somebody retried."""
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    error = JobError(kind="ValueError", message="no")
+    await stage.run_until(await stage.take(), JobDead(job_id=job_id, queue="reports", error=error))
+    died = (await stage.client.job(job_id)).record
+    await stage.client.retry(job_id)
+    letter = queue.dead(stage.subjects, died, {})
+    await stage.bus.append(letter)
+
+    async def is_gone() -> bool:
+        return await stage.bus.last(stage.subjects.dead_stream, letter.subject) is None
+
+    await eventually(is_gone, 10)
+    assert (await stage.client.job(job_id)).record.life == 2
+
+
 async def test_jobs_that_wait_their_turn_are_left_alone(stage: Stage) -> None:
     """However long they wait: a line without workers is no crash."""
     await stage.start()

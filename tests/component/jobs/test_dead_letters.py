@@ -260,3 +260,29 @@ async def test_deleted_letters_are_gone_and_the_log_says_so(morgue: Morgue) -> N
         ("reports", 1, {"job_id": ids[0]}, "not wanted"),
         ("reports", 2, {"tag": "sales"}, "too old"),
     ]
+
+
+class LetterComesLate:
+    """A bus on which the letter is stored just before the job's new life is."""
+
+    def __init__(self, morgue: Morgue, job_id: str) -> None:
+        self._morgue, self._job_id = morgue, job_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._morgue.bus, name)
+
+    async def append_many(self, messages: Any) -> Any:
+        if any(JobRevived.__name__ in message.subject for message in messages):
+            record = (await self._morgue.client.job(self._job_id)).record
+            await self._morgue.bus.append(queue.dead(self._morgue.subjects, record, {}))
+        return await self._morgue.bus.append_many(messages)
+
+
+async def test_a_letter_that_comes_while_its_job_is_retried_does_not_stay() -> None:
+    morgue = Morgue()
+    job_id = await morgue.dies(build(table="a"))
+    await morgue.bus.remove(morgue.subjects.dead_stream, morgue.subjects.dead("*", "*"))
+    client = Client(LetterComesLate(morgue, job_id), prefix="p")  # type: ignore[arg-type]
+    await client.retry(job_id)
+    assert await morgue.ids() == []
+    assert (await morgue.client.job(job_id)).state is State.WAITING

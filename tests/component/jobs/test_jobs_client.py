@@ -14,6 +14,7 @@ from tests.waiting import eventually
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusUnavailable, Delivery, Outgoing, Stored
+from penstock.config import Settings
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import (
     JobCompleted,
@@ -29,6 +30,7 @@ from penstock.jobs import (
     Client,
     JobRefused,
     NotFound,
+    UnknownJob,
     job,
     payload,
     queue,
@@ -36,6 +38,7 @@ from penstock.jobs import (
 )
 from penstock.jobs.errors import PayloadTooLarge
 from penstock.jobs.lifecycle import State
+from penstock.jobs.making import maker
 
 
 @job(queue="reports", tags=["sales"], tries=4, timeout_seconds=9)
@@ -358,3 +361,23 @@ async def test_a_result_of_a_function_that_is_not_registered_here(broker: Broker
     )
     assert (await broker.client.job("other")).result == [1, 2]
     assert (await broker.client.job(job_id)).result is None
+
+
+async def test_functions_that_no_worker_can_import_are_refused_where_others_run_them() -> None:
+    @job(queue="reports")
+    def inner() -> None: ...
+
+    script: dict[str, Any] = {"__name__": "__main__"}
+    source = "from penstock.jobs import job\n@job(queue='reports')\ndef hello() -> None: ...\n"
+    exec(source, script)
+    hello, bus, settings = script["hello"], MemoryBus("p"), Settings(prefix="p")
+    remote = Client(bus, prefix="p", maker=maker(settings, "client"))
+    try:
+        with pytest.raises(UnknownJob, match=r"__main__\.hello: .* jobs\.modules"):
+            await remote.dispatch(hello())
+        with pytest.raises(UnknownJob, match=r"inner: .* inside another one"):
+            await remote.batches.create([inner()])
+        await Client.over(bus, settings).dispatch(inner())  # workers in this process know it
+    finally:
+        for kind in (inner, hello):
+            del registry.REGISTRY[kind.name]

@@ -16,8 +16,8 @@ from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import Event
 from penstock.jobs import Client, queue
-from penstock.jobs.client import JobView
 from penstock.jobs.lifecycle import State
+from penstock.jobs.view import JobView
 from penstock.worker.loop import Worker
 from penstock.worker.process import alone
 

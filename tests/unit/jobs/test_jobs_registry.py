@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -60,6 +62,34 @@ def test_a_marked_function() -> None:
     assert not mixed.takes_context
     assert find(rebuild.name) is rebuild
     assert rebuild.function(None, table="abc", day=date(2026, 1, 1)) == 3
+
+
+MODULE = """
+from penstock.jobs import job
+
+@job(queue="reports")
+def send(to: str) -> None: ...
+"""
+
+
+def test_two_jobs_of_one_name_in_a_module_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "twice_named_jobs.py").write_text(MODULE + MODULE)
+    with pytest.raises(ValueError, match=r"'twice_named_jobs\.send': line 4 and line 9; rename"):
+        importlib.import_module("twice_named_jobs")
+
+
+def test_a_module_that_is_loaded_anew_defines_its_jobs_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "reloaded_jobs.py").write_text(MODULE)
+    module = importlib.import_module("reloaded_jobs")
+    before = module.send
+    importlib.reload(module)
+    assert find("reloaded_jobs.send") is module.send is not before
 
 
 def test_a_call_is_made_by_name_and_by_place() -> None:

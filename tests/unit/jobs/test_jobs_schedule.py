@@ -135,6 +135,8 @@ def test_the_job_of_a_tick_is_the_same_whoever_makes_it() -> None:
     two = dispatched(known, NOON, "y", minutes(5))
     assert (one.id, one.job_id) == (two.id, two.job_id)
     assert one.tags == ("a", "schedule:n")
+    ten = tuple(f"t{number}" for number in range(10))
+    assert dispatched(schedule(tags=ten), NOON, "x", NOON).tags == ten
     assert one.expires_at == minutes(1)
     assert payload.decode(one.payload).id == one.job_id
     other = dispatched(known, minutes(10), "x", minutes(10))

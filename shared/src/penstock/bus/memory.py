@@ -33,7 +33,12 @@ class MemoryBus:
         prefix: first token of every subject.
         settings: where claim time and prefix come from instead.
         now: POSIX seconds; after moving an injected clock call :meth:`tick`.
+
+    Attributes:
+        in_process: its workers are in this process, and know every function that is marked here.
     """
+
+    in_process = True
 
     def __init__(
         self,

@@ -18,8 +18,9 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.topology import PRIORITIES
 from penstock.events.subjects import Subjects
-from penstock.jobs.client import Client, JobView
+from penstock.jobs.client import Client
 from penstock.jobs.lifecycle import State
+from penstock.jobs.view import JobView
 
 
 @click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")

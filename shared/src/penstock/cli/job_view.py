@@ -14,8 +14,8 @@ from penstock.cli.story import happened
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobDispatched, JobError
 from penstock.jobs import showing
-from penstock.jobs.client import JobView
 from penstock.jobs.lifecycle import JobRecord, passed_over
+from penstock.jobs.view import JobView
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

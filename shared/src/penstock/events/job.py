@@ -104,6 +104,8 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         forgiven: an error that its author declared harmless; empty where there was none.
+        peak_memory_bytes: resident memory of the worker's process at most, while the attempt ran;
+            0 where it was not measured: below 10 ms, or where the kernel does not tell.
         spark_cost: where `spark.measure_cost` is on.
     """
 
@@ -119,12 +121,17 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
-    """An attempt failed; JobRetrying or JobDead is appended in the same atomic batch."""
+    """An attempt failed; JobRetrying or JobDead is appended in the same atomic batch.
+
+    Attributes:
+        peak_memory_bytes: as in JobCompleted.
+    """
 
     queue: str
     attempt: int
     error: JobError
     run_seconds: float = 0.0
+    peak_memory_bytes: int = 0
 
 
 class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from itertools import count, islice
+from itertools import islice
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.batch import (
@@ -29,8 +29,6 @@ from penstock.jobs.log import say, until
 from penstock.jobs.members import Member
 from penstock.jobs.registry import Call
 
-MAX_JOBS = 1_000_000
-"""In one lane: what one caller adds."""
 _CHUNK = 500
 _LANES = 2
 _TRIES = 20
@@ -169,11 +167,10 @@ class Batches:
                 once. Without one the jobs are new in any case. start: number of the first.
 
         Raises:
-            JobRefused: the batch takes no jobs any more.
+            JobRefused: the batch takes no jobs any more, or there are a million under this key.
             BusError: not all were taken; the call can be made again with the same key.
         """
-        lane = members.lane(key or new_id())
-        job_id = (Member(batch_id, lane, number).job_id for number in count(start))
+        job_id = members.job_ids(batch_id, members.lane(key or new_id()), start)
         prepared = (self._client.prepare(call, next(job_id), queue) for call in calls)
         return await self._hand_over(batch_id, prepared, (BatchState.OPEN,))
 
@@ -183,13 +180,13 @@ class Batches:
         A job that runs a second time and adds the same again finds its jobs there already.
 
         Raises:
-            JobRefused: the job belongs to no batch, or the batch takes no jobs any more.
+            JobRefused: the job belongs to no batch, or the batch takes no jobs any more, or the job
+                has added a million.
         """
         place = members.member(job_id)
         if place is None:
             raise JobRefused(f"job {job_id} belongs to no batch")
-        lane = members.lane(job_id)
-        names = (Member(place.batch, lane, number).job_id for number in count(start))
+        names = members.job_ids(place.batch, members.lane(job_id), start)
         prepared = (self._client.prepare(call, next(names)) for call in calls)
         return await self._hand_over(place.batch, prepared, (BatchState.OPEN, BatchState.RUNNING))
 
@@ -226,16 +223,26 @@ class Batches:
         raise lost[0]
 
     async def close(self, batch_id: str) -> None:
-        """No more jobs from outside; idempotent."""
+        """No more jobs from outside; idempotent. Raises JobRefused as :meth:`cancel` does."""
+        event = BatchClosed(batch_id=batch_id, correlation_id=batch_id, source=self._client.source)
+        await self._change(event, (BatchState.OPEN,), "closed")
+
+    async def _change(
+        self, event: BatchEvent, states: tuple[BatchState, ...], verb: str
+    ) -> BatchRecord:
+        """Appends an event while the batch is in one of these states.
+
+        Returns:
+            The batch before it, or as it is in another state.
+
+        Raises:
+            JobRefused: others were quicker each time.
+        """
         for _ in range(_TRIES):
-            record = await self.show(batch_id)
-            if record.state is not BatchState.OPEN:
-                return
-            event = BatchClosed(
-                batch_id=batch_id, correlation_id=batch_id, source=self._client.source
-            )
-            if await self._say(event, record.sequence):
-                return
+            record = await self.show(event.batch_id)
+            if record.state not in states or await self._say(event, record.sequence):
+                return record
+        raise JobRefused(f"batch {event.batch_id} changes too quickly to be {verb}; try again")
 
     # --- asking -----------------------------------------------------------------------------------
     async def show(self, batch_id: str) -> BatchRecord:
@@ -276,21 +283,20 @@ class Batches:
 
     # --- changing ---------------------------------------------------------------------------------
     async def cancel(self, batch_id: str, reason: str = "cancelled by a client") -> BatchRecord:
-        """Cancels all jobs of a batch that have not ended; the orchestrator carries it out."""
-        for _ in range(_TRIES):
-            record = await self.show(batch_id)
-            if record.state not in (BatchState.OPEN, BatchState.RUNNING):
-                return record
-            event = BatchStopping(
-                batch_id=batch_id,
-                correlation_id=batch_id,
-                source=self._client.source,
-                cause="client",
-                reason=reason,
-            )
-            if await self._say(event, record.sequence):
-                return await self.show(batch_id)
-        raise JobRefused(f"batch {batch_id} changes too quickly to be cancelled; try again")
+        """Cancels all jobs of a batch that have not ended; the orchestrator carries it out.
+
+        Raises:
+            JobRefused: the batch changed too quickly.
+        """
+        event = BatchStopping(
+            batch_id=batch_id,
+            correlation_id=batch_id,
+            source=self._client.source,
+            cause="client",
+            reason=reason,
+        )
+        await self._change(event, (BatchState.OPEN, BatchState.RUNNING), "cancelled")
+        return await self.show(batch_id)
 
     async def retry_failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
         """Runs the failed jobs of an ended batch again, in their places; returns their ids.

@@ -8,13 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, Outgoing, WrongSequence
 from penstock.config import Settings
 from penstock.config.topology import Priority
-from penstock.events.envelope import Event, UnknownEvent, encode
+from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobCancelled, JobDispatched, JobEvent
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import lifecycle, registry, story
@@ -27,9 +25,9 @@ from penstock.jobs.middleware import Unique
 from penstock.jobs.pausing import Pausing
 from penstock.jobs.registry import Call
 from penstock.jobs.revive import Ended, Reviver
-from penstock.jobs.sealing import KeyRing, is_sealed
 from penstock.jobs.sending import Sender
 from penstock.jobs.unique import UniqueSender, token, wanted
+from penstock.jobs.view import JobView
 from penstock.runtime.local_broker import reachable
 from penstock.runtime.waiting import within
 
@@ -38,45 +36,13 @@ if TYPE_CHECKING:
     from penstock.jobs.graphs import Graphs
     from penstock.jobs.schedules import Schedules
 
-_NOTHING = registry.encode_result(None)
-"""The result of a job whose error was forgiven, too, whatever type its function gives."""
 _CHUNK = 500
 _LANES = 2
 _TRANSITION_TRIES = 20
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
 """A waiting client looks for itself too: at first soon after it heard of an event, since that is
 heard before it is stored (an atomic batch some milliseconds), then seldom: a signal can be lost."""
-
-
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is now, with its story."""
-
-    record: JobRecord
-    events: tuple[tuple[int, Event | UnknownEvent], ...]
-    ring: KeyRing = KeyRing()
-
-    @property
-    def state(self) -> State:
-        return self.record.state
-
-    @property
-    def attempts(self) -> int:
-        return self.record.attempt
-
-    @property
-    def error(self) -> Any:
-        return self.record.error
-
-    @property
-    def result(self) -> Any:
-        """The decoded result; None before completion. Raises MissingKey, Undecryptable."""
-        raw = self.record.result
-        if is_sealed(raw):
-            raw = self.ring.open(raw, "result", self.record.id)
-        if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
-            return None
-        kind = registry.REGISTRY.get(self.record.function)
-        return kind.decode_result(raw) if kind else msgspec.msgpack.decode(raw)
+_LETTER_SECONDS = 2.0
 
 
 class Client:
@@ -160,7 +126,7 @@ class Client:
             prefix=settings.prefix,
             max_payload_bytes=settings.jobs.max_payload_bytes,
             source=source,
-            maker=maker(settings, source),
+            maker=maker(settings, source, in_process=getattr(bus, "in_process", False)),
             when_away=when_away,
         )
 
@@ -310,7 +276,13 @@ class Client:
         return JobView(record=record, events=events, ring=self._maker.ring)
 
     async def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
-        """Waits until a job has ended, through broker restarts. Raises TimeoutError, NotFound."""
+        """Waits until a job has ended, through broker restarts.
+
+        Of a dead one the dead letter is stored then, too, unless that takes longer than 2 s.
+
+        Raises:
+            TimeoutError, NotFound
+        """
         check_name("job", job_id)
         woken = asyncio.Event()
         listening = await self._bus.listen(self._subjects.job(job_id), lambda *_: woken.set())
@@ -322,11 +294,24 @@ class Client:
                     with suppress(BusUnavailable):
                         view = await self.job(job_id)
                         if view.state.ended:
-                            return view
+                            break
                     heard = await within(pause, woken.wait())
                     pause = _FIRST_LOOK_SECONDS if heard else min(2 * pause, _LOOK_SECONDS)
         finally:
             await listening.unsubscribe()
+        if view.state is State.DEAD:
+            await within(_LETTER_SECONDS, self._letter_of(view.record))
+        return view
+
+    async def _letter_of(self, record: JobRecord) -> None:
+        """Returns when the letter of a death of just now is stored: it follows the event."""
+        subject = self._subjects.dead(record.queue, record.id)
+        died = record.finished_at or record.dispatched_at
+        while (utc_now() - died).total_seconds() < _LETTER_SECONDS:
+            with suppress(BusUnavailable):
+                if await self._bus.last(self._subjects.dead_stream, subject):
+                    return
+            await asyncio.sleep(_FIRST_LOOK_SECONDS)
 
     # --- changing ---------------------------------------------------------------------------------
     async def cancel(self, job_id: str, reason: str = "cancelled by a client") -> JobView:

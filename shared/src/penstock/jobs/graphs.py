@@ -19,12 +19,13 @@ from penstock.events.graph import (
 from penstock.events.subjects import Subjects
 from penstock.jobs import callbacks, graph_order, members, story
 from penstock.jobs.awaiting import Awaiting, split
-from penstock.jobs.client import Client, JobView
+from penstock.jobs.client import Client
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
 from penstock.jobs.graph_order import BadGraph
 from penstock.jobs.graph_record import GraphRecord, GraphState, fold
 from penstock.jobs.log import say, until
 from penstock.jobs.registry import Call
+from penstock.jobs.view import JobView
 
 MAX_STEPS = 1_000
 _TRIES = 20

@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.events.job import JobError
+from penstock.events.job import JobError, JobRevived
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import NotFound
 from penstock.jobs.fingerprint import fingerprint, normalised
@@ -153,6 +153,29 @@ class Letters:
 
     def _pattern(self, wanted: Wanted) -> str:
         return self._subjects.dead(wanted.queue or "*", "*")
+
+
+def died_at(stored: Stored) -> float:
+    """POSIX seconds of the death that a stored letter tells of; of no letter, of its storing."""
+    try:
+        return msgspec.json.decode(stored.body, type=DeadLetter).at
+    except (ValueError, RecursionError):
+        return stored.at.timestamp()
+
+
+async def is_revived(bus: Bus, subjects: Subjects, job_id: str, dead_sequence: int) -> bool:
+    """Whether a dead job was given a new life since, so that its letter must not be stored.
+
+    Args:
+        dead_sequence: of the last event of the job that is known here.
+
+    Raises:
+        BusError
+    """
+    revival = await bus.last(
+        subjects.events_stream, subjects.events("job", job_id, JobRevived.__name__)
+    )
+    return revival is not None and revival.sequence > dead_sequence
 
 
 def _letter(stored: Stored) -> Letter:

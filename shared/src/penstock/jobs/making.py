@@ -16,7 +16,7 @@ from penstock.events.envelope import new_id, utc_now
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
 from penstock.jobs import payload, registry, sealing
-from penstock.jobs.errors import JobRefused, PayloadTooLarge
+from penstock.jobs.errors import JobRefused, PayloadTooLarge, UnknownJob
 from penstock.jobs.registry import Call
 from penstock.jobs.sealing import KeyRing
 
@@ -48,11 +48,13 @@ class Maker:
     Args:
         source: what they say about where they come from.
         max_payload_bytes: larger encoded calls are refused.
-        automatic: tags of every job, beside its own; ``queue`` stands for one of its queue.
+        automatic: tags of every job, beside its own, as far as 10 have room; ``queue`` stands for
+            one of its queue.
         lanes: the queues that have priorities.
         ring: what arguments are encrypted with. encrypts_all: those of every job.
         masked: names of fields that are never shown.
         serving: which queues pools take; None where that is not known.
+        for_others: other processes run the jobs, and must be able to import their functions.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Maker:
         encrypts_all: bool = False,
         masked: tuple[str, ...] = (),
         serving: Serving | None = None,
+        for_others: bool = False,
     ) -> None:
         self.source = source
         self._max_payload_bytes = max_payload_bytes
@@ -72,19 +75,24 @@ class Maker:
         self._lanes = frozenset(lanes)
         self.ring, self._encrypts_all = ring or KeyRing(), encrypts_all
         self._masked = masked
+        self._for_others = for_others
         self._serving = serving if serving and serving.is_known else None
         self._queues_seen: set[str] = set()
 
     def event(self, call: Call, terms: Terms) -> JobDispatched:
-        """Raises PayloadTooLarge, BadName, JobRefused, MissingKey, ValueError."""
+        """Raises UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey, ValueError."""
         kind, job_id = call.job, terms.job_id or new_id()
+        if self._for_others and kind.unreachable:
+            raise UnknownJob(f"{kind.name}: {kind.unreachable}")
         queue = self._queue(call, terms)
         if queue not in self._queues_seen:
             self._note_queue(queue)
         tags = registry.check_tags((*kind.tags, *terms.tags)) if terms.tags else kind.tags
         if self._automatic:
             own = f"queue:{queue}"
-            tags += tuple(own if tag == "queue" else tag for tag in self._automatic)
+            automatic = (own if tag == "queue" else tag for tag in self._automatic)
+            most = registry.MAX_TAGS - terms.template  # a schedule adds its name
+            tags = registry.with_automatic(tags, automatic, most)
         body = payload.encode(
             self._sealed(
                 call,
@@ -157,8 +165,8 @@ class Maker:
         return in_lane(queue, terms.priority)
 
 
-def maker(settings: Settings, source: str) -> Maker:
-    """As the settings say."""
+def maker(settings: Settings, source: str, in_process: bool = False) -> Maker:
+    """As the settings say. Args: in_process: this process runs the jobs itself."""
     said = settings.dispatch
     known = {"environment": f"env:{said.environment}", "host": f"host:{settings.host.name}"}
     automatic = [known.get(tag, tag) for tag in said.automatic_tags]
@@ -171,6 +179,7 @@ def maker(settings: Settings, source: str) -> Maker:
         settings.encryption.every_job,
         settings.encryption.masked,
         serving(settings),
+        for_others=not in_process,
     )
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.events.subjects import BadName, check_name
+from penstock.jobs.errors import JobRefused
 
 MAX_ID_LENGTH = 36
-_MEMBER = re.compile(r"(.{1,36})_([0-9a-f]{8})_([0-9]{1,6})")
+MAX_JOBS = 1_000_000
+"""In one lane of a batch: what one caller adds under one key."""
+_DIGITS = len(str(MAX_JOBS - 1))
+_MEMBER = re.compile(rf"(.{{1,36}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
 _STEP = re.compile(r"(.{1,36})_step_([0-9]{1,4})")
 _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
@@ -39,6 +44,21 @@ def member(job_id: str) -> Member | None:
     """The place that an identifier tells of; None for a job of no batch."""
     found = _MEMBER.fullmatch(job_id) if "_" in job_id else None
     return Member(found[1], found[2], int(found[3])) if found else None
+
+
+def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
+    """Identifiers of the jobs that are added in a lane, from number ``start`` on.
+
+    Raises:
+        JobRefused: the lane is full. A further number would not be read as a job of the batch,
+            which would end without it.
+    """
+    for number in range(start, MAX_JOBS):
+        yield Member(batch, lane, number).job_id
+    raise JobRefused(
+        f"batch {batch}: at most {MAX_JOBS:,} jobs are added under one key; add the rest by "
+        "another call of add() without a key, or with another one"
+    )
 
 
 def lane(key: str) -> str:

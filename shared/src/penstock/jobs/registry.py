@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 import math
+import sys
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -43,6 +44,7 @@ class JobType(Generic[P, R]):
         takes_context: its first parameter is the :class:`Context`.
         encrypted: nobody without the key reads its arguments and result. masked: names of what is
             never shown. max_lost: lost workers in a row after which it is dead; 0: not said.
+        unreachable: why no worker can import the function, and what to do; empty if one can.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class JobType(Generic[P, R]):
     ) -> None:
         self.function = function
         self.name = name
+        self.unreachable = _why_unreachable(name)
         self.queue = check_name("queue", queue)
         self.tries, self.max_lost = tries, max_lost
         self.timeout_seconds = timeout_seconds
@@ -69,6 +72,7 @@ class JobType(Generic[P, R]):
         self.middleware = middleware
         self.encrypted, self.masked = encrypted, masked
         self.tags = tags
+        self.made_in: object = None  # the execution of a module that marked it
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
         self.takes_context, self.parameters = _split_context(name, self.signature)
@@ -156,7 +160,8 @@ def job(
     """Marks a function as a job.
 
     Args:
-        queue: where it waits unless the dispatch says otherwise.
+        queue: where it waits unless the dispatch says otherwise. A pool must take it: those that
+            name none wait in ``default``.
         name: what messages call it; default is ``module.function``.
         tries: attempts allowed; 0 takes the pool's. timeout_seconds: per attempt; 0 likewise.
         backoff: delay between attempts: exponential, a list of seconds, or a function of the
@@ -169,6 +174,9 @@ def job(
             ``encryption.key_file``. masked: names of fields, at any depth, that are never shown.
         max_lost: lost workers in a row (by a crash, say) after which it is dead; 0 takes 1 where
             ``tries`` is 1, else ``jobs.max_lost_workers``.
+
+    Raises:
+        ValueError, TypeError: what is given cannot be, or its module has another job of this name.
 
     Example::
 
@@ -197,10 +205,53 @@ def job(
             masked=tuple(masked),
             max_lost=max_lost,
         )
+        _check_not_hidden(kind)
         REGISTRY[kind.name] = kind
         return kind
 
     return mark(function) if function is not None else mark
+
+
+def _why_unreachable(name: str) -> str:
+    if name.startswith("__main__."):
+        return (
+            "no worker knows functions of the program that is being run; move it to a module that "
+            "jobs.modules names, and import it from there"
+        )
+    if "<locals>" in name:
+        return "no worker can import a function inside another one; define it in a module"
+    return ""
+
+
+def _check_not_hidden(kind: JobType[Any, Any]) -> None:
+    """Of two functions of one name in a module, messages could only ever mean the second.
+
+    A module that is executed anew (`importlib.reload`) may define its functions again: it has
+    another specification then. A notebook's cell may, too.
+
+    Raises:
+        ValueError: names the two places.
+    """
+    module = sys.modules.get(kind.function.__module__)
+    kind.made_in = getattr(module, "__spec__", None)
+    known = REGISTRY.get(kind.name)
+    if (
+        known is None
+        or kind.unreachable
+        or kind.made_in is None
+        or known.made_in is not kind.made_in
+        or known.function is kind.function
+    ):
+        return
+    raise ValueError(
+        f"two jobs are called {kind.name!r}: {_place(known.function)} and {_place(kind.function)}; "
+        "rename one, or give it a name: @job(name=...)"
+    )
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"line {code.co_firstlineno}" if code else repr(function)
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
@@ -212,6 +263,17 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
         if not 0 < len(tag) <= MAX_TAG_LENGTH:
             raise ValueError(f"a tag has 1 to {MAX_TAG_LENGTH} characters, found {tag[:120]!r}")
     return found
+
+
+def with_automatic(
+    tags: tuple[str, ...], automatic: Iterable[str], most: int = MAX_TAGS
+) -> tuple[str, ...]:
+    """``tags``, then those that are added by themselves, as far as there is room.
+
+    What the platform adds never makes a dispatch fail: the author's tags come first.
+    """
+    room = max(most, len(tags))
+    return tuple(dict.fromkeys((*tags, *automatic)))[:room]
 
 
 REGISTRY: dict[str, JobType[Any, Any]] = {}

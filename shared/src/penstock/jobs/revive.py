@@ -24,7 +24,7 @@ from penstock.events.job import JobRevived
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, payload, queue, registry, story
 from penstock.jobs.errors import JobRefused, JobsError, PayloadTooLarge
-from penstock.jobs.letters import Letter
+from penstock.jobs.letters import Letter, died_at
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payload import Payload
 from penstock.jobs.sealing import is_sealed
@@ -111,7 +111,7 @@ class Reviver:
                 gone.append(each)
                 record = lifecycle.evolve(None, events[each.job_id], answer)
                 won.append(queue.ready(self._subjects, record, _trace(each)))
-        await self._remove_letters((each, events[each.job_id].queue) for each in gone)
+        await self._remove_letters((each, events[each.job_id]) for each in gone)
         for each, answer in zip(gone, await self._bus.append_many(won), strict=True):
             if isinstance(answer, BusError):
                 outcomes[each.job_id] = answer
@@ -172,10 +172,16 @@ class Reviver:
         expect = Expect(ended.sequence, self._subjects.job(event.job_id))
         return Outgoing(self._subjects.event(event), encode(event), _trace(ended), expect)
 
-    async def _remove_letters(self, jobs: Iterable[tuple[Ended, str]]) -> None:
-        await asyncio.gather(
-            *(self._remove(name, each.job_id, each.letter) for each, name in jobs if each.letter)
-        )
+    async def _remove_letters(self, jobs: Iterable[tuple[Ended, JobRevived]]) -> None:
+        await asyncio.gather(*(self._remove_letter(each, event) for each, event in jobs))
+
+    async def _remove_letter(self, ended: Ended, event: JobRevived) -> None:
+        """Looked up now, since it may have been stored after the job was seen to be dead."""
+        subject = self._subjects.dead(event.queue, ended.job_id)
+        stored = await self._bus.last(self._subjects.dead_stream, subject)
+        is_older = stored is not None and died_at(stored) <= event.at.timestamp()
+        if sequence := stored.sequence if stored and is_older else ended.letter:
+            await self._remove(event.queue, ended.job_id, sequence)
 
     async def _remove(self, queue_name: str, job_id: str, sequence: int) -> None:
         """Just this letter: that of a later death has a higher sequence."""

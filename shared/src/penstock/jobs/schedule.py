@@ -21,6 +21,7 @@ from penstock.events.job import JobDispatched
 from penstock.jobs import payload
 from penstock.jobs.errors import BadSchedule
 from penstock.jobs.middleware import token
+from penstock.jobs.registry import with_automatic
 
 Missed = Literal["once", "skip"]
 _LATE_SECONDS = 30.0
@@ -156,7 +157,7 @@ def dispatched(
         queue=schedule.queue,
         function=schedule.function,
         payload=payload.encode(call),
-        tags=(*schedule.tags, f"schedule:{schedule.name}"),
+        tags=with_automatic(schedule.tags, (f"schedule:{schedule.name}",)),
         tries=schedule.tries,
         expires_at=tick + expires if expires else None,
     )

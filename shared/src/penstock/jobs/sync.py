@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.config import Settings
 from penstock.config.topology import Priority
-from penstock.jobs.client import Client, JobView
+from penstock.jobs.client import Client
 from penstock.jobs.registry import Call
+from penstock.jobs.view import JobView
 
 if TYPE_CHECKING:
     from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules

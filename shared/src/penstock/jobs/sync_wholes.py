@@ -10,11 +10,11 @@ from penstock.jobs.awaiting import Awaiting
 from penstock.jobs.batch_ends import Ended
 from penstock.jobs.batch_record import BatchRecord
 from penstock.jobs.batches import Batches, OpenBatch
-from penstock.jobs.client import JobView
 from penstock.jobs.graph_record import GraphRecord
 from penstock.jobs.graphs import Graphs, Step
 from penstock.jobs.members import Member
 from penstock.jobs.registry import Call
+from penstock.jobs.view import JobView
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Has the work done elsewhere and returns its result."""

@@ -14,6 +14,7 @@ from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, loss, queue, story
+from penstock.jobs.letters import is_revived
 from penstock.jobs.lifecycle import JobRecord, State
 
 log = logging.getLogger("penstock.executor")
@@ -127,11 +128,19 @@ class Recovery:
             return None
         after = lifecycle.evolve(record, event, sequence)
         if after.state in (State.DEAD, State.RETRYING):
-            trace = await self._trace(record.id)
-            follower = queue.follow_up(self._subjects, after, utc_now(), trace)
-            if follower is not None:
-                await self._bus.append(follower)
+            await self._follow_up(after)
         return after
+
+    async def _follow_up(self, record: JobRecord) -> None:
+        """Stores the schedule or the dead letter that a loss leads to."""
+        if record.state is State.DEAD and await is_revived(
+            self._bus, self._subjects, record.id, record.sequence
+        ):
+            return
+        trace = await self._trace(record.id)
+        follower = queue.follow_up(self._subjects, record, utc_now(), trace)
+        if follower is not None:
+            await self._bus.append(follower)
 
     async def _trace(self, job_id: str) -> dict[str, str]:
         """The job's story goes on in the trace of its dispatch."""

@@ -18,6 +18,7 @@ from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
 from penstock.orchestrator.log import steps
+from penstock.orchestrator.old_letters import OldLetters
 from penstock.orchestrator.punctual import Punctual
 from penstock.orchestrator.readings import Readings
 from penstock.orchestrator.reconcile import Reconciler
@@ -75,6 +76,7 @@ class Orchestrator:
         self._punctual = Punctual(self._bus, self._subjects, running.pause)
         self.table = Unresolved(after_seconds, most)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
+        self._old_letters = OldLetters(self._bus, self._subjects, after_seconds)
 
     async def run(self) -> None:
         position = await self._resume()
@@ -130,6 +132,7 @@ class Orchestrator:
             self._reading, self._read_at = time.monotonic(), step.at
             self.table.see(step)
             self._punctual.see(step)
+            self._old_letters.see(step)
 
     @property
     def _is_behind(self) -> bool:
@@ -154,6 +157,7 @@ class Orchestrator:
                 continue
             try:
                 await self.reconciler.round(time.time())
+                await self._old_letters.round(time.time())
                 away = False
             except BusError as error:
                 if not away:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
-from penstock.bus.protocol import Bus, PayloadTooLarge, Stored
+from penstock.bus.protocol import Bus, PayloadTooLarge
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import lifecycle, queue, story
+from penstock.jobs.letters import died_at
 from penstock.jobs.lifecycle import JobRecord, State
 
 log = logging.getLogger("penstock.orchestrator")
@@ -73,7 +72,7 @@ class Healer:
         """Whoever revived the job may have died before removing what it died of."""
         stream, subject = self._subjects.dead_stream, self._subjects.dead(record.queue, record.id)
         stored = await self._bus.last(stream, subject)
-        if stored and _died_at(stored) < record.available_at.timestamp():
+        if stored and died_at(stored) < record.available_at.timestamp():
             await self._bus.remove(stream, subject, stored.sequence + 1)
 
     async def _comes_again(self, record: JobRecord) -> bool:
@@ -89,11 +88,3 @@ class Healer:
         first = await self._bus.next(self._subjects.events_stream, self._subjects.job(job_id), 1)
         found = first.headers.get("traceparent") if first else None
         return {"traceparent": found} if found else {}
-
-
-def _died_at(letter: Stored) -> float:
-    """POSIX seconds; of what is no letter, when it was stored."""
-    try:
-        return msgspec.json.decode(letter.body, type=queue.DeadLetter).at
-    except (ValueError, RecursionError):
-        return letter.at.timestamp()

@@ -29,6 +29,7 @@ class Held:
         appending: a progress event under way; the end waits for it.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: somebody else decides about this job now: nothing is recorded for it.
+        peak_memory_bytes: of this process while it ran; 0 where it was not measured.
         beat_at: monotonic seconds of the last sign that its work goes on.
     """
 
@@ -56,6 +57,7 @@ class Held:
     verdict: Verdict | None = None
     forgiven: str = ""
     cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
     progress: tuple[int, int | None] | None = None
     recorded_progress: tuple[int, int | None] | None = None
     used_spark: str | None = None

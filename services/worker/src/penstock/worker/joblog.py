@@ -11,7 +11,8 @@ from penstock.events.job import JobDead, JobError, JobEvent
 from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import lifecycle, story
 from penstock.jobs import queue as queues
-from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.letters import is_revived
+from penstock.jobs.lifecycle import JobRecord, State
 
 log = logging.getLogger("penstock.worker")
 
@@ -78,9 +79,14 @@ class JobLog:
 
     async def follow_up(self, record: JobRecord, headers: Mapping[str, str]) -> None:
         """Makes what must exist outside the log for a job in this state. Raises BusError."""
+        if record.state is State.DEAD and await self._is_revived(record):
+            return  # whoever waited for its end was quicker: a letter now would stay for good
         message = queues.follow_up(self.subjects, record, utc_now(), _trace(headers))
         if message is not None:
             await self._bus.append(message)
+
+    async def _is_revived(self, record: JobRecord) -> bool:
+        return await is_revived(self._bus, self.subjects, record.id, record.sequence)
 
 
 def _trace(headers: Mapping[str, str]) -> dict[str, str]:

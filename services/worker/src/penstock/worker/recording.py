@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
@@ -81,8 +80,7 @@ class Recorder:
             await self._claims.release([job], job.yielded)
 
     async def _completed(self, jobs: list[Held]) -> None:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        pending = [(job, self._completion(job, peak)) for job in jobs]
+        pending = [(job, self._completion(job)) for job in jobs]
         while pending:
             answers = await self._append_all(pending)
             again, stored = [], []
@@ -121,7 +119,7 @@ class Recorder:
         except BusUnavailable as error:
             return [error] * len(messages)
 
-    def _completion(self, job: Held, peak_memory_bytes: int) -> JobCompleted:
+    def _completion(self, job: Held) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
             correlation_id=job.id,
@@ -131,7 +129,7 @@ class Recorder:
             run_seconds=job.run_seconds,
             result=job.result,
             cpu_seconds=job.cpu_seconds,
-            peak_memory_bytes=peak_memory_bytes,
+            peak_memory_bytes=job.peak_memory_bytes,
             spark_session=job.used_spark,
             spark_cost=job.spark_cost,
             forgiven=job.forgiven,
@@ -169,6 +167,7 @@ class Recorder:
             backoff=job.payload.backoff,
             error=job.error,
             run_seconds=job.run_seconds,
+            peak_memory_bytes=job.peak_memory_bytes,
             now=utc_now(),
             source=self._joblog.source,
             outlook=job.outlook,

@@ -30,6 +30,7 @@ from penstock.worker import around, watchdog
 from penstock.worker.core.outcome import error_of, timed_out
 from penstock.worker.gates import Gates
 from penstock.worker.held import Held
+from penstock.worker.memory_peak import MemoryPeak
 from penstock.worker.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
@@ -69,6 +70,7 @@ class Runner:
         self._inner: asyncio.AbstractEventLoop | None = None
         self.pulse: Pulse | None = None
         self.lapsed: Callable[[], bool] = lambda: False
+        self._memory = MemoryPeak()
         self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
         self._thread.start()
 
@@ -143,6 +145,12 @@ class Runner:
 
     # --- the thread -------------------------------------------------------------------------------
     def _forever(self) -> None:
+        try:
+            self._run_all()
+        finally:
+            self._memory.close()
+
+    def _run_all(self) -> None:
         while self._wake.get():
             told_at = time.monotonic()
             while self._todo:
@@ -170,6 +178,7 @@ class Runner:
             if job.timeout_seconds:
                 self._end_at(job.timeout_seconds + _LOOP_SECONDS)
             self.current = job
+        self._memory.begin(job.begun_at)
         if self.pulse is not None:
             self.pulse.begin(job.id, job.delivery.ack_subject)
         cpu = time.thread_time()
@@ -193,6 +202,7 @@ class Runner:
             self._end_at(None)
         job.cpu_seconds = time.thread_time() - cpu
         job.ended_at = time.monotonic()
+        job.peak_memory_bytes = self._memory.end(job.begun_at, job.ended_at)
 
     def _note(self, job: Held, error: BaseException) -> None:
         """What an attempt that did not succeed leads to."""

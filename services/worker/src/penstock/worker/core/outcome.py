@@ -30,6 +30,7 @@ def failed(
     backoff: Backoff,
     error: JobError,
     run_seconds: float,
+    peak_memory_bytes: int = 0,
     now: datetime,
     source: str,
     outlook: Outlook | None = None,
@@ -48,6 +49,7 @@ def failed(
         attempt=attempt,
         error=error,
         run_seconds=run_seconds,
+        peak_memory_bytes=peak_memory_bytes,
     )
     verdict: JobEvent
     if attempt < tries and not outlook.fatal:

@@ -1,0 +1,46 @@
+"""A job as it is shown: its record, its events, and its result decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.jobs import registry
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.sealing import KeyRing, is_sealed
+
+_NOTHING = registry.encode_result(None)
+"""The result of a job whose error was forgiven, too, whatever type its function gives."""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is now, with its story."""
+
+    record: JobRecord
+    events: tuple[tuple[int, Event | UnknownEvent], ...]
+    ring: KeyRing = KeyRing()
+
+    @property
+    def state(self) -> State:
+        return self.record.state
+
+    @property
+    def attempts(self) -> int:
+        return self.record.attempt
+
+    @property
+    def error(self) -> Any:
+        return self.record.error
+
+    @property
+    def result(self) -> Any:
+        """The decoded result; None before completion. Raises MissingKey, Undecryptable."""
+        raw = self.record.result
+        if is_sealed(raw):
+            raw = self.ring.open(raw, "result", self.record.id)
+        if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
+            return None
+        kind = registry.REGISTRY.get(self.record.function)
+        return kind.decode_result(raw) if kind else msgspec.msgpack.decode(raw)

@@ -1,0 +1,63 @@
+"""What a client refuses about batches, over the in-memory bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.bus.memory import MemoryBus
+from penstock.bus.protocol import Outgoing
+from penstock.events.batch import BatchClosed, BatchProgressed, BatchStopping, Counts
+from penstock.events.envelope import encode
+from penstock.jobs import Client, JobRefused, job, members, registry
+from penstock.jobs.batch_record import BatchState
+
+
+@job(queue="reports")
+def build(table: str) -> None: ...
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known() -> Iterator[None]:
+    registry.REGISTRY[build.name] = build
+    yield
+    del registry.REGISTRY[build.name]
+
+
+async def test_a_job_that_could_not_be_counted_is_refused() -> None:
+    client = Client(MemoryBus("p"), prefix="p")
+    batches = client.batches
+    async with batches.open(batch_id="big") as batch:
+        ids = await batches.add(batch.id, [build(table="a")], key="k", start=members.MAX_JOBS - 1)
+        places = [members.member(job_id) for job_id in ids]
+        assert [place.number for place in places if place] == [999_999]
+        with pytest.raises(JobRefused, match="at most 1,000,000 jobs are added under one key"):
+            await batches.add(batch.id, [build(table="b")] * 2, key="k", start=members.MAX_JOBS - 1)
+        await batches.add(batch.id, [build(table="c")])
+
+
+class Busy:
+    """A bus on which something else happens to the batch before each event of a kind."""
+
+    def __init__(self, bus: MemoryBus, kind: type) -> None:
+        self._bus, self._kind = bus, kind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def append(self, message: Outgoing) -> int:
+        if message.subject.endswith(self._kind.__name__):
+            other = BatchProgressed(batch_id="b", counts=Counts())
+            await self._bus.append(Outgoing(self._bus.subjects.event(other), encode(other)))
+        return await self._bus.append(message)
+
+
+@pytest.mark.parametrize(("verb", "kind"), [("close", BatchClosed), ("cancel", BatchStopping)])
+async def test_a_change_that_is_lost_each_time_says_so(verb: str, kind: type) -> None:
+    client = Client(Busy(MemoryBus("p"), kind), prefix="p")  # type: ignore[arg-type]
+    with pytest.raises(JobRefused, match="changes too quickly"):
+        async with client.batches.open(batch_id="b"):
+            await getattr(client.batches, verb)("b")
+    assert (await client.batches.show("b")).state is not BatchState.RUNNING
