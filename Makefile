@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline testing
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test compose-test upgrade-test chaos kills check bench clean lock docs
+.PHONY: help install demo test compose-test upgrade-test chaos exact kills check bench clean lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ chaos: $(READY)  ## RUNS=20 SEED=1: seeded faults under load; each run prints it
 
 upgrade-test: $(READY)  ## an installation of the version before, with living jobs, is taken over (2 min; needs the git history)
 	@UPGRADE_TEST=1 $(BIN)/python -m pytest tests/upgrade
+
+exact: $(READY)  ## CONFIGURATIONS=10000 SEED=1: generated settings and measurements, decided and recomputed equal
+	@$(BIN)/python -m tests.exactness --configurations $(or $(CONFIGURATIONS),10000) --seed $(or $(SEED),1)
 
 kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker are killed, seeded
 	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s tests/integration/test_pipeline_killed.py

@@ -1,4 +1,4 @@
-"""Replays a long log of one pool and proves every decision equal. Prints JSON.
+"""Replays a long log of each shipped profile and proves every decision equal. Prints JSON.
 
 The log is made by the production core and the decider's own recorder, in simulated time: a pool
 whose arrivals follow a daily pattern with noise and bursts, measured once a second, on one host
@@ -20,19 +20,22 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import msgspec
 
 from machine import describe
-from penstock.config import Pool, Profile
+from penstock.config.load import check
+from penstock.config.profiles import PROFILES, PoolKind
 from penstock.decider import plugins
 from penstock.decider.adopting import records
+from penstock.decider.app import adopted
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
 from penstock.decider.core.state import State
 from penstock.decider.journal import Made, tell
 from penstock.decider.news import News
+from penstock.decider.program import program
 from penstock.decider.recorder import Recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
@@ -44,6 +47,8 @@ POOL, HOST, SOURCE = "reports", "host-a", "decider/bench"
 START = 1_700_000_000.0
 DAY = 86_400
 REPEAT_SECONDS = 5.0
+_MOVES = 29
+"""Shortened days begin at another hour each, over all of the day."""
 SERVICE_SECONDS = 2.0
 
 
@@ -105,11 +110,12 @@ def _quantiles(mean: float) -> Quantiles:
 class Maker:
     """Writes one term: what the broker's streams would hold, in a file."""
 
-    def __init__(self, file: BinaryIO, strategy: str, term: int, sequence: int) -> None:
-        profile = Profile(strategy=strategy, min_workers=1, max_workers=200)
-        pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile)
-        self._pools, self._rules, self._file = {POOL: pool}, Rules(), file
-        self._subjects, self._strategies = Subjects(), plugins.strategies()
+    def __init__(self, file: BinaryIO, table: dict[str, Any], term: int, sequence: int) -> None:
+        settings = check({"cluster": {"master": "local"}, "pools": {POOL: table}})
+        self._strategies, self._policies = plugins.strategies(), plugins.policies()
+        ours = adopted(settings, self._strategies, self._policies)
+        self._pools, self._rules, self._file = ours.pools, ours.rules, file
+        self._subjects = Subjects()
         self._queue, self._news = Queue(term), News(REPEAT_SECONDS)
         self._recorder = Recorder(self._subjects, SOURCE, term, self._pools, self._rules)
         self._epoch, self._sequence = term, sequence
@@ -148,6 +154,7 @@ class Maker:
             seen_pools={POOL: pool},
             seen_hosts={HOST: host},
             strategies=self._strategies,
+            policies=self._policies,
             rules=self._rules,
         )
         through, before = self._sequence, self._state
@@ -172,35 +179,49 @@ class Maker:
         return self._sequence
 
 
-def make(path: Path, strategy: str, day: int, seconds: int) -> tuple[int, int]:
+def make(path: Path, table: dict[str, Any], day: int, seconds: int) -> tuple[int, int]:
     """One day in a file of its own; sequences go on from the days before."""
     with path.open("wb", buffering=1 << 20) as file:
-        maker = Maker(file, strategy, day + 1, day * (4 * DAY))
+        maker = Maker(file, table, day + 1, day * (4 * DAY))
         if not day:
             maker.head()
-        maker.run(day * DAY, seconds)
+        maker.run(day * DAY + day * (DAY - seconds) // _MOVES % DAY, seconds)
     return maker.decisions, maker.told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--days", type=float, default=30.0)
-    parser.add_argument("--strategy", default="deadline")
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--hours", type=float, default=24.0, help="of each day, from a moving hour")
+    parser.add_argument("--profile", help="one of those that ship; else each in turn")
+    parser.add_argument("--strategy", help="another one than the profile's")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--keep", type=Path, help="keep the log here")
+    parser.add_argument("--keep", type=Path, help="keep the (last) log here")
     options = parser.parse_args()
+    profiles = [options.profile] if options.profile else list(PROFILES)
+    results = {profile: prove(profile, options) for profile in profiles}
+    head = {"benchmark": "replay", "machine": describe(), "program": program()}
+    print(json.dumps({**head, "profiles": results}, indent=2))
+    sys.exit(0 if all(result["all_equal"] for result in results.values()) else 1)
+
+
+def prove(profile: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Days of a pool of this profile, decided and recomputed."""
+    table = {"profile": profile}
+    if profile in get_args(PoolKind):
+        table["kind"] = profile
+    if options.strategy:
+        table["strategy"] = options.strategy
     with tempfile.TemporaryDirectory() as folder:
         path = options.keep or Path(folder) / "log.jsonl"
-        made = _make(path, Path(folder), options)
+        made = _make(path, Path(folder), options, table)
         began, cpu = time.perf_counter(), _cpu_seconds()
         verdict = stretches.verify(path, processes=options.processes)
         wall, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
         size = path.stat().st_size
     result = {
-        "benchmark": "replay",
-        "machine": describe(),
-        "strategy": options.strategy,
         "days": options.days,
+        "hours_a_day": options.hours,
         "processes": options.processes,
         "log_bytes": size,
         **made,
@@ -214,17 +235,17 @@ def main() -> None:
         "gaps": verdict.gaps,
         "all_equal": verdict.is_equal,
     }
-    print(json.dumps(result, indent=2))
-    sys.exit(0 if verdict.is_equal else 1)
+    print(f"{profile}: {verdict.equal_decisions} of {verdict.decisions} equal", file=sys.stderr)
+    return result
 
 
-def _make(path: Path, folder: Path, options: Any) -> dict[str, Any]:
+def _make(path: Path, folder: Path, options: Any, table: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
-    seconds, days = round(options.days * DAY), math.ceil(options.days)
-    parts = [folder / f"{day}.jsonl" for day in range(days)]
-    lengths = [min(DAY, seconds - day * DAY) for day in range(days)]
+    parts = [folder / f"{day}.jsonl" for day in range(options.days)]
+    seconds = round(options.hours * 3600)
+    work = [(part, table, day, seconds) for day, part in enumerate(parts)]
     with ProcessPoolExecutor(options.processes) as executor:
-        counts = list(executor.map(make, parts, [options.strategy] * days, range(days), lengths))
+        counts = list(executor.map(make, *zip(*work, strict=True)))
     with path.open("wb") as whole:
         for part in parts:
             with part.open("rb") as file:

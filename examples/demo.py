@@ -1,6 +1,7 @@
 """`make demo`: everything on this machine, load that rises, bursts and falls, two kills, a report.
 
-Exit code 0 only if every job reached its end exactly once and the promises held.
+Exit code 0 only if every job reached its end exactly once, the promises held, and every decision of
+the whole log is recomputed equal.
 """
 
 from __future__ import annotations

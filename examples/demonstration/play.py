@@ -20,6 +20,7 @@ from examples.demonstration.kills import (
     kill_worker,
 )
 from examples.demonstration.recording import Recording, height
+from examples.demonstration.replaying import replay
 from examples.demonstration.report import Report
 from examples.demonstration.scene import Scene
 from examples.demonstration.screen import Screen
@@ -186,6 +187,7 @@ class Play:
             audit=proof,
             incidents=incidents.told(self._recording, self._kills, self._begins),
             notes=incidents.notes(self._recording, proof),
+            replay=await replay(self._bus, self._subjects, self._stage.folder),
             trouble=(
                 *self._trouble,
                 *self._following.malformed,

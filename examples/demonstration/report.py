@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from examples.demonstration.audit import Audit
 from examples.demonstration.figures import Figures, quantile
+from examples.demonstration.replaying import sentence
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.wording import seconds
+from penstock.decider.replay.verdict import Verdict
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +23,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         incidents: a sentence for each kill and what became of it.
         notes: sentences on jobs that needed more than one try, and on Spark.
+        replay: what recomputing all decisions found.
         trouble: what went wrong beyond late jobs; the demo failed when there is any.
     """
 
@@ -28,21 +31,27 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     audit: Audit
     incidents: tuple[str, ...]
     notes: tuple[str, ...]
+    replay: Verdict
     trouble: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
         kept = all(pool.kept for pool in self.pools)
-        return kept and self.audit.clean and not self.trouble
+        return kept and self.audit.clean and self.replay.is_equal and not self.trouble
 
     @property
     def headline(self) -> str:
         if self.passed:
-            return "The promise held, and every job ended exactly once."
+            return (
+                "The promise held, every job ended exactly once, and every decision was recomputed "
+                "equal."
+            )
         broken = [pool.pool for pool in self.pools if not pool.kept]
         said = [f"the promise of {', '.join(broken)} was broken"] if broken else []
         if not self.audit.clean:
             said.append(f"{len(self.audit.problems)} jobs are not as they should be")
+        if not self.replay.is_equal:
+            said.append("not every decision was recomputed equal")
         return f"Failed: {'; '.join([*said, *self.trouble])}."
 
 
@@ -57,7 +66,9 @@ def show(report: Report, console: Console) -> None:
         ("jobs", f"{audit.dispatched} dispatched, {audit.ended} ended exactly once ({ends})"),
         *(("", note) for note in report.notes),
         *(("on the way" if i == 0 else "", said) for i, said in enumerate(report.incidents)),
+        ("replay", sentence(report.replay)),
         *(("problem", text) for text in audit.problems[:_SHOWN_PROBLEMS]),
+        *(("problem", text) for text in _differences(report.replay)),
     ]
     console.print(Text(KEY, "dim"))
     console.print()
@@ -65,6 +76,14 @@ def show(report: Report, console: Console) -> None:
     for name, text in facts:
         grid.add_row(Text(name, "red" if name == "problem" else "dim"), text)
     console.print(grid)
+
+
+def _differences(verdict: Verdict) -> Iterator[str]:
+    for difference in verdict.differences[:_SHOWN_PROBLEMS]:
+        where = f"decision {difference.decision}" if difference.decision else "a round"
+        yield f"{where} of pool {difference.pool or '(all)'} differs: {difference.what[0]}"
+    for gap in verdict.unproven[:_SHOWN_PROBLEMS]:
+        yield f"round {gap.epoch}.{gap.round} cannot be recomputed: {gap.why}"
 
 
 _SHOWN_PROBLEMS = 10

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from penstock.config import load as load_settings
 from penstock.config.topology import pools
+from penstock.decider.replay.verdict import Verdict
 from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError, JobStarted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
@@ -194,9 +195,32 @@ def made(kept: bool) -> tuple[Figures, ...]:
     return (found,)
 
 
+EQUAL = Verdict(rounds=9, equal_rounds=9, decisions=27, equal_decisions=27, told=3, equal_told=3)
+AUDITED = Audit(dispatched=2, ended=2, ends={"JobCompleted": 2}, problems=())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "passed"),
+    [
+        (EQUAL, True),
+        (msgspec.structs.replace(EQUAL, equal_told=2), False),
+        (msgspec.structs.replace(EQUAL, gaps=1), False),
+        (Verdict(), False),
+    ],
+)
+def test_the_report_fails_unless_every_decision_was_recomputed_equal(verdict, passed):
+    made_report = report.Report(pools=(), audit=AUDITED, incidents=(), notes=(), replay=verdict)
+    out = io.StringIO()
+    report.show(made_report, Console(file=out, width=300))
+    assert made_report.passed == passed
+    assert f"{verdict.equal_told} of {verdict.told} on the event log" in out.getvalue()
+    assert ("not every decision was recomputed equal" in out.getvalue()) == (not passed)
+
+
 def test_the_report_fails_when_a_promise_was_broken():
-    audit = Audit(dispatched=2, ended=2, ends={"JobCompleted": 2}, problems=())
-    made_report = report.Report(pools=made(kept=False), audit=audit, incidents=(), notes=())
+    made_report = report.Report(
+        pools=made(kept=False), audit=AUDITED, incidents=(), notes=(), replay=EQUAL
+    )
     out = io.StringIO()
     report.show(made_report, Console(file=out, width=100))
     assert not made_report.passed

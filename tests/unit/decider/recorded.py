@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from tests.unit.decider.given import NOW, host, pool, snapshot
 
 from penstock.bus.protocol import BusError, BusUnavailable
+from penstock.config import Pool
 from penstock.decider.adopting import records
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
@@ -30,27 +32,33 @@ class Log:
 
     def __init__(self, epoch: int = 1) -> None:
         self.entries: list[Entry] = []
-        self.recorder = Recorder(SUBJECTS, "decider/test", epoch, POOLS, Rules())
-        self.epoch, self.state = epoch, State(watching_since=NOW)
+        self.epoch = epoch - 1
         self.seen: dict[str, SeenPool] = {}
         self.hosts: dict[str, SeenHost] = {}
         self.sequence = 0
-        for told in records(POOLS, Rules()):
-            self._outside(SUBJECTS.adopted_settings(told.fingerprint, told.part), told)
+        self.begin_term(POOLS)
+
+    def begin_term(self, pools: Mapping[str, Pool]) -> None:
+        """Another leader, with settings of its own; they are told at the head of the log."""
+        self.epoch += 1
+        self.pools, self.state = pools, State(watching_since=NOW)
+        self.recorder = Recorder(SUBJECTS, "decider/test", self.epoch, pools, Rules())
+        for told in records(pools, Rules()):
+            subject = SUBJECTS.adopted_settings(told.fingerprint, told.part)
+            self.entries.insert(0, Entry(0, NOW, subject, msgspec.Raw(encode(told))))
 
     def round(self, second: int, rate: float, due: set[str] | None = None, lost: int = 0) -> None:
         """Both pools and a host are measured, and what is due is decided; ``lost``: messages of
         the record that the broker does not take, from the first."""
         at = NOW + second
-        emails, cron = (snapshot(name, arrival_per_second=rate) for name in POOLS)
-        for one in (emails, cron):
+        for one in [snapshot(name, arrival_per_second=rate) for name in self.pools]:
             self.seen[one.pool] = SeenPool(one, at)
             self._append(SUBJECTS.pool_snapshot(one.pool), encode(one), at)
         self.hosts["a"] = SeenHost(host("a"), at)
         self._append(SUBJECTS.host_snapshot("a"), encode(self.hosts["a"].snapshot), at)
         inputs = Inputs(
-            pools=POOLS,
-            seen_pools=dict(self.seen),
+            pools=self.pools,
+            seen_pools={name: self.seen[name] for name in self.pools},
             seen_hosts=dict(self.hosts),
             strategies=BUILTIN,
             rules=Rules(),

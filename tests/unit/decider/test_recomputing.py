@@ -9,15 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.unit.decider.given import NOW
-from tests.unit.decider.recorded import Log, eventful
+from tests.unit.decider.recorded import POOLS, Log, eventful
 
 from penstock.config import ConfigError
-from penstock.decider import recorder
+from penstock.decider import adopting, recorder
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.replay import stretches, whatif
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import BadLog
+from penstock.decider.replay.explain import explain
 from penstock.decider.replay.verdict import Verdict
 
 INSTALLED = Installed(BUILTIN, SHIPPED)
@@ -100,12 +101,32 @@ def test_a_record_that_was_lost_is_a_gap_that_the_next_round_ends(tmp_path: Path
 
 def test_large_checkpoints_come_in_parts(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(recorder, "_POOLS_A_PART", 1)
+    monkeypatch.setattr(adopting, "_POOLS_A_PART", 1)
     monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 2.0)
     log = Log()
     for second in range(9):
         log.round(second, 5.0)
     assert any(b'"part":2,"parts":2' in bytes(each.body) for each in log.entries)
     assert verdict(log, tmp_path).is_equal
+
+
+def test_a_decision_in_other_bytes_is_different_for_replay_and_for_explain(
+    log: Log, tmp_path: Path
+):
+    number, entry = next(
+        (number, each)
+        for number, each in enumerate(log.entries)
+        if each.subject.endswith("ScalingDecisionMade")
+    )
+    raw = bytes(entry.body).replace(b'"sla_seconds":30.0', b'"sla_seconds":30')
+    assert raw != bytes(entry.body)
+    before = explain(bytes(entry.body), log.entries, INSTALLED)
+    log.entries[number] = msgspec.structs.replace(entry, body=msgspec.Raw(raw))
+    replayed = verdict(log, tmp_path).differences[0].what
+    after = explain(raw, log.entries, INSTALLED)
+    assert before.recomputed == "equal"
+    assert after.recomputed == "different"
+    assert after.why == replayed == ("sla_seconds: recorded 30, recomputed 30.0",)
 
 
 def test_a_state_that_does_not_follow_is_found(log: Log, tmp_path: Path):
@@ -149,6 +170,22 @@ def test_other_settings_are_laid_beside(log: Log):
     assert {aside.other for aside in emails.asides} == {7}
     assert emails.other_worker_seconds == pytest.approx(7 * 69, rel=0.02)
     assert emails.recorded_worker_seconds > emails.other_worker_seconds
+
+
+def test_a_pool_that_is_not_in_the_log_is_refused(log: Log):
+    with pytest.raises(ConfigError, match=r"pools.nope: no pool of this name.*cron, emails"):
+        compared(log, pools__nope__max_workers=1)
+
+
+def test_a_pool_that_settings_of_later_on_lack_is_compared_as_long_as_it_was_there():
+    log = Log()
+    for second in range(5):
+        log.round(second, 5.0)
+    log.begin_term({"emails": POOLS["emails"]})
+    for second in range(5, 10):
+        log.round(second, 5.0)
+    cron, emails = compared(log, pools__emails__max_workers=7)
+    assert (cron.rounds, emails.rounds) == (5, 10)
 
 
 def test_a_pattern_reaches_all_pools(log: Log):

@@ -171,7 +171,8 @@ def _simulate(session: Session, path: Path, span: Span, other: Any, spawn: float
     known = [each for each in stretches.settings(path).values() if name in each.pools]
     if not known:
         raise Failed(f"no settings of pool {name!r} are in this part of the log")
-    pools = {"as it was": known[-1].pools[name], "instead": other(known[-1]).pools[name]}
+    other.check(known)
+    pools = {"as it was": known[-1].pools[name], "instead": other.over(known[-1]).pools[name]}
 
     async def read(bus: Bus, settings: Settings) -> Any:
         return await arrivals.read(bus, Subjects(settings.prefix), span, pools["as it was"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -58,7 +59,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 def kind_at(path: Sequence[str], root: type = Settings) -> inspect.Type | None:
     """The declared type of a setting; None where there is no such setting."""
-    kind: inspect.Type | None = inspect.type_info(root)
+    kind: inspect.Type | None = _type_info(root)
     for step in path:
         if isinstance(kind, inspect.StructType):
             kind = next((f.type for f in kind.fields if f.encode_name == step), None)
@@ -69,6 +70,12 @@ def kind_at(path: Sequence[str], root: type = Settings) -> inspect.Type | None:
         else:
             return None
     return kind
+
+
+@cache
+def _type_info(root: type) -> inspect.Type:
+    """Takes ten milliseconds for all settings, and is asked for with each variable."""
+    return inspect.type_info(root)
 
 
 def takes_text(path: Sequence[str]) -> bool:

@@ -33,11 +33,12 @@ log = logging.getLogger("penstock.decider")
 
 def run(settings: Settings) -> None:
     """The whole process; raises ConfigError before anything starts."""
-    _adopt(settings, plugins.strategies(), plugins.policies())
+    adopted(settings, plugins.strategies(), plugins.policies())
     service.run("decider", settings, body)
 
 
-def _adopt(settings: Settings, strategies: Strategies, policies: Policies) -> Adopted:
+def adopted(settings: Settings, strategies: Strategies, policies: Policies) -> Adopted:
+    """The settings that this decider works with; raises ConfigError where it cannot."""
     configured = pools(settings)
     registry.check(configured, strategies)
     shipped.check(configured, policies)
@@ -57,19 +58,19 @@ class Decider:
         settings, clock, rhythm = running.settings, BrokerClock(), Rhythm()
         subjects = Subjects(settings.prefix)
         strategies, policies = plugins.strategies(), plugins.policies()
-        adopted = _adopt(settings, strategies, policies)
+        ours = adopted(settings, strategies, policies)
         holder = re.sub(r"[^A-Za-z0-9_-]", "-", running.source)[:40] + "-" + new_id()[-8:]
-        intake = Intake(settings, adopted.pools, rhythm)
+        intake = Intake(settings, ours.pools, rhythm)
         self._service = running
         self._setting = Setting(
             bus=running.bus,
             subjects=subjects,
             holder=holder,
             source=running.source,
-            pools=adopted.pools,
+            pools=ours.pools,
             strategies=strategies,
             policies=policies,
-            rules=adopted.rules,
+            rules=ours.rules,
             clock=clock,
             intake=intake,
             rhythm=rhythm,

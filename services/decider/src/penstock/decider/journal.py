@@ -95,7 +95,8 @@ class Journal:
 
         Args:
             headers: by event id.
-            records: to be kept beside them; what became of each is the answer.
+            records: to be kept beside them; what became of each is the answer. They go first: a
+                process that is killed in between leaves no decision without its round.
         """
         if not events and not records:
             return []
@@ -105,7 +106,7 @@ class Journal:
             for event in events
         ]
         try:
-            answers = await self._bus.append_many([*messages, *records])
+            answers = await self._bus.append_many([*records, *messages])
         except BusError as error:
             log.warning("%d events are not on the log: %s", len(events), error)
             return [error] * len(records)
@@ -114,7 +115,7 @@ class Journal:
             log.warning(
                 "%d of %d events are not on the log: %s", len(failed), len(answers), failed[0]
             )
-        return answers[len(messages) :]
+        return answers[: len(records)]
 
     async def last_decisions(self, pools: Iterable[str]) -> dict[str, ScalingDecisionMade]:
         """Each pool's last decision, where the log still has one.

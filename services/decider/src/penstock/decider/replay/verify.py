@@ -89,7 +89,7 @@ class Verifier:
             return
         verdict.other_program += told.program != program()
         if not unequal and len(verdict.differences) == shown:
-            self._show(told, "", "", ("decisions that were not told come out otherwise",))
+            self._show(told, "", "", ("decisions that were not published differ",))
 
     def _take_recorded(self, recorded: Recorded) -> None:
         if self._pool not in (None, recorded.decision.pool):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.config import ConfigError, Pool
+from penstock.config.explain import hint
 from penstock.config.profiles import ProfileOverride
 from penstock.decider.adopting import Adopted
 from penstock.decider.core.inputs import Rules
@@ -19,7 +20,6 @@ from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import Recomputer
 
-Change = Callable[[Adopted], Adopted]
 MOST_SHOWN = 20
 _LONGEST_STEP_SECONDS = 10.0
 """Between two rounds; a longer silence is no time in which workers were planned by anybody."""
@@ -50,8 +50,36 @@ class Comparison(msgspec.Struct, kw_only=True):
     asides: list[Aside] = []
 
 
-def change(assignments: Mapping[str, Any]) -> Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Settings laid over those of the time.
+
+    Attributes:
+        pools: by a pool's name, or a pattern such as ``*``. rules: for all pools.
+    """
+
+    pools: Mapping[str, ProfileOverride]
+    rules: Mapping[str, Any]
+
+    def over(self, was: Adopted) -> Adopted:
+        """The settings of the time with the changes in their places."""
+        return Adopted(
+            {name: _changed(pool, self.pools) for name, pool in was.pools.items()},
+            msgspec.structs.replace(was.rules, **self.rules),
+        )
+
+    def check(self, settings: Iterable[Adopted]) -> None:
+        """Raises ConfigError where a name or pattern is that of no pool in any of the settings."""
+        known = sorted({name for adopted in settings for name in adopted.pools})
+        for pattern in self.pools:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise ConfigError(
+                    f"pools.{pattern}: no pool of this name is in this part of the log; "
+                    f"{hint(pattern, known) if known else 'it has no settings of any pool'}"
+                )
+
+
+def change(assignments: Mapping[str, Any]) -> Change:
+    """Reads what is to be changed.
 
     Args:
         assignments: ``pools.NAME.SETTING`` (NAME may be a pattern such as ``*``) or a rule's name
@@ -71,15 +99,7 @@ def change(assignments: Mapping[str, Any]) -> Change:
         else:
             raise ConfigError(_unknown(name))
     overrides = {pattern: _override(pattern, each) for pattern, each in pools.items()}
-    checked = _checked(rules)
-
-    def changed(was: Adopted) -> Adopted:
-        return Adopted(
-            {name: _changed(pool, overrides) for name, pool in was.pools.items()},
-            msgspec.structs.replace(was.rules, **checked),
-        )
-
-    return changed
+    return Change(pools=overrides, rules=_checked(rules))
 
 
 def compare(
@@ -92,8 +112,12 @@ def compare(
     """Both settings side by side over the same log, by pool.
 
     Each decision changes the state that the next one starts from; the queues stay as recorded.
+
+    Raises:
+        ConfigError: a change of a pool that is not in the log.
     """
-    ours, theirs = Recomputer(settings, installed), Recomputer(settings, installed, other)
+    other.check(settings.values())
+    ours, theirs = Recomputer(settings, installed), Recomputer(settings, installed, other.over)
     found: dict[str, Comparison] = {}
     last: tuple[datetime, State, State] | None = None
     for entry in entries:
@@ -141,8 +165,9 @@ def _count_time(
         return
     _, mine, yours = last
     for name, row in found.items():
-        row.recorded_worker_seconds += mine.pools[name].workers * seconds
-        row.other_worker_seconds += yours.pools[name].workers * seconds
+        if name in mine.pools:  # else settings of later on have it no more
+            row.recorded_worker_seconds += mine.pools[name].workers * seconds
+            row.other_worker_seconds += yours.pools[name].workers * seconds
 
 
 def _override(pattern: str, table: Mapping[str, Any]) -> ProfileOverride:
