@@ -146,10 +146,16 @@ class World:
 
     async def _beat(self, name: str, fields: dict[str, Any]) -> None:
         while True:
-            snapshot = HostSnapshot(host=name, cpu_cores=64, memory_bytes=64 * GIB, **fields)
+            usual = {"cpu_cores": 64, "memory_bytes": 64 * GIB, **self._obeyed(name)}
+            snapshot = HostSnapshot(host=name, **{**usual, **fields})
             with suppress(BusError):  # a broker that is away: the next one will do
                 await self.append(self.subjects.host_snapshot(name), encode(snapshot))
             await asyncio.sleep(0.2)
+
+    def _obeyed(self, host: str) -> dict[str, int]:
+        """An executor obeys at once, and its snapshots say what."""
+        found = [each.order for each in self.commands if each.host == host]
+        return dict(zip(("epoch", "version"), max(found, default=(0, 0)), strict=True))
 
     # --- what was said -------------
     def events(self, kind: type[E], **fields: Any) -> list[E]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -19,6 +19,7 @@ log = logging.getLogger("penstock.decider")
 
 Plan = dict[str, int]
 _MOST_HOSTS = 100_000
+_FORGOTTEN_AT_ONCE = 50
 
 
 class Deposed(Exception):
@@ -56,14 +57,23 @@ class Commander:
         return found
 
     async def send(
-        self, plans: Mapping[str, Plan], decision_ids: Mapping[str, str], story: spans.Story
+        self,
+        plans: Mapping[str, Plan],
+        decision_ids: Mapping[str, str],
+        story: spans.Story,
+        repeat: Collection[str] = (),
     ) -> list[WorkersScaled]:
         """Commands the hosts whose plan changed; what could not be stored is tried next time.
+
+        Args:
+            repeat: hosts that are commanded whether or not their plan changed.
 
         Raises:
             Deposed: somebody leads since.
         """
-        changed = [host for host in sorted(plans) if self._plan_of(host) != plans[host]]
+        changed = [
+            host for host in sorted(plans) if host in repeat or self._plan_of(host) != plans[host]
+        ]
         if not changed:
             return []
         commands = [self._command(host, plans[host], decision_ids) for host in changed]
@@ -87,6 +97,19 @@ class Commander:
             else:
                 await self._refused(command, answer)
         return done
+
+    async def forget(self, known: Collection[str]) -> None:
+        """Deletes the commands of some hosts that are not known any more.
+
+        Raises:
+            BusError: it may not, or the broker does not answer.
+        """
+        gone = [host for host in self._sent if host not in known]
+        for host in gone[:_FORGOTTEN_AT_ONCE]:
+            last = self._sent[host].sequence
+            subject = self._subjects.command(host)
+            await self._bus.remove(self._subjects.commands_stream, subject, before=last + 1)
+            del self._sent[host]
 
     def _plan_of(self, host: str) -> Plan | None:
         return self._sent.get(host, _Sent()).plan

@@ -15,14 +15,18 @@ import msgspec
 from penstock.bus.protocol import Bus, BusError, Headers, Stored
 from penstock.config import Pool, Settings
 from penstock.config.topology import is_excluded
-from penstock.decider.core.inputs import SeenHost, SeenPool
+from penstock.decider.core.inputs import Rules, SeenHost, SeenPool, take_host
 from penstock.decider.reading import read, skip
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import Event
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
+from penstock.measuring.hosts import implausible
 
 log = logging.getLogger("penstock.decider")
+
+_COMPLAINT_SECONDS = 60.0
+_SPARE_HEADERS = 100
 
 
 class Intake:
@@ -46,6 +50,8 @@ class Intake:
         self.headers: dict[str, Headers] = {}
         self.changed = asyncio.Event()
         self._settings, self._configured, self._rhythm = settings, pools, rhythm
+        self._rules = Rules.of(settings)
+        self._refused_at = float("-inf")
         self._monotonic = monotonic
         self._told: set[str] = set()
         self.through = 0
@@ -95,9 +101,13 @@ class Intake:
 
     def _take_host(self, snapshot: HostSnapshot, stored: Stored) -> None:
         before = self.hosts.get(snapshot.host)
+        seen = SeenHost(snapshot, stored.at.timestamp())
+        if reason := take_host(self.hosts, seen, self._rules):
+            self._tell_refused(snapshot.host, reason)
+            return
         self._forget(before)
-        self.hosts[snapshot.host] = SeenHost(snapshot, stored.at.timestamp())
         self._keep(snapshot, stored)
+        self._sweep()
         lease = self._settings.host.lease_seconds
         came = before is None or stored.at.timestamp() - before.at > lease
         if came or (before and before.snapshot.draining != snapshot.draining):
@@ -111,6 +121,21 @@ class Intake:
     def _forget(self, seen: SeenPool | SeenHost | None) -> None:
         if seen is not None:
             self.headers.pop(seen.snapshot.id, None)
+
+    def _sweep(self) -> None:
+        """Headers of hosts that are not remembered any more."""
+        if len(self.headers) <= 2 * (len(self.hosts) + len(self.pools)) + _SPARE_HEADERS:
+            return
+        kept = {seen.snapshot.id for seen in self.hosts.values()}
+        kept |= {seen.snapshot.id for seen in self.pools.values()}
+        self.headers = {name: each for name, each in self.headers.items() if name in kept}
+
+    def _tell_refused(self, host: str, reason: str) -> None:
+        """Once a minute: whoever invents hosts invents many."""
+        now = self._monotonic()
+        if now - self._refused_at >= _COMPLAINT_SECONDS:
+            self._refused_at = now
+            log.warning("host %s is refused: %s", host, reason)
 
     def _tell_stranger(self, snapshot: PoolSnapshot) -> None:
         """Once per name."""
@@ -140,6 +165,8 @@ def wrong(snapshot: Event, subject: str) -> str | None:
     """What the types cannot say: it is of another pool or host, or counts below zero."""
     if subject.rpartition(".")[2] != snapshot.key:
         return f"found a snapshot of {snapshot.key!r}, expected the subject's"
+    if isinstance(snapshot, HostSnapshot) and (fault := implausible(snapshot)):
+        return fault
     names, values = _numbers(type(snapshot))
     for value in values(snapshot):
         if value is not None and value < 0:

@@ -35,6 +35,8 @@ from penstock.runtime.waiting import within
 log = logging.getLogger("penstock.decider")
 
 _TRY_AGAIN_SECONDS = 0.2
+_NAMED = 5
+"""Hosts that one round names in the log."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,7 @@ class Leader:
         )
         self._decision_ids: dict[str, str] = {}
         self._state = State()
+        self._keeps_commands = False
 
     async def lead(self) -> None:
         """Returns when the term has ended."""
@@ -147,10 +150,33 @@ class Leader:
         made = Made(epoch=self._term.epoch, round=self._recorder.number, through=through, now=now)
         told = await self._tell(outcome, made, records, began_at)
         if self._term.held:  # asked again: the log may have let us wait, or we were stopped
-            sent = await self._commander.send(outcome.plans, self._decision_ids, self._story)
+            sent = await self._commander.send(
+                outcome.plans, self._decision_ids, self._story, outcome.repeat
+            )
             await self._journal.publish(sent)
             setting.readings.commanded(len(sent))
+            self._tell_heedless(outcome, now)
+            await self._forget(outcome)
         setting.readings.round(outcome.decisions, told, time.time() - began_at)
+
+    def _tell_heedless(self, outcome: Outcome, now: float) -> None:
+        for host in sorted(outcome.repeat)[:_NAMED]:
+            log.warning(
+                "host %s has not begun its last command for %.0f s: it gets no further workers; "
+                "does its executor run, and may it read commands?",
+                host,
+                now - outcome.state.asked[host].at,
+            )
+
+    async def _forget(self, outcome: Outcome) -> None:
+        """Commands of hosts that are gone for good; a key that may not delete them is told once."""
+        if self._keeps_commands:
+            return
+        try:
+            await self._commander.forget(outcome.plans)
+        except BusError as error:
+            self._keeps_commands = True
+            log.warning("commands of hosts that are gone are kept: %s", error)
 
     def _inputs(self, due: frozenset[str]) -> Inputs:
         setting = self._setting

@@ -1,5 +1,7 @@
-"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log, and
-the hosts that name them."""
+"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log.
+
+The snapshots of hosts say whose reports are believed.
+"""
 
 from __future__ import annotations
 

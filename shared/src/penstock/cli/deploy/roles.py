@@ -69,6 +69,7 @@ ROLES: dict[str, Role] = {
             *(f"events.{noun}.*.*" for noun in ("pool", "hosts", "host", "decider")),
         ),
         reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
+        purges=("COMMANDS",),  # of hosts that are gone
     ),
     "executor": Role(
         about="starts and ends workers, gives back what they held",
@@ -93,7 +94,6 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "checkpoints.*",
             "state.exclusive.*",
-            "events.worker.*.*",
         ),
         listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
         reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),

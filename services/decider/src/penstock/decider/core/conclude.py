@@ -15,6 +15,7 @@ from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook, outlook
 from penstock.decider.core.policies import chain
 from penstock.decider.core.policies.policy import Result
+from penstock.decider.core.rooms import Needs
 from penstock.decider.core.state import PoolState, State
 from penstock.decider.core.wish import Wish
 from penstock.events.scaling import Reason
@@ -48,6 +49,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Inputs
     present: RollCall
     rooms: Mapping[str, Room]
+    needs: Needs
     now: float
 
 
@@ -121,6 +123,11 @@ def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None
         return
     if target >= trail.workers:
         return
+    if claim.tried and target:
+        text = f"{target}: tried with the configured {_mb(claim.need.memory_bytes)}"
+        text += f", as the {_mb(claim.tried)} that were measured fit on no host"
+        trail.change("capacity", "trial", target, text)
+        return
     count, bound, host = rooms.alone(claim, this.rooms)
     carried = max(min(count, trail.workers), target)
     if bound == "hosts":
@@ -131,11 +138,19 @@ def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None
     trail.change("fair-share", "lateness", target, text)
 
 
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
 def _explain_moves(present: RollCall, before: PoolState, wished: Wish, share: Share) -> None:
-    if not (present.lost or present.draining):
+    if not (present.lost or present.draining or present.heedless):
         _explain_levelling(before, wished, share)
         return
-    for gone, why in ((present.lost, "lost"), (present.draining, "draining")):
+    for gone, why in (
+        (present.lost, "lost"),
+        (present.draining, "draining"),
+        (present.heedless, "its commands are not begun"),
+    ):
         left = sorted(host for host in before.placement if host in gone and host not in share)
         if left:
             text = f"moved away from {', '.join(left)}: {why}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from penstock.config import Pool
-from penstock.decider.core import hostcount, hosts, placement, rooms
+from penstock.decider.core import heeding, hostcount, hosts, placement, rooms
 from penstock.decider.core.conclude import Decision, Round, conclude
 from penstock.decider.core.fairshare import Claim
+from penstock.decider.core.hosts import RollCall
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import PoolState, State, plans
@@ -15,12 +18,18 @@ from penstock.decider.core.wish import Wish, wish
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A round's results. ``plans``: the full plan of every host, workers by pool."""
+    """A round's results.
+
+    Attributes:
+        plans: the full plan of every host, workers by pool.
+        repeat: hosts that have not begun their last command: it is to be sent again.
+    """
 
     state: State
     decisions: tuple[Decision, ...]
     plans: dict[str, dict[str, int]]
     notices: tuple[Notice, ...]
+    repeat: frozenset[str] = frozenset()
 
 
 def decide(state: State, inputs: Inputs, now: float) -> Outcome:
@@ -35,11 +44,13 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
     Deterministic: the same state, inputs and ``now`` (POSIX seconds, broker's clock) give the same
     outcome.
     """
-    present, state, notices = hosts.call(_with_all_pools(state, inputs), inputs, now)
+    begin = _with_all_pools(state, inputs)
+    present, state, notices = hosts.call(begin, inputs, now)
     due = [inputs.pools[name] for name in sorted(inputs.due_pools)]
     moving = frozenset(pool.name for pool in due if not pool.profile.advisor)
-    found = rooms.open_rooms(present, state, inputs, moving)
-    this = Round(state=state, inputs=inputs, present=present, rooms=found, now=now)
+    needs = rooms.Needs(present, inputs)
+    found = rooms.open_rooms(present, state, inputs, moving, needs)
+    this = Round(state=state, inputs=inputs, present=present, rooms=found, needs=needs, now=now)
     wishes = {pool.name: _wish(pool, this) for pool in due}
     claims = [_claim(pool, wishes[pool.name], this) for pool in due]
     shares = _shares(claims, this)
@@ -48,10 +59,12 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         decision, told = conclude(this, claim, wishes[claim.pool], shares[claim.pool])
         decisions.append(decision)
         notices += told
-    state, told = _advised(_with(state, decisions), this, claims, shares)
+    after, told = _advised(_with(state, decisions), this, claims, shares)
     notices += told
+    state, repeat = _asked(begin, after, present, inputs, now)
     return Outcome(
         state=state,
+        repeat=repeat,
         decisions=tuple(decisions),
         plans=plans(state, state.known | present.fresh | present.lost),
         notices=tuple(notices),
@@ -81,13 +94,16 @@ def _wish(pool: Pool, this: Round) -> Wish:
 def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
     remembered = this.state.pools[pool.name]
     exclusive = pool.kind == "exclusive"
+    trial = this.needs.is_trial(pool, remembered)
+    most = 1 if trial else wished.trail.workers
     return Claim(
         pool=pool.name,
-        floor=wished.floor,
-        demand=wished.demand,
-        workers=wished.trail.workers,
-        need=rooms.need_of(pool, this.inputs),
-        placement=remembered.placement,
+        floor=min(wished.floor, most),
+        demand=min(wished.demand, most),
+        workers=min(wished.trail.workers, most),
+        need=this.needs.of(pool, remembered),
+        tried=this.needs.measured(pool).memory_bytes if trial else 0.0,
+        placement=_begun(pool, remembered, this),
         snapshot=wished.snapshot,
         profile=pool.profile,
         one_host=exclusive,
@@ -96,6 +112,31 @@ def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
         else None,
         movable=_movable(pool, remembered, this),
     )
+
+
+def _begun(pool: Pool, remembered: PoolState, this: Round) -> Mapping[str, int]:
+    """Where its workers are planned, without what heedless hosts have not begun."""
+    return heeding.kept(
+        remembered.placement,
+        pool.name,
+        this.present.heedless,
+        this.state,
+        this.inputs.rules,
+        this.now,
+        # its jobs must never run on two hosts: it stays where it may be running
+        gives_up=pool.kind != "exclusive",
+    )
+
+
+def _asked(
+    before: State, after: State, present: RollCall, inputs: Inputs, now: float
+) -> tuple[State, frozenset[str]]:
+    """The state with what hosts are commanded, and those whose command is sent again."""
+    alive = present.fresh | present.heedless
+    again = heeding.repeated(after.asked, alive, inputs.rules, now)
+    if again:
+        after = msgspec.structs.replace(after, asked={**after.asked, **again})
+    return heeding.ask(before, after, inputs, now), frozenset(again)
 
 
 def _movable(pool: Pool, remembered: PoolState, this: Round) -> bool:
@@ -108,14 +149,15 @@ def _movable(pool: Pool, remembered: PoolState, this: Round) -> bool:
 
 def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
     if this.present.forsaken:  # nowhere to move anything: the plan stands
-        return {claim.pool: dict(claim.placement) for claim in claims}
+        return {claim.pool: dict(this.state.pools[claim.pool].placement) for claim in claims}
     style, all_pools = this.inputs.rules.placement, this.inputs.due is None
     acting = [claim for claim in claims if not claim.profile.advisor]
     shares = placement.allocate(acting, this.rooms, style, all_pools=all_pools)
     advised = [claim for claim in claims if claim.profile.advisor]
     if advised:
         names = frozenset(claim.pool for claim in advised)
-        left = rooms.open_rooms(this.present, _placed(this.state, shares), this.inputs, names)
+        placed = _placed(this.state, shares)
+        left = rooms.open_rooms(this.present, placed, this.inputs, names, this.needs)
         shares |= placement.allocate(advised, left, style, all_pools=all_pools)
     return shares
 

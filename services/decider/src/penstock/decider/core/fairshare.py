@@ -28,6 +28,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         one_host: all of them on one host (exclusive pools).
         anchor: the host that it must stay on for now, whatever room there is.
         movable: one of its workers may move to a host that has fewer of them.
+        tried: the bytes of its measured need, which fits on no host, where one worker is tried.
     """
 
     pool: str
@@ -41,6 +42,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     one_host: bool = False
     anchor: str | None = None
     movable: bool = False
+    tried: float = 0.0
 
     def tiers(self) -> tuple[int, int, int]:
         return self.floor, max(self.floor, self.demand), self.workers

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
+from penstock.decider.core import heeding
 from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import State
 from penstock.events.worker import HostJoined, HostLost
+from penstock.measuring.hosts import FORGET_LEASES
 
 
 class RollCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +22,7 @@ class RollCall(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fresh: takes workers. silent: keeps what it has (not heard of lately, not yet given up).
         draining: its executor is ending, its workers move. lost: silent beyond its lease.
+        heedless: does not begin what it is commanded, takes nothing new; see `heeding`.
         deaf: nothing at all was heard lately, so that the fault may be ours: nobody is lost.
         forsaken: all hosts are lost: nowhere to move anything, so that the plan stands.
     """
@@ -27,6 +31,7 @@ class RollCall(msgspec.Struct, frozen=True, kw_only=True):
     silent: frozenset[str] = frozenset()
     draining: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+    heedless: frozenset[str] = frozenset()
     deaf: bool = False
     forsaken: bool = False
 
@@ -37,9 +42,13 @@ def call(state: State, inputs: Inputs, now: float) -> tuple[RollCall, State, lis
     if deaf:  # silence counts from when we hear again
         state = msgspec.structs.replace(state, watching_since=now)
     placed = _placed(state)
+    state = _without_forgotten(_without_obeyed(state, inputs), placed, inputs, now)
     found = _sorted_out(placed.union(inputs.seen_hosts), state, inputs, now, deaf)
-    known = state.known.union(found.fresh, found.draining)
-    lost = state.lost.difference(found.fresh, found.draining).union(found.lost)
+    state = heeding.welcome(state, found.fresh, inputs, now)
+    found = _without_heedless(found, state, inputs, now)
+    there = found.fresh.union(found.draining, found.heedless)
+    known = state.known.union(there)
+    lost = state.lost.difference(there).union(found.lost)
     if known == state.known and lost == state.lost:  # as nearly always
         return found, state, []
     notices = _joined(found, state, inputs.seen_hosts) + _lost(found, placed, state, inputs, now)
@@ -54,6 +63,28 @@ def _placed(state: State) -> set[str]:
     return found
 
 
+def _without_obeyed(state: State, inputs: Inputs) -> State:
+    if not state.asked:
+        return state
+    asked = heeding.pending(state.asked, inputs.seen_hosts)
+    return state if len(asked) == len(state.asked) else replace(state, asked=asked)
+
+
+def _without_forgotten(state: State, placed: set[str], inputs: Inputs, now: float) -> State:
+    """Hosts that are not remembered any more and have nothing."""
+    if now - state.watching_since <= FORGET_LEASES * inputs.rules.lease_seconds:
+        return state
+    gone = state.known.union(state.lost).difference(inputs.seen_hosts, placed)
+    if not gone:
+        return state
+    return replace(
+        state,
+        known=state.known - gone,
+        lost=state.lost - gone,
+        asked={host: each for host, each in state.asked.items() if host not in gone},
+    )
+
+
 def _sorted_out(every: set[str], state: State, inputs: Inputs, now: float, deaf: bool) -> RollCall:
     sets: dict[str, list[str]] = {"fresh": [], "silent": [], "draining": [], "lost": []}
     for host in every:
@@ -66,6 +97,11 @@ def _sorted_out(every: set[str], state: State, inputs: Inputs, now: float, deaf:
         deaf=deaf,
         forsaken=bool(sets["lost"]) and len(sets["lost"]) == len(every),
     )
+
+
+def _without_heedless(found: RollCall, state: State, inputs: Inputs, now: float) -> RollCall:
+    late = heeding.heedless(state, found.fresh, inputs.rules, now)
+    return replace(found, fresh=found.fresh - late, heedless=late) if late else found
 
 
 def _is_deaf(inputs: Inputs, now: float) -> bool:
@@ -89,7 +125,7 @@ def _standing(host: str, state: State, inputs: Inputs, now: float) -> str:
 
 
 def _joined(found: RollCall, state: State, seen: Mapping[str, SeenHost]) -> list[Notice]:
-    new = (found.fresh | found.draining) - (state.known - state.lost)
+    new = (found.fresh | found.draining | found.heedless) - (state.known - state.lost)
     return [
         Notice(
             event=HostJoined,

@@ -12,6 +12,7 @@ from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import Strategies
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot
+from penstock.measuring.hosts import HostBounds, remember
 
 
 class SeenPool(msgspec.Struct, frozen=True, gc=False):
@@ -39,6 +40,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     reserve_memory_bytes: int = 256 * 1024 * 1024
     max_cpu_share: float = 0.9
     max_memory_share: float = 0.85
+    allowed_hosts: tuple[str, ...] = ()
+    most_hosts: int = 1000
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -52,7 +55,21 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             reserve_memory_bytes=host.reserve_memory_bytes,
             max_cpu_share=host.max_cpu_share,
             max_memory_share=host.max_memory_share,
+            allowed_hosts=settings.hosts.allowed,
+            most_hosts=settings.hosts.most,
         )
+
+
+def take_host(hosts: dict[str, SeenHost], seen: SeenHost, rules: Rules) -> str:
+    """Takes in a host's newest snapshot, in the order of the stream; forgets hosts long silent.
+
+    Returns:
+        Why it was refused; empty when it was taken.
+    """
+    bounds = HostBounds(
+        allowed=rules.allowed_hosts, most=rules.most_hosts, lease_seconds=rules.lease_seconds
+    )
+    return remember(hosts, seen.snapshot.host, seen, bounds)
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):

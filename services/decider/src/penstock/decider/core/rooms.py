@@ -3,18 +3,70 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import inf
 
 from penstock.config import Pool
-from penstock.decider.core.capacity import Budget, Load, Need, Room, budget, carries, need
+from penstock.decider.core.capacity import (
+    Budget,
+    Load,
+    Need,
+    Room,
+    budget,
+    carries,
+    need,
+    start_budget,
+)
 from penstock.decider.core.fairshare import Claim
 from penstock.decider.core.hosts import RollCall
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.state import PoolState, State
+from penstock.events.snapshot import HostSnapshot
+
+_EVERYTHING = Budget(inf, inf)
+
+
+class Needs:
+    """What one worker of each pool takes, in one round.
+
+    A measure that fits on no host, even if none of our workers ran there, proves nothing about the
+    next worker: it was forged, or the last worker leaked until it was ended. One worker is then
+    tried with the configured need, as nothing else can measure anew.
+    """
+
+    def __init__(self, present: RollCall, inputs: Inputs) -> None:
+        self._inputs = inputs
+        limits = [
+            budget(inputs.seen_hosts[host].snapshot, inputs.rules, _EVERYTHING).memory_bytes
+            for host in present.fresh
+        ]
+        self._most_kept = max(limits, default=inf)
+        starts = (start_budget(inputs.seen_hosts[h].snapshot, inputs.rules) for h in present.fresh)
+        self._most_started = max((each.memory_bytes for each in starts), default=inf)
+
+    def of(self, pool: Pool, remembered: PoolState) -> Need:
+        return self._configured(pool) if self.is_trial(pool, remembered) else self.measured(pool)
+
+    def is_trial(self, pool: Pool, remembered: PoolState) -> bool:
+        """Whether its measured need fits nowhere, and its configured need is less."""
+        measured = self.measured(pool).memory_bytes
+        most = self._most_kept if remembered.workers else self._most_started
+        return measured > most and self._configured(pool).memory_bytes < measured
+
+    def measured(self, pool: Pool) -> Need:
+        """By its last snapshot; by the settings where that says nothing."""
+        seen = self._inputs.seen_pools.get(pool.name)
+        return need(seen.snapshot if seen else None, pool.profile, self._hosts())
+
+    def _configured(self, pool: Pool) -> Need:
+        return need(None, pool.profile, self._hosts())
+
+    def _hosts(self) -> Iterator[HostSnapshot]:
+        return (host.snapshot for host in self._inputs.seen_hosts.values())
 
 
 def open_rooms(
-    present: RollCall, state: State, inputs: Inputs, moving: frozenset[str]
+    present: RollCall, state: State, inputs: Inputs, moving: frozenset[str], needs: Needs
 ) -> dict[str, Room]:
     """A room for each host that is not lost, holding all pools but those that are to be placed.
 
@@ -22,8 +74,8 @@ def open_rooms(
     only while there is no other to take it.
     """
     found: dict[str, Room] = {}
-    planned, held = _loads(state, inputs, moving)
-    for host in sorted(present.fresh.union(present.silent, present.draining)):
+    planned, held = _loads(state, inputs, moving, needs)
+    for host in sorted(present.fresh.union(present.silent, present.draining, present.heedless)):
         draining, load = host in present.draining, planned.get(host) or Load()
         limit = (
             Budget(load.cpu_cores, load.memory_bytes, load.workers)
@@ -39,13 +91,6 @@ def open_rooms(
         if host in held:
             found[host].hold(held[host])
     return found
-
-
-def need_of(pool: Pool, inputs: Inputs) -> Need:
-    """What one of its workers takes."""
-    seen = inputs.seen_pools.get(pool.name)
-    hosts = (host.snapshot for host in inputs.seen_hosts.values())
-    return need(seen.snapshot if seen else None, pool.profile, hosts)
 
 
 def anchor(pool: str, remembered: PoolState, inputs: Inputs, present: RollCall) -> str | None:
@@ -75,7 +120,7 @@ def alone(claim: Claim, found: Mapping[str, Room]) -> tuple[int, str, str]:
 
 
 def _loads(
-    state: State, inputs: Inputs, moving: frozenset[str]
+    state: State, inputs: Inputs, moving: frozenset[str], needs: Needs
 ) -> tuple[dict[str, Load], dict[str, Load]]:
     """What each host was asked for before this round, as by what workers need now; and of that,
     what belongs to pools that are not placed now."""
@@ -84,7 +129,7 @@ def _loads(
     for name, remembered in state.pools.items():
         if not remembered.placement:
             continue
-        each = need_of(inputs.pools[name], inputs)
+        each = needs.of(inputs.pools[name], remembered)
         stays = name not in moving
         for host, count in remembered.placement.items():
             planned[host].add(each, count)

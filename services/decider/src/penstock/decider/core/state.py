@@ -57,6 +57,24 @@ class HostAdvice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needed: int = 0
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command whose beginning no snapshot of its host shows yet; see `heeding`.
+
+    Attributes:
+        at: when it was sent first; repeated_at: when it was sent last. POSIX seconds.
+        epoch / version: of the command that the host had obeyed by then.
+        held: workers by pool that it was planned to run before.
+        joined: it is the host's first command.
+    """
+
+    at: float
+    epoch: int = 0
+    version: int = 0
+    held: dict[str, int] = {}
+    joined: bool = False
+    repeated_at: float = 0.0
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """All pools and hosts.
 
@@ -64,6 +82,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         known: hosts that were announced as joined. lost: those of them announced as lost.
         watching_since: silence before this moment proves nothing (start, or we were deaf).
         advice: about the number of hosts.
+        asked: by host, commands that are not begun.
     """
 
     pools: dict[str, PoolState] = {}
@@ -71,6 +90,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     lost: frozenset[str] = frozenset()
     watching_since: float = 0.0
     advice: HostAdvice = HostAdvice()
+    asked: dict[str, Asked] = {}
 
 
 def restore(
@@ -95,7 +115,15 @@ def restore(
         )
         for name in pools
     }
-    return State(pools=states, known=frozenset(commands), watching_since=now)
+    asked = {  # a new leader says all commands again
+        host: Asked(at=now, epoch=each.epoch, version=each.version, held=_positive(each.pools))
+        for host, each in sorted(commands.items())
+    }
+    return State(pools=states, known=frozenset(commands), watching_since=now, asked=asked)
+
+
+def _positive(pools: Mapping[str, int]) -> dict[str, int]:
+    return {pool: workers for pool, workers in pools.items() if workers > 0}
 
 
 def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.decider.adopting import Adopted
 from penstock.decider.core.decide import Outcome, decide
-from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool, take_host
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
@@ -106,7 +106,7 @@ class Chain:
                 if seen.snapshot.pool in settings.pools:
                     self._pools[seen.snapshot.pool] = seen
             elif isinstance(seen, SeenHost):
-                self._hosts[seen.snapshot.host] = seen
+                take_host(self._hosts, seen, settings.rules)
         if self._through < through:
             self._check_next(through + 1)
 

@@ -1,7 +1,7 @@
 """Which workers there are, by their hosts' snapshots, and what their reports may say.
 
 A report comes from a worker, thus from whatever runs in it. It counts when the executor of that
-host names the worker, and within what the host's size and a day's work allow.
+host names the worker, and within what the host's size and a second's work allow.
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ class Workers:
 def lapsed(measured: float, configured: float, age_seconds: float) -> float:
     """What a measure of this age is still worth, beside what the settings say."""
     beyond = max(age_seconds - LAPSE_SECONDS, 0.0) / LAPSE_SECONDS
-    weight: float = 0.5**beyond
-    return configured + (measured - configured) * weight
+    left: float = 0.5**beyond
+    return configured + (measured - configured) * left
 
 
 def _typical(values: Sequence[float]) -> float:
