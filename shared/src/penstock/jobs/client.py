@@ -27,7 +27,7 @@ from penstock.jobs.middleware import Unique
 from penstock.jobs.pausing import Pausing
 from penstock.jobs.registry import Call
 from penstock.jobs.revive import Ended, Reviver
-from penstock.jobs.sealing import KeyRing, is_sealed
+from penstock.jobs.sealing import KeyRing, about_result, is_sealed
 from penstock.jobs.sending import Sender
 from penstock.jobs.unique import UniqueSender, token, wanted
 from penstock.runtime.waiting import within
@@ -71,7 +71,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """The decoded result; None before completion. Raises MissingKey, Undecryptable."""
         raw = self.record.result
         if is_sealed(raw):
-            raw = self.ring.open(raw, "result", self.record.id)
+            job = self.record
+            raw = self.ring.open(raw, about_result(job.id, job.function, job.queue))
         if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
             return None
         kind = registry.REGISTRY.get(self.record.function)
@@ -282,9 +283,16 @@ class Client:
         """Dispatches prepared jobs; see :meth:`penstock.jobs.sending.Sender.send_many`."""
         return await self._sender.send_many(events)
 
-    def prepare(self, call: Call, job_id: str, queue: str = "") -> JobDispatched:
+    def prepare(
+        self, call: Call, job_id: str, queue: str = "", terms: Terms | None = None
+    ) -> JobDispatched:
         """The event that :meth:`hand_over` dispatches. Raises as :meth:`dispatch` does."""
-        return self._maker.event(call, Terms(queue=queue, job_id=check_name("job", job_id)))
+        named = {"queue": queue, "job_id": check_name("job", job_id)}
+        return self._maker.event(call, msgspec.structs.replace(terms or Terms(), **named))
+
+    def seals(self, call: Call) -> bool:
+        """Whether the arguments of this call are encrypted."""
+        return self._maker.seals(call)
 
     # --- asking -----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:
