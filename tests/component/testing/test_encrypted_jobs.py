@@ -19,6 +19,7 @@ from penstock.jobs import Backoff, Context, JobType, awaiting, job, payload, que
 from penstock.jobs.errors import MissingKey
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queue import Outgoing
+from penstock.jobs.sealing import KeyRing, about_arguments, is_sealed
 from penstock.testing import Bench
 
 SECRET = "4111-1111-1111-1111"
@@ -146,6 +147,95 @@ async def test_a_missing_key_uses_up_no_attempt(penstock: Bench, keys: Path) -> 
     assert (await penstock.client.job(job_id)).attempts == 1
 
 
+class TestWithoutTheKey:
+    """The worker has another key than the client; see `encryption.missing_key_seconds`."""
+
+    @pytest.fixture
+    def penstock_settings(self, keys: Path) -> Settings:
+        return check({"encryption": {"key_file": str(keys), "missing_key_seconds": 30}})
+
+    async def test_a_job_that_waited_too_long_is_dead_and_can_be_retried(
+        self, penstock: Bench, keys: Path
+    ) -> None:
+        job_id = await penstock.client.dispatch(charge(card=SECRET))
+        write(keys, "second")
+        for _ in range(5):
+            await penstock.run_pending()
+            penstock.advance(20)
+        view = await penstock.client.job(job_id)
+        assert (view.state, view.error.kind, view.attempts) == (State.DEAD, "missing-key", 0)
+        assert "need key 'first', known keys: second" in view.error.message
+        write(keys, "second", "first")
+        await penstock.client.dead.retry(job_id)
+        await penstock.run_pending()
+        assert (await penstock.client.job(job_id)).state is State.COMPLETED
+
+    async def test_an_expired_one_is_cancelled(self, penstock: Bench, keys: Path) -> None:
+        job_id = await penstock.client.dispatch(charge(card=SECRET), expires=0.001)
+        write(keys, "second")
+        await penstock.run_pending()
+        view = await penstock.client.job(job_id)
+        assert (view.state, view.events[-1][1].cause) == (State.CANCELLED, "expired")  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("expires_at", [0.0, 1.0], ids=["never expires", "expired"])
+    async def test_one_that_was_never_dispatched_does_not_wait(
+        self, penstock: Bench, expires_at: float
+    ) -> None:
+        ring = KeyRing({"nobody has it": bytes(32)})
+        call = payload.Payload(
+            id="ghost", function=charge.name, queue="default", arguments=msgspec.Raw(b"\x80"),
+            dispatched_at=0.0, expires_at=expires_at,
+        )  # fmt: skip
+        box = msgspec.Raw(ring.seal(call.arguments, about_arguments(call)))
+        body = payload.encode(msgspec.structs.replace(call, arguments=box))
+        subjects = Subjects()
+        headers = queue.headers("ghost", 1, 1, {})
+        await penstock.bus.append(Outgoing(subjects.queue("default"), body, headers))
+        await penstock.run_pending()
+        [letter] = penstock.bus.stored(subjects.dead_stream, ">")
+        assert b"no event of this job exists" in letter.body
+        assert not penstock.bus.stored(subjects.jobs_stream, ">")
+
+
+async def test_plain_arguments_are_refused_where_encrypted_ones_are_declared(
+    penstock: Bench,
+) -> None:
+    """Somebody who can write to the broker, and holds no key, calls an encrypted job."""
+    call = payload.Payload(
+        id="forged", function=charge.name, queue="default", dispatched_at=0.0,
+        arguments=msgspec.Raw(charge(card="mine").arguments),
+    )  # fmt: skip
+    await forge(penstock, call)
+    view = await penstock.client.job("forged")
+    assert (view.state, view.error.kind, view.attempts) == (State.DEAD, "not-encrypted", 0)
+    assert SEEN == []
+
+
+async def test_a_forged_step_does_not_open_the_result_of_another(penstock: Bench) -> None:
+    chain = await penstock.client.graphs.chain([charge(card=SECRET), awaiting(archive, "receipt")])
+    await penstock.run_pending()
+    result = (await penstock.client.graphs.step(chain, "1 charge")).record.result
+    call = payload.Payload(
+        id=f"{chain}_step_9", function=publish.name, queue="default", dispatched_at=0.0,
+        arguments=msgspec.Raw(msgspec.msgpack.encode({})),
+        handed={"receipt": msgspec.Raw(result)},
+    )  # fmt: skip
+    SEEN.clear()
+    await forge(penstock, call)
+    view = await penstock.client.job(call.id)
+    assert (view.state, view.error.kind, SEEN) == (State.DEAD, "undecryptable", [])
+
+
+async def forge(bench: Bench, call: payload.Payload) -> None:
+    """Dispatches a call as somebody does who may write to the broker, and lets it run."""
+    body, subjects = payload.encode(call), Subjects()
+    event = JobDispatched(job_id=call.id, queue=call.queue, function=call.function, payload=body)
+    at = await bench.bus.append(Outgoing(subjects.event(event), encode(event)))
+    headers = queue.headers(call.id, at, 1, {})
+    await bench.bus.append(Outgoing(subjects.queue(call.queue), body, headers))
+    await bench.run_pending()
+
+
 async def test_arguments_of_another_job_are_not_run(penstock: Bench) -> None:
     """Somebody who can write to the broker gives one job the sealed arguments of another."""
     job_id = await penstock.client.dispatch(charge(card=SECRET))
@@ -172,7 +262,9 @@ async def test_sealed_results_are_handed_on(penstock: Bench) -> None:
     other = await penstock.client.graphs.chain([charge(card=SECRET), awaiting(publish, "receipt")])
     await penstock.run_pending()
     assert (await penstock.client.graphs.step(chain, "2 archive")).result == SECRET
-    assert (await penstock.client.graphs.step(other, "2 publish")).result == 1
+    published = await penstock.client.graphs.step(other, "2 publish")
+    assert published.result == 1
+    assert is_sealed(published.record.result)  # the job is not marked; what it was given is sealed
     assert SEEN.count(SECRET) == 3
     assert SECRET.encode() not in everything(penstock)
 

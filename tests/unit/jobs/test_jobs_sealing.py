@@ -17,57 +17,207 @@ from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.masking import MASK, masked
 from penstock.jobs.payload import Payload
 from penstock.jobs.registry import encode
+from penstock.jobs.retry import Backoff
 from penstock.jobs.sealing import KeyRing, is_sealed
 
 OLD, NEW = b"o" * 32, b"n" * 32
 RING = KeyRing({"old": OLD})
 
 
+JOB_1 = sealing.about_result("job-1", "pay", "work")
+
+
 @given(st.binary(max_size=200))
 def test_it_opens_as_it_was(plain: bytes) -> None:
-    sealed = RING.seal(plain, "arguments", "job-1")
+    sealed = RING.seal(plain, JOB_1)
     assert is_sealed(sealed)
-    assert RING.open(sealed, "arguments", "job-1") == plain
+    assert RING.open(sealed, JOB_1) == plain
 
 
 def test_the_same_is_never_sealed_the_same() -> None:
-    assert RING.seal(b"x", "result", "a") != RING.seal(b"x", "result", "a")
+    assert RING.seal(b"x", JOB_1) != RING.seal(b"x", JOB_1)
 
 
-@pytest.mark.parametrize(("purpose", "about"), [("result", "job-1"), ("arguments", "job-2")])
-def test_it_does_not_open_for_another_job_or_purpose(purpose: Any, about: str) -> None:
-    sealed = RING.seal(b"x", "arguments", "job-1")
-    with pytest.raises(Undecryptable, match="found the encrypted arguments of job job-1"):
-        RING.open(sealed, purpose, about)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"purpose": "checkpoint"},
+        {"job": "job-2"},
+        {"function": "show"},
+        {"queue": "other"},
+        {"call": b"x"},
+        {"takes": {"rows": "job-0"}},
+    ],
+    ids=str,
+)
+def test_it_opens_for_nothing_else(other: dict[str, Any]) -> None:
+    with pytest.raises(Undecryptable):
+        RING.open(RING.seal(b"x", JOB_1), msgspec.structs.replace(JOB_1, **other))
 
 
-def test_what_it_says_about_itself_is_authenticated() -> None:
-    found = sealing.unpack(RING.seal(b"x", "arguments", "job-1"))
-    moved = msgspec.structs.replace(found, about="job-2")
-    forged = encode(msgspec.msgpack.Ext(80, encode(moved)))
-    with pytest.raises(Undecryptable, match="they were changed"):
-        RING.open(forged, "arguments", "job-2")
+@pytest.mark.parametrize("field", ["purpose", "job", "function", "queue", "takes"])
+def test_what_it_says_about_itself_is_authenticated(field: str) -> None:
+    envelope = sealing.unpack(RING.seal(b"x", JOB_1))
+    lie: Any = {"rows": "job-0"} if field == "takes" else "result-2"
+    forged = encode(
+        msgspec.msgpack.Ext(80, encode(msgspec.structs.replace(envelope, **{field: lie})))
+    )
+    with pytest.raises(Undecryptable, match="were changed"):
+        RING.open(forged, msgspec.structs.replace(JOB_1, **{field: lie}))
 
 
 @given(st.integers(0, 10_000))
 def test_a_changed_bit_is_seen(place: int) -> None:
-    sealed = bytearray(RING.seal(b"some arguments", "arguments", "j"))
+    sealed = bytearray(RING.seal(b"some arguments", JOB_1))
     bit = place % (8 * len(sealed))
     sealed[bit // 8] ^= 1 << bit % 8
     with pytest.raises((Undecryptable, MissingKey)):
-        RING.open(bytes(sealed), "arguments", "j")
+        RING.open(bytes(sealed), JOB_1)
+
+
+def test_what_an_earlier_version_sealed_is_refused_with_the_format() -> None:
+    old = encode(msgspec.msgpack.Ext(80, encode(["old", "result", "job-1", b"n" * 12, b"box"])))
+    assert is_sealed(old)
+    with pytest.raises(Undecryptable, match="not a value encrypted in format 2"):
+        RING.open(old, JOB_1)
 
 
 def test_keys_rotate() -> None:
-    before = RING.seal(b"x", "result", "j")
+    before = RING.seal(b"x", JOB_1)
     ring = KeyRing({"new": NEW, "old": OLD})
-    assert ring.open(before, "result", "j") == b"x"
-    after = ring.seal(b"x", "result", "j")
+    assert ring.open(before, JOB_1) == b"x"
+    after = ring.seal(b"x", JOB_1)
     assert sealing.unpack(after).key == "new"
     with pytest.raises(MissingKey, match="need key 'new', known keys: old; add it to the file"):
-        RING.open(after, "result", "j")
+        RING.open(after, JOB_1)
     with pytest.raises(MissingKey, match="nothing can be encrypted"):
-        KeyRing().seal(b"x", "result", "j")
+        KeyRing().seal(b"x", JOB_1)
+
+
+# --- a call's arguments ---------------------------------------------------------------------------
+PLAIN = encode({"card": "4111"})
+PAY = Payload(
+    id="a",
+    function="pay",
+    queue="work",
+    arguments=msgspec.Raw(PLAIN),
+    dispatched_at=5.0,
+    timeout_seconds=5,
+    tags=("t",),
+)
+
+
+def sealed_call(call: Payload = PAY, **about: Any) -> Payload:
+    box = RING.seal(call.arguments, sealing.about_arguments(call, **about))
+    return msgspec.structs.replace(call, arguments=msgspec.Raw(box))
+
+
+def travelled(call: Payload, **changes: Any) -> Payload:
+    """As a worker reads it from a message, with some fields changed on the way."""
+    return payload.decode(payload.encode(msgspec.structs.replace(call, **changes)))
+
+
+CHANGED: dict[str, Any] = {
+    "id": "b",
+    "function": "show",
+    "queue": "other",
+    "tries": 9,
+    "timeout_seconds": 6.0,
+    "backoff": Backoff(first_seconds=9.0),
+    "tags": ("t", "u"),
+    "expires_at": 9.0,
+    "masked": ("card",),
+}
+
+
+def test_every_field_of_a_call_is_bound_or_known_to_change() -> None:
+    free = {"arguments", "dispatched_at", "handed"}
+    assert set(Payload.__struct_fields__) == CHANGED.keys() | free
+
+
+@pytest.mark.parametrize("field", CHANGED)
+def test_arguments_do_not_open_in_a_call_that_was_changed(field: str) -> None:
+    call = travelled(sealed_call(), **{field: CHANGED[field]})
+    with pytest.raises(Undecryptable):
+        sealing.arguments(call, RING)
+
+
+@given(st.floats(0, 1e9), st.integers(0, 10**6), st.lists(st.text(max_size=5)).map(tuple))
+def test_arguments_open_in_the_call_they_were_sealed_in(
+    seconds: float, tries: int, tags: tuple[str, ...]
+) -> None:
+    call = msgspec.structs.replace(PAY, timeout_seconds=seconds, tries=tries, tags=tags)
+    assert bytes(sealing.arguments(travelled(sealed_call(call), dispatched_at=9.0), RING)) == PLAIN
+
+
+def test_a_callback_opens_after_its_batch_was_reopened_and_no_other_does() -> None:
+    call = sealed_call(msgspec.structs.replace(PAY, id="nightly_then"))
+    assert bytes(sealing.arguments(travelled(call, id="nightly_then_2"), RING)) == PLAIN
+    with pytest.raises(Undecryptable):
+        sealing.arguments(travelled(call, id="nightly_catch"), RING)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "opens"),
+    [
+        ("s-gen-1764", True),
+        ("s-gen-now", True),
+        ("s-gen", False),
+        ("s-gen2-1", False),
+        ("a", False),
+    ],
+)
+def test_a_template_opens_for_the_jobs_of_its_schedule(job_id: str, opens: bool) -> None:
+    template = sealed_call(template="s-gen")
+    call = travelled(template, id=job_id, expires_at=9.0)
+    if opens:
+        assert bytes(sealing.arguments(call, RING)) == PLAIN
+        return
+    with pytest.raises(Undecryptable):
+        sealing.arguments(call, RING)
+
+
+def test_arguments_of_a_job_are_no_template_for_ids_that_begin_like_its_own() -> None:
+    with pytest.raises(Undecryptable):
+        sealing.arguments(travelled(sealed_call(), id="a-1"), RING)
+
+
+SECRET = msgspec.Raw(RING.seal(encode("4111"), sealing.about_result("g_step_0", "read", "work")))
+
+
+def step(index: int, **about: Any) -> Payload:
+    call = msgspec.structs.replace(PAY, id=f"g_step_{index}", arguments=msgspec.Raw(encode({})))
+    return sealed_call(call, **about)
+
+
+def test_a_step_opens_the_sealed_result_that_its_own_seal_names() -> None:
+    taking = travelled(step(1, takes={"card": "g_step_0"}), handed={"card": SECRET})
+    assert msgspec.msgpack.decode(sealing.arguments(taking, RING)) == {"card": "4111"}
+    assert sealing.holds_sealed(taking)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        msgspec.structs.replace(PAY, id="g_step_9", arguments=msgspec.Raw(encode({}))),
+        step(9),
+        step(1, takes={"card": "g_step_2"}),
+        step(1, takes={"other": "g_step_0"}),
+    ],
+    ids=["plain arguments", "it takes nothing", "it takes another's", "another parameter"],
+)
+def test_no_other_step_opens_it(forged: Payload) -> None:
+    with pytest.raises(Undecryptable, match="which its own arguments do not name"):
+        sealing.arguments(travelled(forged, handed={"card": SECRET}), RING)
+
+
+def test_plain_results_are_handed_on_as_they_are() -> None:
+    plain = {"outcome": msgspec.Raw(encode("completed"))}
+    opened = sealing.arguments(travelled(step(1), handed=plain), RING)
+    assert msgspec.msgpack.decode(opened) == {"outcome": "completed"}
+    call = msgspec.structs.replace(PAY, handed=plain)
+    assert not sealing.holds_sealed(call)
+    assert sealing.holds_sealed(travelled(PAY, handed={"card": SECRET}))
 
 
 VALUES = st.recursive(
@@ -93,7 +243,7 @@ def key_file(folder: Path, text: str, mode: int = 0o600) -> str:
 def test_a_file_of_keys(tmp_path: Path) -> None:
     line = base64.b64encode(NEW).decode()
     ring = sealing.load(key_file(tmp_path, f"# rotated in May\n2026-05 {line}\n\n"))
-    assert sealing.unpack(ring.seal(b"x", "result", "j")).key == "2026-05"
+    assert sealing.unpack(ring.seal(b"x", JOB_1)).key == "2026-05"
     assert not sealing.load("")
 
 
@@ -146,7 +296,7 @@ def test_what_is_shown_of_a_call() -> None:
     plain = encode({"card": "4111", "password": "x", "name": "y"})
     shown = {"card": MASK, "password": MASK, "name": "y"}
     assert showing.arguments(call(plain, masked=("card",))) == shown
-    sealed = RING.seal(plain, "arguments", "j")
+    sealed = RING.seal(plain, JOB_1)
     assert showing.arguments(call(sealed)) == "(encrypted with key old)"
     handed = {"row": msgspec.Raw(encode({"card": 1})), "other": msgspec.Raw(sealed)}
     assert showing.arguments(call(encode({}), masked=("card",), handed=handed)) == {

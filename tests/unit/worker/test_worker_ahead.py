@@ -30,6 +30,17 @@ def test_tiny_jobs_are_claimed_many_at_a_time() -> None:
     assert seen(0.001).room(60) == 0
 
 
+def test_messages_that_cannot_be_run_are_asked_for_ever_more_at_a_time() -> None:
+    ahead, asked = seen(10), []
+    for _ in range(6):
+        asked.append(ahead.room(0))
+        ahead.won(0, asked[-1])
+    assert asked == [1, 1, 2, 4, 8, 16]
+    assert ahead.room(1) == 0
+    ahead.won(1, 32)
+    assert ahead.room(0) == 1
+
+
 def test_long_jobs_one_by_one() -> None:
     assert seen(10).room(0) == 1
     assert seen(10).room(1) == 0

@@ -129,12 +129,15 @@ class Encryption(Section, frozen=True, kw_only=True):
         key_file: a line ``id key`` each, the key being 32 bytes in base64; the first one encrypts,
             all of them decrypt. Mode 0600. Empty: no encryption.
         every_job: encrypt the arguments and results of all jobs, not only of those marked so.
+        missing_key_seconds: a job whose key no worker of its pool has is offered again until then;
+            after that it is a dead letter of kind ``missing-key``, which can be retried.
         masked: names of fields, at any depth, that are never shown, beside those that a job names
             and ``password``, ``secret``, ``token``, ``api_key``, ``authorization``.
     """
 
     key_file: str = ""
     every_job: bool = False
+    missing_key_seconds: Positive = 86_400.0
     masked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

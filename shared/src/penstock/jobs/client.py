@@ -261,9 +261,16 @@ class Client:
         """Dispatches prepared jobs; see :meth:`penstock.jobs.sending.Sender.send_many`."""
         return await self._sender.send_many(events)
 
-    def prepare(self, call: Call, job_id: str, queue: str = "") -> JobDispatched:
+    def prepare(
+        self, call: Call, job_id: str, queue: str = "", terms: Terms | None = None
+    ) -> JobDispatched:
         """The event that :meth:`hand_over` dispatches. Raises as :meth:`dispatch` does."""
-        return self._maker.event(call, Terms(queue=queue, job_id=check_name("job", job_id)))
+        named = {"queue": queue, "job_id": check_name("job", job_id)}
+        return self._maker.event(call, msgspec.structs.replace(terms or Terms(), **named))
+
+    def seals(self, call: Call) -> bool:
+        """Whether the arguments of this call are encrypted."""
+        return self._maker.seals(call)
 
     # --- asking -----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:

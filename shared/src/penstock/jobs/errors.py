@@ -54,7 +54,11 @@ class AlreadyDispatched(JobRefused):
 
 
 class MissingKey(JobsError):
-    pass
+    """``key``: id of the one that is needed; empty where any would do."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class Undecryptable(JobsError):

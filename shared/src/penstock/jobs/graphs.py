@@ -24,6 +24,7 @@ from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, Payloa
 from penstock.jobs.graph_order import BadGraph
 from penstock.jobs.graph_record import GraphRecord, GraphState, fold
 from penstock.jobs.log import say, until
+from penstock.jobs.making import Terms
 from penstock.jobs.registry import Call
 from penstock.jobs.view import JobView
 
@@ -135,20 +136,47 @@ class Graphs:
         }
         ordered = [name for group in graph_order.levels(needs) for name in group]
         place = {name: at for at, name in enumerate(ordered)}
+        sealed = self._sealed(ordered, steps, takes)
         if by_level:
             needs = graph_order.by_level(needs)
         return tuple(
             GraphStep(
                 name=name,
-                payload=self._encoded(members.step_id(graph_id, place[name]), steps[name].call),
+                payload=self._encoded(
+                    members.step_id(graph_id, place[name]),
+                    steps[name].call,
+                    name in sealed,
+                    {
+                        parameter: members.step_id(graph_id, place[other])
+                        for parameter, other in takes[name].items()
+                    },
+                ),
                 needs=tuple(place[other] for other in needs[name]),
                 takes={parameter: place[other] for parameter, other in takes[name].items()},
             )
             for name in ordered
         )
 
-    def _encoded(self, job_id: str, wanted: Call | Awaiting) -> bytes:
-        return self._client.prepare(split(wanted, MAX_STEPS)[0], job_id).payload
+    def _sealed(
+        self,
+        ordered: Sequence[str],
+        steps: Mapping[str, Step],
+        takes: Mapping[str, Mapping[str, str]],
+    ) -> set[str]:
+        """The steps whose arguments are encrypted: also those that take such a step's result."""
+        sealed: set[str] = set()
+        for name in ordered:
+            call = split(steps[name].call, MAX_STEPS)[0]
+            if self._client.seals(call) or sealed.intersection(takes[name].values()):
+                sealed.add(name)
+        return sealed
+
+    def _encoded(
+        self, job_id: str, wanted: Call | Awaiting, sealed: bool, takes: Mapping[str, str]
+    ) -> bytes:
+        call = split(wanted, MAX_STEPS)[0]
+        terms = Terms(sealed=sealed, takes=dict(takes))
+        return self._client.prepare(call, job_id, terms=terms).payload
 
     # --- asking and changing ----------------------------------------------------------------------
     async def show(self, graph_id: str) -> GraphRecord:

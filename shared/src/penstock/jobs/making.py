@@ -30,7 +30,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         queue: empty: the function's own. due_at: not before this. expires_at: not started after.
-        template: jobs of other ids will be made of it.
+        template: jobs of other ids will be made of it, which begin with this and a hyphen.
+        sealed: encrypt the arguments although the job does not ask for it.
+        takes: parameters left open, with the job whose result each will be given.
     """
 
     queue: str = ""
@@ -39,7 +41,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     job_id: str = ""
     priority: Priority = "normal"
-    template: bool = False
+    template: str = ""
+    sealed: bool = False
+    takes: dict[str, str] = {}
 
 
 class Maker:
@@ -141,16 +145,20 @@ class Maker:
         """Whether a pool takes jobs of this queue; True where the pools are not known."""
         return self._serving is None or bool(self._serving.pool(queue))
 
+    def seals(self, call: Call) -> bool:
+        """Whether the arguments of this call are encrypted."""
+        return call.job.encrypted or self._encrypts_all
+
     def lanes_of(self, queue: str) -> list[str]:
         """The queues that jobs dispatched to this one lie in."""
         known = queue in self._lanes
         return [in_lane(queue, each) for each in PRIORITIES] if known else [queue]
 
     def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
-        if not (call.job.encrypted or self._encrypts_all):
+        if not (terms.sealed or self.seals(call)):
             return plain
-        about = sealing.name_for(plain, terms.template)
-        sealed = self.ring.seal(call.arguments, "arguments", about)
+        about = sealing.about_arguments(plain, template=terms.template, takes=terms.takes)
+        sealed = self.ring.seal(call.arguments, about)
         return msgspec.structs.replace(plain, arguments=msgspec.Raw(sealed))
 
     def _queue(self, call: Call, terms: Terms) -> str:

@@ -19,6 +19,8 @@ from penstock.jobs.lifecycle import JobRecord, State
 JOB = "Penstock-Job"
 SEQUENCE = "Penstock-Seq"
 ATTEMPT = "Penstock-Attempt"
+LOCKED_SINCE = "Penstock-Locked-Since"
+"""When a worker first lacked the job's key, POSIX seconds by the broker's clock."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,15 +75,31 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
     )
 
 
-def again(subjects: Subjects, delivery: Delivery, job_id: str, due: datetime) -> Outgoing:
-    """The same message once more, at a later time."""
+def again(
+    subjects: Subjects,
+    delivery: Delivery,
+    job_id: str,
+    due: datetime,
+    more_headers: Mapping[str, str],
+) -> Outgoing:
+    """The same message once more, at a later time.
+
+    Its headers for the broker are not repeated: a forged message would have them obeyed with this
+    process' rights.
+    """
     queue = delivery.subject.rpartition(".")[2]
     at = due.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    kept = {
+        name: value
+        for name, value in delivery.headers.items()
+        if not name.casefold().startswith("nats-")
+    }
     return Outgoing(
         subjects.schedule(queue, job_id),
         delivery.body,
         {
-            **delivery.headers,
+            **kept,
+            **more_headers,
             "Nats-Schedule": f"@at {at}",
             "Nats-Schedule-Target": delivery.subject,
         },

@@ -131,6 +131,11 @@ def fired(schedule: Schedule) -> Schedule:
     )
 
 
+def job_prefix(generation: str) -> str:
+    """What the ids of a schedule's jobs begin with; its sealed arguments open for no others."""
+    return f"s-{generation}"
+
+
 def dispatched(
     schedule: Schedule, tick: datetime, source: str, now: datetime, job_id: str = ""
 ) -> JobDispatched:
@@ -139,7 +144,7 @@ def dispatched(
     Args:
         job_id: of a job besides the ticks.
     """
-    job_id = job_id or f"s-{schedule.generation}-{int(tick.timestamp())}"
+    job_id = job_id or f"{job_prefix(schedule.generation)}-{int(tick.timestamp())}"
     expires = timedelta(seconds=schedule.expires_seconds) if schedule.expires_seconds else None
     call = payload.decode(schedule.payload)
     call = msgspec.structs.replace(

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence
-from penstock.events.envelope import new_id, utc_now
+from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
 from penstock.jobs.making import Maker, Terms
 from penstock.jobs.registry import Call
-from penstock.jobs.schedule import Missed, Schedule, check, dispatched, next_tick
+from penstock.jobs.schedule import Missed, Schedule, check, dispatched, job_prefix, next_tick
 from penstock.jobs.sending import Sender
 
 MOST = 10_000
@@ -53,7 +53,8 @@ class Schedules:
         """
         check_name("schedule", name)
         check(cron, zone)
-        template = msgspec.structs.replace(terms or Terms(), template=True)
+        generation = uuid.uuid4().hex[:20]
+        template = msgspec.structs.replace(terms or Terms(), template=job_prefix(generation))
         event, now = self._maker.event(call, template), utc_now()
         made = Schedule(
             name=name,
@@ -66,7 +67,7 @@ class Schedules:
             tries=event.tries,
             missed=missed,
             expires_seconds=expires_seconds,
-            generation=uuid.uuid4().hex[:20],
+            generation=generation,
             made_at=now,
             done_until=now,
         )
@@ -106,7 +107,8 @@ class Schedules:
 
     async def run_now(self, name: str) -> str:
         """Dispatches the job once, besides its ticks, paused or not; returns the job's id."""
-        schedule, now, job_id = await self.get(name), utc_now(), new_id()
+        schedule, now = await self.get(name), utc_now()
+        job_id = f"{job_prefix(schedule.generation)}-{uuid.uuid4().hex}"
         event = dispatched(schedule, now, self._maker.source, now, job_id)
         await self._sender.send(event)
         return job_id

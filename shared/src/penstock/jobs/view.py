@@ -9,7 +9,7 @@ import msgspec
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.jobs import registry
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.sealing import KeyRing, is_sealed
+from penstock.jobs.sealing import KeyRing, about_result, is_sealed
 
 _NOTHING = registry.encode_result(None)
 """The result of a job whose error was forgiven, too, whatever type its function gives."""
@@ -39,7 +39,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """The decoded result; None before completion. Raises MissingKey, Undecryptable."""
         raw = self.record.result
         if is_sealed(raw):
-            raw = self.ring.open(raw, "result", self.record.id)
+            job = self.record
+            raw = self.ring.open(raw, about_result(job.id, job.function, job.queue))
         if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
             return None
         kind = registry.REGISTRY.get(self.record.function)

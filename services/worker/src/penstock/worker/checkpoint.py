@@ -13,7 +13,7 @@ from penstock.bus.protocol import BusUnavailable, WrongSequence
 from penstock.jobs.checkpoints import Checkpoints, Kept
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import encode_result
-from penstock.jobs.sealing import KeyRing, is_sealed
+from penstock.jobs.sealing import KeyRing, about_checkpoint, holds_sealed, is_sealed
 from penstock.worker.held import Held
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class RunCheckpoint:
         self, job: Held, loop: asyncio.AbstractEventLoop, checkpoints: Checkpoints, ring: KeyRing
     ) -> None:
         self._job, self._loop, self._checkpoints, self._ring = job, loop, checkpoints, ring
-        self._sealed = is_sealed(job.payload.arguments)
+        self._sealed, self._about = holds_sealed(job.payload), about_checkpoint(job.payload)
         self._sequence: int | None = None
         self._found: Kept | None = None
 
@@ -48,7 +48,7 @@ class RunCheckpoint:
             return None
         data: bytes | msgspec.Raw = self._found.data
         if is_sealed(data):
-            data = self._ring.open(data, "checkpoint", self._job.id)
+            data = self._ring.open(data, self._about)
         return msgspec.msgpack.decode(data, type=kind)
 
     def save(self, data: Any, *, has_more_work: bool = True) -> None:
@@ -57,7 +57,7 @@ class RunCheckpoint:
 
     def _kept(self, data: bytes, has_more_work: bool) -> Kept:
         if self._sealed:
-            data = self._ring.seal(data, "checkpoint", self._job.id)
+            data = self._ring.seal(data, self._about)
         return Kept(token=self._job.token, data=msgspec.Raw(data), has_more_work=has_more_work)
 
     def _take_over(self) -> None:

@@ -31,8 +31,8 @@ from penstock.runtime.claimed import Claimed
 from penstock.worker.core.settle import Action, settle
 from penstock.worker.held import Held
 from penstock.worker.joblog import JobLog, Unreadable
-from penstock.worker.reading import Locked, Reader, Rejected
-from penstock.worker.refusing import Refusals
+from penstock.worker.reading import Envelope, Locked, Reader, Rejected
+from penstock.worker.refusing import Refusals, each
 
 log = logging.getLogger("penstock.worker")
 
@@ -63,7 +63,7 @@ class Claims:
         self.ring = sealing.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
         self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions)
-        self._refusals = Refusals(bus, self.joblog)
+        self._refusals = Refusals(bus, self.joblog, settings.encryption.missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
     async def win(self, deliveries: Sequence[Delivery]) -> list[Held]:
@@ -81,18 +81,24 @@ class Claims:
 
     async def _win(self, deliveries: Sequence[Delivery]) -> list[Held]:
         asked: list[tuple[Held, JobStarted]] = []
+        expired: list[tuple[Delivery, Envelope]] = []
+        refused: list[tuple[Delivery, Rejected | Locked]] = []
         for delivery in deliveries:
             try:
-                job = self._reader.read(delivery)
-            except Locked as reason:
-                await self._refusals.postpone(delivery, reason)
-                continue
-            except Rejected as reason:
-                await self._refusals.reject(delivery, reason)
-                continue
-            if job.payload.expires_at and await self._expired(job):
+                envelope = self._reader.envelope(delivery)
+                if 0 < envelope.call.expires_at <= time.time():
+                    expired.append((delivery, envelope))
+                    continue
+                job = self._reader.read(delivery, envelope)
+            except (Rejected, Locked) as reason:
+                refused.append((delivery, reason))
                 continue
             asked.append((job, self._started(job)))
+        if expired:
+            unended = await self._not_ended(expired, refused)
+            asked.extend((job, self._started(job)) for job in unended)
+        if refused:
+            await self._refusals.refuse(refused)
         answers = await self._bus.append_many([self._start(job, event) for job, event in asked])
         won: list[Held] = []
         others: list[tuple[Held, JobStarted, BusError]] = []
@@ -140,30 +146,44 @@ class Claims:
     def _start(self, job: Held, event: JobStarted) -> Outgoing:
         return self.joblog.outgoing(event, job.sequence, job.delivery.headers)
 
-    async def _expired(self, job: Held) -> bool:
+    async def _not_ended(
+        self,
+        expired: Sequence[tuple[Delivery, Envelope]],
+        refused: list[tuple[Delivery, Rejected | Locked]],
+    ) -> list[Held]:
+        """Ends those of the jobs that were never started; returns the others that can be read."""
+        ended = await each(self._expired, expired)
+        others: list[Held] = []
+        for (delivery, envelope), over in zip(expired, ended, strict=True):
+            if over:
+                continue
+            try:
+                others.append(self._reader.read(delivery, envelope))
+            except (Rejected, Locked) as reason:
+                refused.append((delivery, reason))
+        return others
+
+    async def _expired(self, message: tuple[Delivery, Envelope]) -> bool:
         """Ends a job that was not started in time; True when there is nothing to start."""
-        if time.time() < job.payload.expires_at:
-            return False
+        delivery, (call, _, _) = message
         try:
-            record = (await self.joblog.look_up(job.id))[0]
+            record = (await self.joblog.look_up(call.id))[0]
             if record is None or record.started_at or record.life > 1 or record.state.ended:
                 return False  # the usual way knows what to do
-            late = time.time() - job.payload.expires_at
+            late = time.time() - call.expires_at
             event = JobCancelled(
-                job_id=job.id,
-                correlation_id=job.id,
+                job_id=call.id,
+                correlation_id=call.id,
                 source=self.joblog.source,
                 reason=f"it expired {late:.1f} s before it could be started",
                 cause="expired",
             )
-            await self._bus.append(
-                self.joblog.outgoing(event, record.sequence, job.delivery.headers)
-            )
+            await self._bus.append(self.joblog.outgoing(event, record.sequence, delivery.headers))
         except (BusError, Unreadable) as error:
-            log.warning("job %s is left for later: %s", job.id, error)
-            await self._refusals.give_back_later([job.delivery])
+            log.warning("job %s is left for later: %s", call.id, error)
+            await self._refusals.give_back_later([delivery])
             return True
-        await self._bus.ack([job.delivery])
+        await self._bus.ack([delivery])
         return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------

@@ -209,6 +209,7 @@ class Worker:
             self._winning.add(winning)
             winning.add_done_callback(self._winning.discard)
             won = await asyncio.shield(winning)
+            self._ahead.won(len(won), len(deliveries))
         except BusError as error:
             log.warning("no jobs now: %s", error)
             await asyncio.sleep(_LATER_SECONDS)

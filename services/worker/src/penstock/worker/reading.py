@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from penstock.jobs import queue as queues
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
 from penstock.jobs.pausing import Resumptions
 from penstock.jobs.registry import JobType
-from penstock.jobs.sealing import KeyRing, arguments
+from penstock.jobs.sealing import KeyRing, arguments, is_sealed
 from penstock.worker.held import Held
 
 _MAX_SEQUENCE = 2**63
@@ -32,7 +32,27 @@ class Rejected(Exception):
 
 
 class Locked(Exception):
-    """A job that this worker has no key for: another may have it, or this one later."""
+    """A job that this worker has no key for: another may have it, or this one later.
+
+    Attributes:
+        key: id of the key. job_id / made_from: as of :class:`Rejected`.
+    """
+
+    def __init__(self, message: str, key: str, job_id: str, made_from: int) -> None:
+        super().__init__(message)
+        self.key, self.job_id, self.made_from = key, job_id, made_from
+
+
+class Envelope(NamedTuple):
+    """A queue message before its arguments are looked at.
+
+    Attributes:
+        sequence: of the event that it was made from.
+    """
+
+    call: payload.Payload
+    sequence: int
+    attempt: int
 
 
 class Reader:
@@ -49,9 +69,16 @@ class Reader:
         self._subjects, self._ring = subjects, ring
         self._profile, self._resumptions = profile, resumptions
 
-    def read(self, delivery: Delivery) -> Held:
-        """The job of a message, not yet claimed: its token is 0. Raises Rejected, Locked."""
-        call, sequence, attempt = self._called(delivery)
+    def read(self, delivery: Delivery, envelope: Envelope | None = None) -> Held:
+        """The job of a message, not yet claimed: its token is 0.
+
+        Args:
+            envelope: the message's, where it was read before.
+
+        Raises:
+            Rejected, Locked
+        """
+        call, sequence, attempt = envelope or self.envelope(delivery)
         kind, found = self._typed(call, sequence)
         now = time.time()
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
@@ -70,7 +97,8 @@ class Reader:
             max_lost=loss.own_limit(kind.max_lost, call.tries),
         )
 
-    def _called(self, delivery: Delivery) -> tuple[payload.Payload, int, int]:
+    def envelope(self, delivery: Delivery) -> Envelope:
+        """The call of a message, its arguments unread. Raises Rejected."""
         headers = delivery.headers
         job_id = headers.get(queues.JOB, "")
         try:
@@ -86,13 +114,21 @@ class Reader:
             raise Rejected("malformed", f"came on {delivery.subject}, names {call.queue[:80]!r}")
         if not (0 < sequence < _MAX_SEQUENCE and attempt > 0):
             raise Rejected("malformed", "its sequence or attempt is out of range")
-        return call, sequence, attempt
+        return Envelope(call, sequence, attempt)
 
     def _typed(
         self, call: payload.Payload, sequence: int
     ) -> tuple[JobType[Any, Any], dict[str, Any]]:
         try:
             kind = registry.find(call.function)
+            if kind.encrypted and not is_sealed(call.arguments):
+                raise Rejected(
+                    "not-encrypted",
+                    f"job {kind.name} is declared encrypted=True, its arguments are plain: "
+                    "whoever sent them may hold no key; dispatch it with encryption.key_file set",
+                    call.id,
+                    sequence,
+                )
             return kind, kind.decode(arguments(call, self._ring))
         except UnknownJob as error:
             raise Rejected("unknown-job", str(error), call.id, sequence) from error
@@ -101,4 +137,4 @@ class Reader:
         except Undecryptable as error:
             raise Rejected("undecryptable", str(error), call.id, sequence) from error
         except MissingKey as error:
-            raise Locked(str(error)) from error
+            raise Locked(str(error), error.key, call.id, sequence) from error

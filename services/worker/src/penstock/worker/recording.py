@@ -20,7 +20,7 @@ from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.sealing import is_sealed
+from penstock.jobs.sealing import about_result, holds_sealed
 from penstock.worker.claims import Claims
 from penstock.worker.core.outcome import ended_by_itself, failed, too_large
 from penstock.worker.held import Held
@@ -50,8 +50,9 @@ class Recorder:
         for job in jobs:
             if job.appending is not None:
                 await asyncio.wait([job.appending])
-            if job.result and is_sealed(job.payload.arguments):
-                job.result = self._claims.ring.seal(job.result, "result", job.id)
+            if job.result and holds_sealed(job.payload):
+                about = about_result(job.id, job.payload.function, job.queue)
+                job.result = self._claims.ring.seal(job.result, about)
             if len(job.result) > self._max_result_bytes:
                 job.error = too_large(len(job.result), self._max_result_bytes)
         ours = [job for job in jobs if not job.lost]

@@ -4,32 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
+from penstock.runtime.limited_log import LimitedLog
 from penstock.worker.joblog import JobLog, Unreadable
 from penstock.worker.reading import Locked, Rejected
 
 log = logging.getLogger("penstock.worker")
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 _LATER_SECONDS = 0.2
-_LOCKED_SECONDS = 15.0
-"""A job without its key is tried again after this."""
+_LOCKED_SECONDS, _MAX_LOCKED_SECONDS = 15.0, 300.0
+"""A job without its key is tried again after a share of the time that it has waited already, at
+least and at most so long: thousands of them cost their pool a few messages a second."""
+_AT_ONCE = 64
+"""Requests to the broker about messages that are refused together."""
 _KEPT_BYTES = 400_000
 """Of an unreadable message that is too large for its dead letter, where it stands in base64."""
 
 
 class Refusals:
-    """What becomes of a delivery that is not run: nothing of it is lost."""
+    """What becomes of a delivery that is not run: nothing of it is lost.
 
-    def __init__(self, bus: Bus, joblog: JobLog) -> None:
+    Args:
+        missing_key_seconds: a job without its key is dead after this.
+    """
+
+    def __init__(self, bus: Bus, joblog: JobLog, missing_key_seconds: float) -> None:
         self._bus, self._joblog = bus, joblog
+        self._missing_key_seconds = missing_key_seconds
+        self._log = LimitedLog(log)
+
+    async def refuse(self, refused: Sequence[tuple[Delivery, Rejected | Locked]]) -> None:
+        """Deals with messages that cannot be run, many at a time."""
+        rejected = [(each, why) for each, why in refused if isinstance(why, Rejected)]
+        locked = [(each, why) for each, why in refused if isinstance(why, Locked)]
+        if locked:
+            rejected += await self._postpone(locked)
+        await each(lambda one: self.reject(*one), rejected)
 
     async def reject(self, delivery: Delivery, reason: Rejected) -> None:
         """It cannot run: it becomes a dead letter with the reason."""
@@ -69,7 +92,10 @@ class Refusals:
             attempts=0,
             at=time.time(),
         )
-        log.warning("queue %s, message %d: %s", queue, delivery.sequence, reason)
+        self._log.write(
+            logging.WARNING, f"{queue} {reason.error.kind}",
+            "queue %s, message %d: %s", queue, delivery.sequence, reason,
+        )  # fmt: skip
         subject = self._joblog.subjects.dead(queue, name)
         try:
             await self._bus.append(Outgoing(subject, msgspec.json.encode(letter)))
@@ -79,21 +105,101 @@ class Refusals:
             cut = msgspec.structs.replace(letter, payload=letter.payload[:_KEPT_BYTES], error=error)
             await self._bus.append(Outgoing(subject, msgspec.json.encode(cut)))
 
-    async def postpone(self, delivery: Delivery, reason: Locked) -> None:
-        """Back into the queue in a while, whoever takes it then; no attempt is used up."""
-        log.error("message %d waits: %s", delivery.sequence, reason)
-        later = datetime.now(UTC) + timedelta(seconds=_LOCKED_SECONDS)
-        job_id = delivery.headers.get(queues.JOB, "")
+    async def _postpone(
+        self, locked: Sequence[tuple[Delivery, Locked]]
+    ) -> list[tuple[Delivery, Rejected]]:
+        """Back into their queue in a while, whoever takes them then; no attempt is used up.
+
+        Returns:
+            Those that will not go again: forged ones, and those that have waited too long.
+        """
+        now = time.time()
+        exist = await each(self._exists, locked)
+        over: list[tuple[Delivery, Rejected]] = []
+        waiting: list[Delivery] = []
+        messages: list[Outgoing] = []
+        for (delivery, reason), exists in zip(locked, exist, strict=True):
+            waited = delivery.stored_at - _locked_since(delivery)
+            if not exists:
+                over.append(
+                    (delivery, _rejected("malformed", "no event of this job exists", reason))
+                )
+            elif waited >= self._missing_key_seconds:
+                why = f"{reason}; waited {waited:.0f} s for it (encryption.missing_key_seconds)"
+                over.append((delivery, _rejected("missing-key", why, reason)))
+            else:
+                self._log.write(
+                    logging.ERROR, reason.key, "job %s waits: %s", reason.job_id, reason
+                )
+                waiting.append(delivery)
+                messages.append(self._later(delivery, reason.job_id, now, waited))
+        answers = await self._bus.append_many(messages)
+        failed = [
+            delivery
+            for delivery, answer in zip(waiting, answers, strict=True)
+            if isinstance(answer, BusError)
+        ]
+        await self._bus.ack([delivery for delivery in waiting if delivery not in failed])
+        if failed:
+            log.warning("%d messages without a key are left for later", len(failed))
+            await self.give_back_later(failed)
+        return over
+
+    async def _exists(self, message: tuple[Delivery, Locked]) -> bool:
+        """Whether the job was ever dispatched; asked once, before it waits for the first time."""
+        delivery, reason = message
+        if queues.LOCKED_SINCE in delivery.headers:
+            return True
+        subjects = self._joblog.subjects
         try:
-            await self._bus.append(queues.again(self._joblog.subjects, delivery, job_id, later))
-        except BusError as error:
-            log.warning("message %d is left for later: %s", delivery.sequence, error)
-            await self.give_back_later([delivery])
-            return
-        await self._bus.ack([delivery])
+            last = await self._bus.last(subjects.events_stream, subjects.job(reason.job_id))
+        except BusError:
+            return True
+        return last is not None
+
+    def _later(self, delivery: Delivery, job_id: str, now: float, waited: float) -> Outgoing:
+        pause = pause_seconds(waited, random.random())  # noqa: S311
+        due = datetime.fromtimestamp(now + pause, UTC)
+        since = {queues.LOCKED_SINCE: f"{delivery.stored_at - waited:.3f}"}
+        return queues.again(self._joblog.subjects, delivery, job_id, due, since)
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Not at once: what the broker refused now would go round and round."""
         if deliveries:
             await asyncio.sleep(_LATER_SECONDS)
             await self._bus.give_back([delivery.ack_subject for delivery in deliveries])
+
+
+def pause_seconds(waited_seconds: float, chance: float) -> float:
+    """How long a job without its key is not offered again.
+
+    Args:
+        waited_seconds: how long it has waited for its key.
+        chance: in [0, 1), so that jobs that were refused together do not come back together.
+    """
+    longest = min(max(waited_seconds, _LOCKED_SECONDS), _MAX_LOCKED_SECONDS)
+    return longest * (1 + chance) / 2
+
+
+def _rejected(kind: str, why: str, reason: Locked) -> Rejected:
+    return Rejected(kind, why, reason.job_id, reason.made_from)
+
+
+def _locked_since(delivery: Delivery) -> float:
+    """When a message was stored that was refused for want of this key, this one at the latest.
+
+    POSIX seconds by the broker's clock, as :attr:`Delivery.stored_at` is.
+    """
+    try:
+        since = float(delivery.headers.get(queues.LOCKED_SINCE, ""))
+    except ValueError:
+        return delivery.stored_at
+    return since if 0 < since < delivery.stored_at else delivery.stored_at
+
+
+async def each(work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """What ``work`` makes of each item, in order; a bounded number of them at a time."""
+    results: list[R] = []
+    for start in range(0, len(items), _AT_ONCE):
+        results += await asyncio.gather(*map(work, items[start : start + _AT_ONCE]))
+    return results

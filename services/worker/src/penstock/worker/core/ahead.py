@@ -21,6 +21,15 @@ class Ahead:
     def __init__(self, budget_seconds: float) -> None:
         self.budget_seconds = budget_seconds
         self.expected_seconds: float | None = None
+        self._refused = 0
+
+    def won(self, jobs: int, messages: int) -> None:
+        """Of so many messages so many were jobs to run.
+
+        While none is, more and more are asked for: a flood of messages that cannot be run must not
+        hold up the jobs behind it for a round trip each.
+        """
+        self._refused = 0 if jobs else self._refused + messages
 
     def saw(self, run_seconds: float) -> None:
         """A job of this queue took so long."""
@@ -36,6 +45,8 @@ class Ahead:
 
         One when there is none, whatever is known; none while a job of unknown length runs.
         """
+        if unfinished == 0 and self._refused:
+            return min(self._refused, MOST)
         if unfinished == 0 and self.expected_seconds is None:
             return 1
         if self.expected_seconds is None:
