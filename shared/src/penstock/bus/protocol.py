@@ -150,6 +150,11 @@ class Puller(Protocol):
 class Bus(Protocol):
     """All methods raise :class:`BusUnavailable` when the broker does not answer in time."""
 
+    @property
+    def connected(self) -> bool:
+        """Whether the line to the broker stands, as far as is known; may be asked in any thread."""
+        ...
+
     # --- storing ---------------------------------------------------------------------------------
     async def append(self, message: Outgoing) -> int:
         """Stores one message and returns its sequence.
