@@ -76,7 +76,7 @@ class Stage:
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    async def seen(self, kind: type[E], count: int = 1, within: float = 15.0) -> list[E]:
+    async def seen(self, kind: type[E], count: int = 1, within: float = 60.0) -> list[E]:
         """The first ``count`` events of a kind, as soon as they are there."""
         await eventually(lambda: len(self.of(kind)) >= count, within, f"{count} {kind.__name__}")
         return self.of(kind)
@@ -88,7 +88,7 @@ class Stage:
         assert found is None or isinstance(found, HostSnapshot)
         return found
 
-    async def pool(self, pool: str, within: float = 15.0, **expected: int) -> None:
+    async def pool(self, pool: str, within: float = 60.0, **expected: int) -> None:
         """Waits until the host tells these numbers of a pool."""
 
         async def told() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from tests.integration import executor_jobs as jobs
@@ -133,6 +134,38 @@ async def test_workers_of_an_executor_that_never_comes_back_end(settings: MakeSe
         executor.signal(signal.SIGKILL)
         await executor.ended()
         await eventually(lambda: not host.living(), within=10, what="orphans")
+
+
+async def test_workers_that_lost_executor_and_broker_together_end_whatever_they_do(
+    settings: MakeSettings, broker: Broker, tmp_path: Path
+) -> None:
+    """Idle, in a job that cannot be interrupted, and in C code that lets no thread run."""
+    limits = {"drain_seconds": 5.0, "orphan_grace_seconds": 1.0}
+    async with stage(settings, host=limits) as host:
+        await host.command({"mail": 3})
+        executor = host.start()
+        await host.seen(WorkerReady, 3)
+        begun = tmp_path / "begun"
+        calls = [jobs.deaf(str(tmp_path / "never")), jobs.in_c(str(begun), 120.0)]
+        ids = await _client(host).dispatch_many(calls)
+        for job_id in ids:
+            await eventually(lambda job=job_id: _job_starts(host, job))
+        await eventually(begun.exists)
+        before = host.living()
+        assert len(before) == 3
+
+        broker.kill()
+        executor.signal(signal.SIGKILL)
+        await executor.ended()
+        for worker in before:
+            os.kill(worker.pid, signal.SIGTERM)
+
+        await eventually(lambda: not host.living(), within=20, what="nobody left")
+        broker.start()
+        host.start()
+        await host.seen(WorkerStarted, 6)
+        left = {file.stem for file in (host.run_dir / "workers").iterdir()}
+        assert not left & {worker.worker for worker in before}, "the next executor cleans up"
 
 
 async def test_repeated_late_deposed_and_malformed_commands_do_no_harm(

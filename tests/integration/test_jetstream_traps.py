@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from contextlib import aclosing
 from typing import Any
 
@@ -11,7 +13,7 @@ from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.bus.nats import NatsBus, connect
-from penstock.bus.protocol import Expect, Outgoing
+from penstock.bus.protocol import Bus, Expect, Outgoing, TooManyBatches
 from penstock.bus.streams import streams
 from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import State
@@ -32,6 +34,42 @@ async def test_a_job_that_waits_for_its_retry_holds_no_claim(crew: Crew) -> None
 async def _is_empty(crew: Crew) -> bool:
     depth = await crew.depth(QUEUE)
     return (depth.waiting, depth.claimed) == (0, 0)
+
+
+async def test_fifty_open_batches_keep_nobody_from_recording_failures(crew: Crew) -> None:
+    """The server keeps 50 atomic batches open a stream, whoever began them, and refuses others."""
+    crew.hire(), crew.hire()
+    assert isinstance(crew.bus, NatsBus)
+    occupying = asyncio.create_task(_occupy(crew.bus, crew.subjects))
+    event = Outgoing(crew.subjects.events("host", "none", "HostNoted"), b'{"type":"HostNoted"}')
+    await eventually(lambda: _is_refused(crew.bus, [event, event]), 10, "no batch taken any more")
+
+    calls = [fail(diary=crew.diary.path, name=f"n{n}", times=1) for n in range(51)]
+    ids = await crew.client.dispatch_many(calls)
+    views = [await crew.ended(job_id) for job_id in ids]
+
+    occupying.cancel()
+    assert {view.state for view in views} == {State.COMPLETED}
+    once = ["JobDispatched", "JobStarted", "JobFailed", "JobRetrying", "JobStarted", "JobCompleted"]
+    assert all([await crew.story(job_id) == once for job_id in ids]), "each attempt once"
+
+
+async def _occupy(bus: NatsBus, subjects: Subjects) -> None:
+    """Keeps as many batches open as the server takes; it drops those not committed in time."""
+    subject = subjects.events("host", "none", "HostNoted")
+    while True:
+        for _ in range(50):
+            headers = {"Nats-Batch-Id": uuid.uuid4().hex, "Nats-Batch-Sequence": "1"}
+            await bus._client.publish(subject, b'{"type":"HostNoted"}', headers=headers)
+        await asyncio.sleep(0.2)
+
+
+async def _is_refused(bus: Bus, messages: list[Outgoing]) -> bool:
+    try:
+        await bus.append_atomic(messages)
+    except TooManyBatches:
+        return True
+    return False
 
 
 async def test_a_record_that_expired_can_be_made_anew_at_once(settings: MakeSettings) -> None:

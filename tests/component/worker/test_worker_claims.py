@@ -289,6 +289,23 @@ async def test_a_completion_whose_answer_was_lost(broker: Broker) -> None:
     assert (await broker.line.depths())[QUEUE].claimed == 0
 
 
+@pytest.mark.parametrize("lost", [[], ["JobFailed"], ["JobRetrying"], ["JobFailed", "JobRetrying"]])
+async def test_a_failure_where_no_batch_is_taken_is_recorded_once_event_by_event(
+    lost: list[str],
+) -> None:
+    broker = Broker(tries=2)
+    [job_id] = await broker.client.dispatch_many([nothing_at_once()])
+    [held] = await broker.a.win()
+    broker.line.full_of_batches = True
+    broker.line.lost_answers = list(lost)
+    held.error = BROKEN
+    await broker.a.recorder.record([held])
+    story = ["JobDispatched", "JobStarted", "JobFailed", "JobRetrying"]
+    assert await broker.story(job_id) == story
+    [again] = await broker.b.win()
+    assert again.attempt == 2
+
+
 async def test_progress_whose_answer_was_lost(broker: Broker) -> None:
     """It was taken for somebody else's, and the job given away."""
     [job_id] = await broker.dispatch()

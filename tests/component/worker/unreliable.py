@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from penstock.bus.memory import MemoryBus
-from penstock.bus.protocol import BusError, BusUnavailable, Delivery, Outgoing, Stored
+from penstock.bus.protocol import (
+    BusError,
+    BusUnavailable,
+    Delivery,
+    Outgoing,
+    Stored,
+    TooManyBatches,
+)
 from penstock.config import Settings
 
 
@@ -18,6 +25,7 @@ class Unreliable(MemoryBus):
         lost_answers: names of events; the next append of each is stored, and its answer lost.
         refused: names of events, and what the broker says to each append of it, until removed.
         held_up: names of events whose appends wait until the event is set.
+        full_of_batches: no atomic batch is taken.
         lags: bulk reads come from a replica that knows nothing. extends: whether claims are kept.
     """
 
@@ -26,7 +34,7 @@ class Unreliable(MemoryBus):
         self.lost_answers: list[str] = []
         self.refused: dict[str, BusError] = {}
         self.held_up: dict[str, asyncio.Event] = {}
-        self.lags, self.extends = False, True
+        self.lags, self.extends, self.full_of_batches = False, True, False
 
     async def append(self, message: Outgoing) -> int:
         [answer] = await self.append_many([message])
@@ -38,6 +46,8 @@ class Unreliable(MemoryBus):
         return [await self._append_one(message) for message in messages]
 
     async def append_atomic(self, messages: Sequence[Outgoing]) -> int:
+        if self.full_of_batches:
+            raise TooManyBatches("atomic publish too many inflight")
         sequence = await super().append_atomic(messages)
         for message in messages:
             if self._loses(message):

@@ -52,6 +52,10 @@ class MemoryBus:
         self._listening: list[Listening] = []
         self._closed = False
 
+    @property
+    def connected(self) -> bool:
+        return not self._closed
+
     def client(self) -> MemoryBus:
         other = object.__new__(MemoryBus)
         other._broker, other.subjects = self._broker, self.subjects

@@ -193,6 +193,10 @@ class NatsBus:
 
     # --- how the broker is -----------------------------------------------------------------------
     @property
+    def connected(self) -> bool:
+        return bool(self._client.is_connected)
+
+    @property
     def server_version(self) -> str:
         return str(self._client._server_info.get("version", ""))
 

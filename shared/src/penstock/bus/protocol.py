@@ -23,6 +23,7 @@ class BusError(Exception):
         ├── WrongSequence      a compare-and-set append lost
         ├── PayloadTooLarge    the message exceeds the limit
         ├── BusUnavailable     no answer in time, or not connected
+        │   └── TooManyBatches the broker has too many atomic batches open; nothing was stored
         └── BusRefused         the broker said no: permissions, a missing stream, a full stream
     """
 
@@ -42,6 +43,10 @@ class PayloadTooLarge(BusError):
 
 
 class BusUnavailable(BusError):
+    pass
+
+
+class TooManyBatches(BusUnavailable):
     pass
 
 
@@ -145,6 +150,11 @@ class Puller(Protocol):
 class Bus(Protocol):
     """All methods raise :class:`BusUnavailable` when the broker does not answer in time."""
 
+    @property
+    def connected(self) -> bool:
+        """Whether the line to the broker stands, as far as is known; may be asked in any thread."""
+        ...
+
     # --- storing ---------------------------------------------------------------------------------
     async def append(self, message: Outgoing) -> int:
         """Stores one message and returns its sequence.
@@ -163,6 +173,9 @@ class Bus(Protocol):
         """Stores all (at most 1,000, of one stream) or none; returns the last sequence.
 
         Only the first message may carry an expectation.
+
+        Raises:
+            TooManyBatches: the broker keeps 50 open a stream, whoever began them.
         """
         ...
 

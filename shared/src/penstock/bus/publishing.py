@@ -15,6 +15,7 @@ from penstock.bus.protocol import (
     BusUnavailable,
     Outgoing,
     PayloadTooLarge,
+    TooManyBatches,
     WrongSequence,
 )
 from penstock.bus.wire import WireClient, frame, parse_headers
@@ -23,6 +24,9 @@ _WRONG_SEQUENCE = 10071
 _BATCH_LIMIT = 1000
 _BUS_HEADERS_BYTES = 512
 _NO_RESPONDERS = 503
+_BATCH_NOT_KEPT = {10210, 10176}
+"""Too many atomic batches are open (the server allows 50 a stream, of all clients together), or
+this one was dropped before its commit: in both cases nothing of it was stored."""
 LEADERLESS = {10008, 10118}
 """Errors of a cluster that pass: JetStream is temporarily unavailable, the stream is offline."""
 
@@ -173,8 +177,8 @@ class Publisher:
         gather = await self._round(frames, 2)
         clustered = self._client.clustered
         answers = [_outcome(messages[0], answer, clustered) for answer in gather.answers]
-        for outcome in answers:
-            if isinstance(outcome, WrongSequence):
+        for outcome in answers:  # the first says why; the commit then only that none was begun
+            if isinstance(outcome, WrongSequence | TooManyBatches):
                 raise outcome
         if isinstance(answers[1], BusError):
             raise answers[1]
@@ -197,5 +201,7 @@ def _outcome(message: Outgoing, answer: bytes | None, clustered: bool) -> int | 
         found = error.description.rpartition(":")[2].strip()
         expected = message.expect.sequence if message.expect else 0
         return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
+    if error.err_code in _BATCH_NOT_KEPT:
+        return TooManyBatches(f"{message.subject}: {error.description}; nothing was stored")
     kind = BusUnavailable if error.err_code in LEADERLESS else BusRefused
     return kind(f"{message.subject}: {error.description}")

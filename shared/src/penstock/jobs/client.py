@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, Outgoing, WrongSequence
 from penstock.config import Settings
@@ -266,7 +268,7 @@ class Client:
     ) -> JobDispatched:
         """The event that :meth:`hand_over` dispatches. Raises as :meth:`dispatch` does."""
         named = {"queue": queue, "job_id": check_name("job", job_id)}
-        return self._maker.event(call, msgspec.structs.replace(terms or Terms(), **named))
+        return self._maker.event(call, replace(terms or Terms(), **named))
 
     def seals(self, call: Call) -> bool:
         """Whether the arguments of this call are encrypted."""

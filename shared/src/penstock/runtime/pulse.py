@@ -79,6 +79,15 @@ def read(run_dir: Path, worker: str) -> Reading | None:
     return Reading(beat_at=_BEAT.unpack_from(page)[0], job_id=job_id, claim=claim)
 
 
+def beat_at(run_dir: Path, worker: str) -> float | None:
+    """When a worker's loop last looked after its claims, monotonic seconds; None: it never did."""
+    try:
+        page = _file(run_dir, worker).read_bytes()
+    except OSError:
+        return None
+    return float(_BEAT.unpack_from(page)[0]) if len(page) == _BYTES else None
+
+
 def remove(run_dir: Path, worker: str) -> None:
     with suppress(OSError):
         _file(run_dir, worker).unlink()

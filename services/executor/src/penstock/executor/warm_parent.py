@@ -139,6 +139,7 @@ class WarmParent:
                 name="warm parent",
                 pass_fds=(number,),
                 env={"PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning")},
+                parent_death_signal=0,  # the end of its socket tells it; it looks after its workers
             )
         reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=_LINE_LIMIT)
         level = logging.getLevelName(log.getEffectiveLevel())

@@ -28,6 +28,7 @@ class Held:
         verdict: what shall become of it, as itself or its middleware said.
         appending: a progress event under way; the end waits for it.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
+        recorded_apart: the events of its end are stored one by one: the broker took no batch.
         lost: somebody else decides about this job now: nothing is recorded for it.
         peak_memory_bytes: of this process while it ran; 0 where it was not measured.
         beat_at: monotonic seconds of the last sign that its work goes on.
@@ -64,6 +65,7 @@ class Held:
     spark_cost: SparkCost | None = None
     appending: Future[int] | None = None
     checkpointed: bool = False
+    recorded_apart: bool = False
     span: Any = field(default=None)
 
     def beat(self) -> None:

@@ -48,6 +48,7 @@ _REPORT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 _MAX_UNRECORDED = 2048
 ORPHANED = "orphaned"
+ABANDONED = "orphaned, and without a broker"
 UNRESPONSIVE = 75
 """Exit code of a worker whose job would not stop."""
 BROKEN = 70
@@ -110,7 +111,12 @@ class Worker:
         )
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._lifetime = Lifetime(profile, assignment.burst)
-        self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
+        self._orphan = Orphan(
+            assignment.run_dir,
+            settings.host.orphan_grace_seconds,
+            lambda: bus.connected,
+            self._abandoned,
+        )
         self._exclusive = exclusively(bus, assignment, self._stock.changed.set, self._yield)
         self._taking: asyncio.Task[Any] | None = None
         self._winning: set[asyncio.Task[Any]] = set()
@@ -154,8 +160,11 @@ class Worker:
                 await asyncio.wait(self._winning)
             await self._stock.release(self._stock.take_back(), self.stopping)
             self._hurry()  # one may have begun meanwhile
-            await self._finish()
+            host = self._settings.host
+            left = self.stopping in (ORPHANED, ABANDONED)
+            await self._stock.settled(host.orphan_grace_seconds if left else host.drain_seconds)
         finally:
+            self._orphan.closing()
             ticking.cancel()
             await notices.unsubscribe()
             await resumed.unsubscribe()
@@ -167,22 +176,6 @@ class Worker:
                 await self._exclusive.release()
             with suppress(BusError):
                 await self._report()
-
-    async def _finish(self) -> None:
-        """The running job, however long it takes, and the records of what has ended.
-
-        An orphan waits for the broker only as long as it did for its executor: nobody would ever
-        end it, and what it could not record runs again elsewhere.
-        """
-        orphaned = self.stopping == ORPHANED
-        while self._stock.jobs and not (orphaned and not self._stock.unfinished):
-            self._stock.changed.clear()
-            await self._stock.changed.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.host.orphan_grace_seconds):
-                await self._stock.empty()
-        if self._stock.jobs:
-            log.error("%d jobs ended and could not be recorded: no broker", len(self._stock.jobs))
 
     async def _take_some(self) -> None:
         self._stock.changed.clear()  # before looking, so that no change in between is missed
@@ -378,6 +371,9 @@ class Worker:
         self._hurried = True
         self.stop(reason)
         self._hurry()
+
+    def _abandoned(self) -> None:
+        self._loop.call_soon_threadsafe(self.quit, ABANDONED)
 
     def _hurry(self) -> None:
         running = self._runner.current

@@ -1,25 +1,59 @@
-"""Whether this worker's executor is still there; told by the kernel, not by a message."""
+"""Whether this worker's executor is still there, and the end of a worker that has nobody left.
+
+The executor holds an exclusive lock on ``executor.lock`` for as long as it lives; the kernel tells,
+not a message. Without an executor a worker finishes its job and ends. Without an executor *and*
+without a broker nothing that it does can be recorded, and nobody is left to end it, whatever its
+job, its loop or its libraries wait for: a thread of its own sees to its end, and a kernel timer
+where that thread cannot run.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.runtime.locks import is_held
+from penstock.worker import watchdog
+from penstock.worker.watchdog import Watchdog
+
+log = logging.getLogger("penstock.worker")
+
+_LOOK_SECONDS = 0.5
+_LAST_SECONDS = 3.0
+"""After its grace an abandoned worker has this long to end by itself."""
+_CLOSING_SECONDS = 30.0
+"""What a worker that has settled its jobs may take to let go of everything."""
 
 
 class Orphan:
-    """The executor holds an exclusive lock on ``executor.lock`` for as long as it lives.
+    """Looks after the executor.
 
     Args:
         run_dir: empty for a worker that was started without an executor.
-        grace_seconds: a restarted executor has this long to come back.
+        grace_seconds: a restarted executor, and the broker, have this long to come back.
+        connected: whether the line to the broker stands; called in any thread.
+        abandoned: called once in any thread, when both have been gone for longer.
     """
 
-    def __init__(self, run_dir: str, grace_seconds: float) -> None:
+    def __init__(
+        self,
+        run_dir: str,
+        grace_seconds: float,
+        connected: Callable[[], bool],
+        abandoned: Callable[[], None],
+    ) -> None:
         self._path = Path(run_dir) / "executor.lock" if run_dir else None
         self._grace_seconds = grace_seconds
+        self._connected, self._abandoned = connected, abandoned
         self._since: float | None = None
+        self._closed = threading.Event()
+        if self._path is not None:
+            self._watchdog = Watchdog()
+            threading.Thread(target=self._watch, name="orphan", daemon=True).start()
 
     def lapsed(self) -> bool:
         """True when the executor has been gone for longer than the grace."""
@@ -28,3 +62,32 @@ class Orphan:
             return False
         self._since = self._since or time.monotonic()
         return time.monotonic() - self._since >= self._grace_seconds
+
+    def closing(self) -> None:
+        """This worker has settled its jobs; whatever still hangs does not keep it alive."""
+        self._closed.set()
+        if self._path is not None:
+            self._watchdog.arm("closing", watchdog.now() + _CLOSING_SECONDS)
+
+    def _watch(self) -> None:
+        """In a thread: neither the loop nor the job's thread can keep it from looking.
+
+        The kernel's timer is set when both are first seen gone, since C code that holds the
+        interpreter may keep even this thread from looking again.
+        """
+        assert self._path is not None
+        since: float | None = None
+        while not self._closed.wait(_LOOK_SECONDS):
+            if self._connected() or is_held(self._path):
+                since = None
+                self._watchdog.disarm("abandoned")
+                continue
+            now = watchdog.now()
+            if since is None:
+                since = now
+                self._watchdog.arm("abandoned", now + self._grace_seconds + _LAST_SECONDS)
+            if now - since >= self._grace_seconds:
+                log.error("no executor and no broker for %.0f s: ending", now - since)
+                with suppress(RuntimeError):  # the loop has just been closed
+                    self._abandoned()
+                return

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    BusUnavailable,
+    Expect,
+    TooManyBatches,
+    WrongSequence,
+)
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
@@ -189,7 +197,7 @@ class Recorder:
                 return stored
             except (BusUnavailable, WrongSequence) as error:
                 log.warning("job %s: its end waits for the broker (%s): %s", job.id, what, error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 2))  # noqa: S311
             except (BusError, Unreadable) as error:
                 log.error("job %s: its end cannot be recorded (%s): %s", job.id, what, error)
                 return False
@@ -201,15 +209,36 @@ class Recorder:
             log.info("job %s: another worker or a cancel was first; failure dropped", job.id)
             return False
         if not stored:
-            first, *rest = (self._joblog.outgoing(e, None, job.delivery.headers) for e in events)
-            expect = Expect(record.sequence, self._joblog.subjects.job(job.id))
-            last = await self._bus.append_atomic(
-                [msgspec.structs.replace(first, expect=expect), *rest]
-            )
-            for sequence, event in enumerate(events, last - len(events) + 1):
-                record = lifecycle.evolve(record, event, sequence)
+            record = await self._append(job, record, events)
         await self._joblog.follow_up(record, job.delivery.headers)
         return True
+
+    async def _append(
+        self, job: Held, record: JobRecord, events: tuple[JobEvent, ...]
+    ) -> JobRecord:
+        """Stores the events in one atomic batch; where the broker takes none, one after another."""
+        if not job.recorded_apart:
+            try:
+                return await self._append_atomic(job, record, events)
+            except TooManyBatches as error:
+                log.info("job %s: its end is recorded event by event: %s", job.id, error)
+                job.recorded_apart = True
+        elif (await self._joblog.look_up(job.id, events[0].id))[1]:
+            events = events[1:]  # the first was stored before, and its answer or the rest was lost
+        for event in events:
+            message = self._joblog.outgoing(event, record.sequence, job.delivery.headers)
+            record = lifecycle.evolve(record, event, await self._bus.append(message))
+        return record
+
+    async def _append_atomic(
+        self, job: Held, record: JobRecord, events: tuple[JobEvent, ...]
+    ) -> JobRecord:
+        first, *rest = (self._joblog.outgoing(e, None, job.delivery.headers) for e in events)
+        expect = Expect(record.sequence, self._joblog.subjects.job(job.id))
+        last = await self._bus.append_atomic([msgspec.structs.replace(first, expect=expect), *rest])
+        for sequence, event in enumerate(events, last - len(events) + 1):
+            record = lifecycle.evolve(record, event, sequence)
+        return record
 
     async def progress(self, job: Held) -> None:
         """Records how far a running job is."""

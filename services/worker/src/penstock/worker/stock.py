@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import BusError, Delivery
 from penstock.jobs import queue as queues
+from penstock.runtime.waiting import within
 from penstock.worker.claims import Claims
 from penstock.worker.held import Held
 from penstock.worker.runner import Runner
+
+log = logging.getLogger("penstock.worker")
 
 
 class Stock:
@@ -71,8 +75,20 @@ class Stock:
             self._claims.claimed.settle(job.delivery.sequence)
         self.changed.set()
 
-    async def empty(self) -> None:
-        """Returns when nothing is held."""
+    async def settled(self, patience_seconds: float) -> None:
+        """Returns when no job runs any more, however long that takes, and all ends are recorded.
+
+        Args:
+            patience_seconds: for the records. A broker that is away for longer hears of these jobs
+                from whoever runs them again.
+        """
+        while self.unfinished:
+            self.changed.clear()
+            await self.changed.wait()
+        if not await within(patience_seconds, self._empty()):
+            log.error("%d jobs ended and could not be recorded: no broker", len(self.jobs))
+
+    async def _empty(self) -> None:
         while self.jobs:
             self.changed.clear()
             await self.changed.wait()

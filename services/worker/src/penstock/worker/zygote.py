@@ -6,8 +6,10 @@
              ─► {"spawn": {an Assignment}}                         ─► {"forked": {...}}
                                                                    ─► {"exited": {...}}
 
-It has no threads (a fork copies only the thread that forks, and the locks of all). The end of its
-socket ends it; the workers live on. Run as ``python -m penstock.worker.zygote --fd N``.
+It has no threads (a fork copies only the thread that forks, and the locks of all). When its
+executor dies it forks no more, but stays for as long as workers of its own live and no other
+executor has claimed them: see `penstock.worker.left_behind`. Run as
+``python -m penstock.worker.zygote --fd N``.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import msgspec
 
 from penstock.runtime import record
 from penstock.runtime.assignment import Assignment
-from penstock.worker import warmth
+from penstock.worker import left_behind, warmth
 
 log = logging.getLogger("penstock.worker.zygote")
 
@@ -65,6 +67,7 @@ class WarmParent:
     def __init__(self, channel: socket.socket, entry: Entry) -> None:
         self._channel, self._entry = channel, entry
         self._buffer = b""
+        self._workers: dict[int, Assignment] = {}
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -79,6 +82,7 @@ class WarmParent:
             if self._wake_read in ready:
                 self._report_exits()
             if self._channel.fileno() in ready and not self._obey():
+                left_behind.watch(self._workers, self._reap)
                 return 0
 
     def _obey(self) -> bool:
@@ -114,6 +118,7 @@ class WarmParent:
             return
         if pid == 0:
             self._be_worker(assignment, started_at)
+        self._workers[pid] = assignment
         self._say("forked", {"worker": assignment.worker, "pid": pid})
 
     def _be_worker(self, assignment: Assignment, started_at: float) -> None:
@@ -145,8 +150,15 @@ class WarmParent:
 
     def _report_exits(self) -> None:
         os.read(self._wake_read, 4096)
-        for pid, code in _ended_children():
+        for pid, code in self._reap():
             self._say("exited", {"pid": pid, "code": code})
+
+    def _reap(self) -> list[tuple[int, int]]:
+        """Process ids and exit codes of workers that ended since the last call."""
+        ended = list(_ended_children())
+        for pid, _ in ended:
+            self._workers.pop(pid, None)
+        return ended
 
     def _say(self, word: str, body: dict[str, object]) -> None:
         try:
