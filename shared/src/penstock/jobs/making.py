@@ -95,7 +95,7 @@ class Maker:
         if self._automatic:
             own = f"queue:{queue}"
             automatic = (own if tag == "queue" else tag for tag in self._automatic)
-            most = registry.MAX_TAGS - terms.template  # a schedule adds its name
+            most = registry.MAX_TAGS - bool(terms.template)  # a schedule adds its name
             tags = registry.with_automatic(tags, automatic, most)
         body = payload.encode(
             self._sealed(
