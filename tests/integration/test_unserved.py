@@ -108,7 +108,8 @@ async def test_workers_of_the_default_pool_find_queues_that_no_pool_names(
     bus = await connect(made)
     client = Client.over(bus, made)
     registry.REGISTRY[nothing.name] = nothing
-    worker = Worker(await connect(made), alone(made, QUEUE))
+    workers_bus = await connect(made)
+    worker = Worker(workers_bus, alone(made, QUEUE))
     running = asyncio.create_task(worker.run())
     try:
         excluded = await client.dispatch(nothing(), queue="old_mail")
@@ -123,4 +124,5 @@ async def test_workers_of_the_default_pool_find_queues_that_no_pool_names(
     finally:
         worker.stop("the test is over")
         await running
+        await workers_bus.close()
         await bus.close()
