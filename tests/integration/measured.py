@@ -48,10 +48,16 @@ class Stage:
         self._memory = self._memory or MemoryBus(settings=self.settings)
         return self._memory.client()
 
-    async def start(self, pools: Any = None, metrics: Any = None, wrap: Any = None) -> Service:
+    async def start(
+        self, pools: Any = None, metrics: Any = None, wrap: Any = None, **tables: Any
+    ) -> Service:
         nats = {"request_timeout_seconds": 0.5}
         self.settings = self.make(
-            pools=pools or ONE_POOL, metrics=metrics or QUICK, nats=nats, jobs={"claim_seconds": 1}
+            pools=pools or ONE_POOL,
+            metrics=metrics or QUICK,
+            nats=nats,
+            jobs={"claim_seconds": 1},
+            **tables,
         )
         if not self._collecting:
             self.world = await self.bus()

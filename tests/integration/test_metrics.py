@@ -42,6 +42,17 @@ async def test_a_quiet_pool_is_told_of_each_interval(stage: Stage) -> None:
     await eventually(lambda: len(stage.snapshots) >= start + 3, 2)
 
 
+async def test_a_queue_that_no_pool_names_is_measured_with_the_default_pool(stage: Stage) -> None:
+    await stage.start(default_pool="reports", excluded=["old"])
+    await stage.seen(waiting=0)
+    await stage.job("old")
+    await stage.job("new", count=2)
+    found = await stage.seen(waiting=2, oldest_waiting_seconds=known)
+    assert found.queues == ("reports", "new")
+    await stage.job("new", count=3)
+    await stage.seen(waiting=5, arrival_per_second=lambda rate: rate and rate > 0)
+
+
 async def test_the_first_job_of_an_idle_queue_is_told_at_once(stage: Stage) -> None:
     await stage.start(metrics=SELDOM)
     await stage.seen(waiting=0)

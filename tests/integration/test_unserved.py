@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
+from tests.waiting import eventually
 
 from penstock.bus.nats import connect
 from penstock.events.envelope import utc_now
 from penstock.health.rules import judge
 from penstock.health.survey import survey
-from penstock.jobs import Client, job
+from penstock.jobs import Client, job, registry
+from penstock.jobs.lifecycle import State
+from penstock.worker.loop import Worker
+from penstock.worker.process import alone
 
+QUEUE = "reports"
 JOBS = """
 from penstock.jobs import job
 
@@ -92,4 +98,31 @@ async def test_health_names_the_queue_and_its_jobs_until_a_pool_takes_it(
         repaired = settings(pools={"reports": {}, "stray": {}})
         assert [queue.name for queue in (await survey(bus, repaired)).unserved] == ["old_mail"]
     finally:
+        await bus.close()
+
+
+async def test_workers_of_the_default_pool_find_queues_that_no_pool_names(
+    settings: MakeSettings,
+) -> None:
+    made = settings(pools={QUEUE: {}}, default_pool=QUEUE, excluded=["old*"])
+    bus = await connect(made)
+    client = Client.over(bus, made)
+    registry.REGISTRY[nothing.name] = nothing
+    workers_bus = await connect(made)
+    worker = Worker(workers_bus, alone(made, QUEUE))
+    running = asyncio.create_task(worker.run())
+    try:
+        excluded = await client.dispatch(nothing(), queue="old_mail")
+        for queues in (["b", "a", QUEUE], ["a", "c"]):  # the worker is idle before each round
+            ids = [await client.dispatch(nothing(), queue=queue) for queue in queues]
+            for job_id in ids:
+                assert (await client.wait(job_id, 20)).state is State.COMPLETED
+        assert (await client.job(excluded)).state is State.WAITING
+        assert [queue.name for queue in (await survey(bus, made)).unserved] == ["old_mail"]
+        held = await eventually(lambda: bus.count(bus.subjects.jobs_stream, "*.jobs.*"))
+        assert set(held) == {bus.subjects.queue("old_mail")}
+    finally:
+        worker.stop("the test is over")
+        await running
+        await workers_bus.close()
         await bus.close()

@@ -8,12 +8,32 @@ import pytest
 
 from penstock.config import ConfigError, Pool
 from penstock.config.load import check
+from penstock.config.serving import serving
 from penstock.config.topology import is_excluded, pools, profile
 
 
 def pools_of(**tables: Any) -> dict[str, Pool]:
     excluded, profiles = tables.pop("excluded", []), tables.pop("profiles", {})
     return pools(check({"pools": tables, "excluded": excluded, "profiles": profiles}))
+
+
+def test_the_default_pool_takes_what_no_pool_names_and_what_is_not_excluded() -> None:
+    tables = {"rest": {"kind": "group"}, "mail": {"priorities": True}, "spark": {"kind": "spark"}}
+    owners = serving(check({"default_pool": "rest", "excluded": ["old*"], "pools": tables}))
+    assert {queue: owners.pool(queue) for queue in ("mail--high", "rest", "new", "old_1")} == {
+        "mail--high": "mail", "rest": "rest", "new": "rest", "old_1": "",
+    }  # fmt: skip
+    discovered = [
+        queue for queue in ("mail", "rest", "new", "old_1") if owners.is_discovered(queue)
+    ]
+    assert discovered == ["new"]
+
+
+@pytest.mark.parametrize("pool", ["nope", "ledger"])
+def test_a_default_pool_that_cannot_be_is_refused(pool: str) -> None:
+    settings = check({"default_pool": pool, "pools": {"a": {}, "ledger": {"kind": "exclusive"}}})
+    with pytest.raises(ConfigError, match=f"default_pool names '{pool}', .* 'group': a"):
+        pools(settings)
 
 
 class TestPools:

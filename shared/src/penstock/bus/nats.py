@@ -21,6 +21,7 @@ from penstock.bus.protocol import (
     Delivery,
     Outgoing,
     QueueDepth,
+    StorageTooSmall,
     Stored,
     Subscription,
 )
@@ -37,6 +38,7 @@ log = logging.getLogger("penstock.bus")
 _ASK_AGAIN_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
 _NO_STREAM = 10059
+_NO_STORAGE = 10047
 _FAR = "2200-01-01T00:00:00Z"
 _MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
@@ -148,6 +150,8 @@ class NatsBus:
         if known.get("error", {}).get("err_code") != _NO_STREAM:
             return
         error = (await self._create_stream(config)).get("error")
+        if error and error.get("err_code") == _NO_STORAGE:
+            raise StorageTooSmall(config["name"], config.get("max_bytes", 0))
         if error and error.get("err_code") != _ALREADY_EXISTS:
             raise BusRefused(f"stream {config['name']} cannot be made: {error.get('description')}")
 

@@ -54,6 +54,17 @@ class BusRefused(BusError):
     pass
 
 
+class StorageTooSmall(BusRefused):
+    """The broker's storage has no room for a stream, which is reserved when it is made."""
+
+    def __init__(self, stream: str, max_bytes: int) -> None:
+        super().__init__(
+            f"stream {stream} cannot be made: it needs {max_bytes:,} bytes, and the broker's "
+            "storage has less left; lower streams.events_max_bytes, or give the broker more "
+            "(a disk with room, jetstream.max_file_store)"
+        )
+
+
 class Expect(msgspec.Struct, frozen=True):
     """A compare-and-set condition: the last message matching ``subject`` has ``sequence``.
 

@@ -15,7 +15,8 @@ from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.config.topology import is_excluded, pools
+from penstock.config.serving import serving
+from penstock.config.topology import is_excluded
 from penstock.events.subjects import Subjects
 from penstock.health.unserved import oldest_seconds
 from penstock.jobs.client import Client
@@ -112,17 +113,17 @@ def _tell(session: Session, name: str, state: str) -> None:
 async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
     """A row for each queue, by name."""
     subjects = Subjects(settings.prefix)
-    owner = {name: pool.name for pool in pools(settings).values() for name in pool.queues}
+    owners = serving(settings)
     depths = await bus.depths()
     delayed = await _delayed(bus, subjects)
     held = await _held(bus, subjects)
     rows = []
-    for name in sorted({*owner, *depths, *delayed, *held}):
+    for name in sorted({*owners.owners, *depths, *delayed, *held}):
         depth = depths.get(name)
         rows.append(
             QueueRow(
                 queue=name,
-                pool=owner.get(name, ""),
+                pool=owners.pool(name),
                 excluded=is_excluded(settings, name),
                 waiting=depth.waiting if depth else held.get(name, 0),
                 running=depth.claimed if depth else 0,

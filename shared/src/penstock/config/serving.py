@@ -30,19 +30,25 @@ class Serving(msgspec.Struct, frozen=True):
 
     def pool(self, queue: str) -> str:
         """The pool that takes the jobs of this queue; empty for none."""
-        return "" if is_excluded(self.settings, queue) else self.owners.get(queue, "")
+        if is_excluded(self.settings, queue):
+            return ""
+        return self.owners.get(queue, self.settings.default_pool)
+
+    def is_discovered(self, queue: str) -> bool:
+        """Whether the default pool takes it, since no pool names it."""
+        return queue not in self.owners and bool(self.pool(queue))
 
     def why_not(self, queue: str) -> str:
         """Why no pool takes this queue's jobs, and what to do; empty where one does."""
         if is_excluded(self.settings, queue):
             return "the setting 'excluded' names it; its jobs wait until that is changed"
-        if queue in self.owners:
+        if self.pool(queue):
             return ""
         names = sorted(self.owners)
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         return (
             f"no pool takes it (pools take {shown}); its jobs wait until one does: name it in "
-            "'queues' of a pool"
+            "'queues' of a pool, or set default_pool"
         )
 
 

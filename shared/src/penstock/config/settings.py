@@ -393,10 +393,14 @@ class Settings(Section, frozen=True, kw_only=True):
     Attributes:
         prefix: first token of every subject, so that installations can share a broker.
         excluded: glob patterns of queues that are left alone.
+        default_pool: the pool, of kind ``queue`` or ``group``, that also takes every queue which no
+            pool names and which is not excluded; its workers and its measurements find them within
+            seconds. Empty: jobs on such a queue wait, and health says so.
     """
 
     prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,32}$")] = "penstock"
     excluded: tuple[str, ...] = ()
+    default_pool: str = ""
     nats: Nats = Nats()
     streams: Streams = Streams()
     jobs: Jobs = Jobs()

@@ -24,7 +24,8 @@ def pools(settings: Settings) -> dict[str, Pool]:
     Raises:
         ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
             unknown profile, a name that cannot be a subject, a pool on an excluded queue, a Spark
-            pool without a cluster or one that serves a pool that is not there.
+            pool without a cluster or one that serves a pool that is not there, a default pool that
+            is none or takes no further queues.
     """
     found = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -42,7 +43,18 @@ def pools(settings: Settings) -> dict[str, Pool]:
                     "remove it from 'excluded' or remove the pool"
                 )
         _check_served(pool, found)
+    _check_default(settings, found)
     return found
+
+
+def _check_default(settings: Settings, found: Mapping[str, Pool]) -> None:
+    name = settings.default_pool
+    if name and (name not in found or found[name].kind not in ("queue", "group")):
+        fitting = ", ".join(sorted(p.name for p in found.values() if p.kind in ("queue", "group")))
+        raise ConfigError(
+            f"default_pool names {name!r}, expected a pool of kind 'queue' or 'group': "
+            f"{fitting or 'there is none'}"
+        )
 
 
 def _check_served(pool: Pool, found: Mapping[str, Pool]) -> None:

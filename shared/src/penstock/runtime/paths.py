@@ -26,6 +26,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def check_port(port: int, address: str = LOOPBACK) -> None:
+    """Raises OSError if a server cannot listen on this TCP port right now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        probe.bind((address, port))
+
+
 def run_dir(settings: Settings) -> Path:
     """The folder for this host's sockets and records of living workers; made if it is not there.
 

@@ -13,7 +13,7 @@ from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Stored
 from penstock.config import Settings
 from penstock.config.profiles import PoolTable
-from penstock.config.topology import pools
+from penstock.config.serving import serving
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
@@ -121,10 +121,11 @@ class Run:
     def _assignment(self, queue: str) -> Assignment:
         """Of the pool that serves the queue; one of the usual profile where none does."""
         settings = self._settings
-        pool = next((p.name for p in pools(settings).values() if queue in p.queues), "")
+        pool = serving(settings).pool(queue)
         if not pool:
             pool = queue
             settings = replace(settings, pools={**settings.pools, queue: PoolTable()})
+        settings = replace(settings, default_pool="")  # this worker is for this queue alone
         return replace(alone(settings, pool), queues=(queue,), run_dir=self._run_dir)
 
     async def _stop(self) -> None:

@@ -15,6 +15,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
 from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
+from penstock.jobs.discovery import Discovery
 from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
@@ -63,8 +64,13 @@ class Metrics:
         self._service, self._bus, self._subjects = running, bus, subjects
         self._spark = SparkTasks(settings, configured)
         queued = [pool for pool in configured.values() if pool.kind != "spark"]
+        self._default_pool = settings.default_pool
         self._watch = QueueWatch(
-            bus, subjects, (queue for pool in queued for queue in _queues(pool))
+            bus,
+            subjects,
+            (queue for pool in queued for queue in _queues(pool)),
+            Discovery(bus, settings) if settings.default_pool else None,
+            lambda name: _queue(configured[settings.default_pool], name),
         )
         self._meters: dict[str, PoolMeter] = {
             pool.name: PoolMeter(
@@ -153,6 +159,7 @@ class Metrics:
         for rung in woken:
             self._told[self._pool_of[rung]].woken = True
         await self._watch.look()
+        self._include_discovered()
         await self._watch.look_up_heads()
         now, at = time.monotonic(), datetime.now(UTC)
         self._rounded_at = now
@@ -170,6 +177,13 @@ class Metrics:
             self._keep(snapshots)
         for queue in self._watch.queues.values():
             await self._first_jobs.arm(queue)
+
+    def _include_discovered(self) -> None:
+        while self._watch.discovered:
+            queue = self._watch.discovered.pop()
+            self._meters[self._default_pool].include(queue)
+            self._pool_of[queue.name] = self._default_pool
+            self._told[self._default_pool].woken = True
 
     def _due(self, now: float, at: datetime) -> Iterator[PoolSnapshot]:
         for name, meter in self._meters.items():
@@ -248,8 +262,12 @@ class Metrics:
 def _queues(pool: Pool) -> Iterator[Queue]:
     """However many queues a pool has, their lines cost it no more than eight look-ups a second."""
     for name in pool.queues:
-        yield Queue(
-            name,
-            patience_seconds=pool.profile.sla_seconds * _PATIENCE_SHARE,
-            line_seconds=max(1.0, len(pool.queues) / 2),
-        )
+        yield _queue(pool, name)
+
+
+def _queue(pool: Pool, name: str) -> Queue:
+    return Queue(
+        name,
+        patience_seconds=pool.profile.sla_seconds * _PATIENCE_SHARE,
+        line_seconds=max(1.0, len(pool.queues) / 2),
+    )

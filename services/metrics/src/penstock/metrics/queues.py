@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, BusError, QueueDepth
 from penstock.events.subjects import Subjects
+from penstock.jobs.discovery import DISCOVER_SECONDS, MOST_QUEUES, Discovery
 from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
@@ -37,9 +38,21 @@ class QueueWatch:
     Attributes:
         queues: by name. cost_seconds: what the last look at all of them took.
         has_new: the last look made queues that can be measured from the next on.
+        discovered: queues of the default pool that were found and looked at since it was emptied.
+
+    Args:
+        discovery: finds queues that no pool names; None where no pool takes them.
+        discovered_queue: makes one of these.
     """
 
-    def __init__(self, bus: Bus, subjects: Subjects, queues: Iterable[Queue]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        queues: Iterable[Queue],
+        discovery: Discovery | None = None,
+        discovered_queue: Callable[[str], Queue] = Queue,
+    ) -> None:
         self.queues = {queue.name: queue for queue in queues}
         self.cost_seconds = 0.0
         self.has_new = False
@@ -49,11 +62,18 @@ class QueueWatch:
         self._at = time.monotonic()
         self._strangers: set[str] = set()
         self._refused: dict[str, float] = {}
+        self._discovery, self._discovered_queue = discovery, discovered_queue
+        self._discover_at = 0.0
+        self._found: set[str] = set()
+        self._new: dict[str, Queue] = {}
+        self.discovered: list[Queue] = []
         self._pausing = Pausing(bus, subjects, "metrics")
         self._resumptions = Resumptions()
 
     async def look(self) -> None:
         """Measures every queue; raises BusUnavailable or BusRefused and then changed nothing."""
+        if self._discovery is not None:
+            await self._discover(self._discovery)
         at = time.monotonic()
         depths = await self._bus.depths()
         self.cost_seconds = time.monotonic() - at
@@ -62,6 +82,8 @@ class QueueWatch:
         for name, depth in depths.items():
             if queue := self.queues.get(name):
                 queue.see(_look(depth, at))
+                if new := self._new.pop(name, None):
+                    self.discovered.append(new)
             else:
                 self._stranger(name)
         await self._ensure(self.queues.keys() - depths.keys(), at)
@@ -69,6 +91,18 @@ class QueueWatch:
             self._allowance + (at - self._at) * LOOK_UPS_PER_SECOND, LOOK_UPS_PER_SECOND
         )
         self._at = at
+
+    async def _discover(self, discovery: Discovery) -> None:
+        """Finds queues of the default pool. One stays known until this process ends."""
+        now = time.monotonic()
+        if now < self._discover_at:
+            return
+        for name in await discovery.queues():
+            if name not in self.queues and len(self._found) < MOST_QUEUES:
+                self._found.add(name)
+                self.queues[name] = self._new[name] = self._discovered_queue(name)
+                log.info("queue %s is in no pool: the default pool takes it", name)
+        self._discover_at = now + DISCOVER_SECONDS
 
     def _go_on(self, depths: Iterable[QueueDepth]) -> bool:
         """Some were paused until now, or may have been before we came."""

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, Delivery, Puller
+from penstock.jobs.discovery import DISCOVER_SECONDS, Discovery
+from penstock.runtime.assignment import Assignment
 
-_ONE_QUEUE_WAIT_SECONDS = 5.0
 _MANY_QUEUES_SECONDS = 1.0
 """At most: each poll begins anew with the first queue."""
+_KEPT_SECONDS = 30.0
+"""A discovered queue that is empty is asked for so long, since its next job may come at once."""
+
+
+def intake_of(bus: Bus, assignment: Assignment) -> Intake:
+    """The intake of a worker; that of the default pool's finds further queues."""
+    settings = assignment.settings
+    is_default = assignment.pool == settings.default_pool
+    discovery = Discovery(bus, settings) if is_default else None
+    return Intake(bus, assignment.queues, settings.jobs.poll_seconds, discovery)
 
 
 class Intake:
@@ -19,29 +31,59 @@ class Intake:
     Args:
         queues: the first has priority over the second, and so on.
         poll_seconds: how long one request stands; jobs that come meanwhile are delivered at once.
+        discovery: finds further queues, which come after these, and among each other in turn.
     """
 
-    def __init__(self, bus: Bus, queues: Sequence[str], poll_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        queues: Sequence[str],
+        poll_seconds: float = 5.0,
+        discovery: Discovery | None = None,
+    ) -> None:
         self._bus = bus
-        self._queues = list(queues)
         self._poll_seconds = poll_seconds
-        self._pullers: list[Puller] = [bus.puller(queue) for queue in queues]
+        self._own: list[Puller] = [bus.puller(queue) for queue in queues]
+        self._discovery, self._discover_at = discovery, 0.0
+        self._discovered: dict[str, Puller] = {}
+        self._seen_at: dict[str, float] = {}
 
     async def take(self, most: int, wait: bool) -> list[Delivery]:
         """Up to ``most`` jobs that are there; with ``wait``, else the first to come in a while.
 
         All from one queue. Cancelling it loses nothing.
         """
-        if len(self._pullers) == 1:
-            return await self._pullers[0].fetch(most, self._poll_seconds if wait else 0)
-        for puller in self._pullers:
+        if self._discovery is not None:
+            await self._discover(self._discovery)
+        elif len(self._own) == 1:
+            return await self._own[0].fetch(most, self._poll_seconds if wait else 0)
+        for puller in self._own:
             if found := await puller.fetch(most, 0):
+                return found
+        for queue, puller in list(self._discovered.items()):
+            if found := await puller.fetch(most, 0):
+                self._discovered[queue] = self._discovered.pop(queue)  # the others come first now
                 return found
         return await self._first_of_all() if wait else []
 
+    async def _discover(self, discovery: Discovery) -> None:
+        now = time.monotonic()
+        if now < self._discover_at:
+            return
+        for queue in await discovery.queues():
+            self._seen_at[queue] = now
+            if queue not in self._discovered:
+                self._discovered[queue] = self._bus.puller(queue)
+        self._discover_at = now + DISCOVER_SECONDS
+        for queue, seen_at in list(self._seen_at.items()):
+            if now - seen_at > _KEPT_SECONDS:
+                del self._seen_at[queue]
+                await self._discovered.pop(queue).close()
+
     async def _first_of_all(self) -> list[Delivery]:
         seconds = min(self._poll_seconds, _MANY_QUEUES_SECONDS)
-        tasks = [asyncio.ensure_future(puller.fetch(1, seconds)) for puller in self._pullers]
+        pullers = (*self._own, *self._discovered.values())
+        tasks = [asyncio.ensure_future(puller.fetch(1, seconds)) for puller in pullers]
         wanted = 0
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -58,7 +100,7 @@ class Intake:
         return found[0] if found else []
 
     async def close(self) -> None:
-        for puller in self._pullers:
+        for puller in (*self._own, *self._discovered.values()):
             with suppress(Exception):
                 await puller.close()
 

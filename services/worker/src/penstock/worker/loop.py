@@ -30,7 +30,7 @@ from penstock.worker.exclusive import exclusively
 from penstock.worker.first_job import tell_first_job
 from penstock.worker.gates import Gates
 from penstock.worker.held import Held
-from penstock.worker.intake import Intake
+from penstock.worker.intake import intake_of
 from penstock.worker.lifetime import EMPTY, Lifetime
 from penstock.worker.losses import Losses
 from penstock.worker.orphan import Orphan
@@ -75,7 +75,7 @@ class Worker:
         self._subjects = self._claims.joblog.subjects
         self._recorder = Recorder(bus, self._claims, settings.jobs.max_payload_bytes)
         self._commits = Commits(bus, self._claims.joblog)
-        self._intake = Intake(bus, assignment.queues, settings.jobs.poll_seconds)
+        self._intake = intake_of(bus, assignment)
         self._reporter = Reporter(
             bus,
             self._subjects,

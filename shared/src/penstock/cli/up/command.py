@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import signal
 import sys
@@ -14,11 +15,12 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, StorageTooSmall
+from penstock.cli import wording
 from penstock.cli.board import Board
 from penstock.cli.command import Command
 from penstock.cli.config import lint, remarks
-from penstock.cli.errors import Refused
+from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
 from penstock.cli.up import cluster, state
@@ -32,7 +34,7 @@ from penstock.events.subjects import Subjects
 from penstock.runtime import paths
 from penstock.runtime.broker import Broker
 from penstock.runtime.local_broker import with_url
-from penstock.runtime.paths import temporary_dir
+from penstock.runtime.paths import check_port, temporary_dir
 from penstock.runtime.private import private_dir, remove_private
 
 DRAW_SECONDS = 0.5
@@ -84,6 +86,7 @@ def _prepared(
         folder = stack.enter_context(temporary_dir()) if options.ephemeral else here.resolve()
         broker = None
         if not settings.nats.url:
+            _check_port(options.port)
             broker = stack.enter_context(Broker(folder / "nats", options.port))
             settings = with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
@@ -97,6 +100,18 @@ def _prepared(
         yield settings, broker, folder
 
 
+def _check_port(port: int) -> None:
+    """Before the broker does: its log says it in fifteen lines. Raises Refused."""
+    if not port:
+        return
+    try:
+        check_port(port)
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        why = "is taken" if taken else f"cannot be used ({error.strerror})"
+        raise Refused(f"port {port} {why}; choose another with --port") from error
+
+
 class _Up:
     """One run, from the first child's start to the last one's end."""
 
@@ -108,7 +123,7 @@ class _Up:
         folder: Path,
         options: Options,
     ) -> None:
-        self._session, self._settings = session, settings
+        self._session, self._settings, self._folder = session, settings, folder
         self._board = Board()
         self._screen = self._make_screen(options)
         logs = _fresh_logs(folder) if options.live else None
@@ -128,6 +143,8 @@ class _Up:
                 if told := cluster.about(self._settings):
                     self._screen.tell(told)
                 await self._show(bus)
+        except StorageTooSmall as error:
+            raise Failed(f"{error}{_disk(self._folder)}") from error
         finally:
             await self._processes.end(self._hurry)
             await self._processes.end_broker()
@@ -176,3 +193,9 @@ def _fresh_logs(folder: Path) -> Path:
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(mode=0o700)
     return logs
+
+
+def _disk(folder: Path) -> str:
+    """What the broker had to choose from: it takes three quarters of what is free at its start."""
+    free = shutil.disk_usage(folder).free
+    return f"; the disk with {folder} has {wording.memory(free)} free, of which it takes 75 %"

@@ -62,6 +62,11 @@ class PoolMeter:
         self._spawn = Starts()
         self._ledger = Ledger(profile.sla_seconds, profile.quantile, profile.budget_window_seconds)
 
+    def include(self, queue: Queue) -> None:
+        """A further queue, found later, which was looked at already."""
+        self.queues = (*self.queues, queue)
+        self.totals.include(queue.name)
+
     # --- taking in -------------------------------------------------------------------------------
     def observe(self, now: float) -> None:
         """The queues were looked at again: rates go on from the look before."""

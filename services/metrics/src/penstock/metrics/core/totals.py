@@ -55,6 +55,10 @@ class Totals:
         self.pickup, self.run = Histogram(), Histogram()
         self.traced: list[Traced | None] = [None] * (len(SECONDS_BUCKETS) + 1)
 
+    def include(self, queue: str) -> None:
+        """Counts a further queue from now on."""
+        self.queues.setdefault(queue, Counts())
+
     def add(self, queue: str, done: QueueReport, at: float) -> None:
         """A worker's report of what it did on one of the queues; ``at``: POSIX seconds."""
         counts = self.queues[queue]
