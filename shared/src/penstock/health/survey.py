@@ -18,13 +18,14 @@ import psutil
 
 from penstock.bus import streams as declared
 from penstock.bus.nats import NatsBus
-from penstock.bus.protocol import BusError, Stored
+from penstock.bus.protocol import BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health.facts import (
+    BROKER_FILES,
     BrokerFacts,
     DiskFacts,
     Facts,
@@ -64,6 +65,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         broker = msgspec.structs.replace(broker, error=str(error))
         return Facts(broker=broker, disks=_disks(settings, broker), **about)
     broker = _broker(monitored, account, took, bus.server_version)
+    broker = msgspec.structs.replace(broker, write_error=await _write_error(bus, settings))
     names = [each["name"] for each in declared.streams(settings, bus.subjects)]
     ours = [each for each in found if each["config"]["name"] in names]
     there = {each["config"]["name"] for each in ours}
@@ -79,6 +81,26 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         remote_spark=await _remote_spark(settings.spark.remote),
         **about,
     )
+
+
+async def _write_error(bus: NatsBus, settings: Settings) -> str | None:
+    """Why a small message is not stored; empty when it is, None for who may not store any.
+
+    A broker answers questions while it can store nothing: only storing something tells.
+    """
+    subject = bus.subjects.state("health", "probe")
+    seconds = min(settings.nats.request_timeout_seconds, _PATIENCE_SECONDS)
+    refused_before = bus.violations
+    try:
+        async with asyncio.timeout(seconds):
+            await bus.append(Outgoing(subject, b"1"))
+    except TimeoutError:
+        error = f"a small message was not acknowledged within {seconds:g} s"
+    except BusError as refusal:
+        error = str(refusal)
+    else:
+        return ""
+    return None if bus.violations > refused_before else error
 
 
 def unreachable(settings: Settings, error: str) -> Facts:
@@ -150,7 +172,7 @@ def _skew(found: Sequence[Mapping[str, Any]], asked_at: float) -> float | None:
 
 # --- this machine ---------------------------------------------------------------------------------
 def _disks(settings: Settings, broker: BrokerFacts) -> tuple[DiskFacts, ...]:
-    places = {"the broker's files": broker.store_dir, "run files": settings.host.run_dir}
+    places = {BROKER_FILES: broker.store_dir, "run files": settings.host.run_dir}
     found = []
     for use, path in places.items():
         if path and Path(path).exists():
