@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -18,7 +19,7 @@ import psutil
 
 from penstock.bus import streams as declared
 from penstock.bus.nats import NatsBus
-from penstock.bus.protocol import BusError, Outgoing, Stored
+from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent
@@ -58,7 +59,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         took = time.time() - began
         account = await bus.account()
         hosts = await _hosts(bus, settings)
-        services = await _services(bus, settings)
+        heard = await services(bus, settings)
         unserved = await unserved_queues(bus, settings)
     except BusError as error:
         broker = _broker(monitored, {}, None, "")
@@ -75,7 +76,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         missing_streams=tuple(name for name in names if name not in there),
         disks=_disks(settings, broker),
         hosts=hosts,
-        services=services,
+        services=heard,
         unserved=unserved,
         skew_seconds=_skew(ours, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
@@ -84,23 +85,59 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
 
 
 async def _write_error(bus: NatsBus, settings: Settings) -> str | None:
-    """Why a small message is not stored; empty when it is, None for who may not store any.
+    """Why messages are not stored; empty when they are, None for who may not store any.
 
-    A broker answers questions while it can store nothing: only storing something tells.
+    A broker answers questions while it can store nothing, and after its disk was full some of its
+    streams store and others do not. It says so itself where it is asked; else only storing tells.
     """
-    subject = bus.subjects.state("health", "probe")
+    if error := await asyncio.to_thread(write_error, settings.nats.monitor_url):
+        return error
     seconds = min(settings.nats.request_timeout_seconds, _PATIENCE_SECONDS)
     refused_before = bus.violations
-    try:
-        async with asyncio.timeout(seconds):
-            await bus.append(Outgoing(subject, b"1"))
-    except TimeoutError:
-        error = f"a small message was not acknowledged within {seconds:g} s"
-    except BusError as refusal:
-        error = str(refusal)
-    else:
+    for stream, subject in probes(bus.subjects):
+        try:
+            async with asyncio.timeout(seconds):
+                await bus.append(Outgoing(subject, b"1"))
+                if stream == bus.subjects.jobs_stream:
+                    await bus.remove(stream, subject)
+        except TimeoutError:
+            error = f"stream {stream} did not acknowledge a small message within {seconds:g} s"
+        except BusError as refusal:
+            error = f"stream {stream}: {refusal}"
+        if error:
+            return None if bus.violations > refused_before else error
+    return ""
+
+
+def probes(subjects: Subjects) -> tuple[tuple[str, str], ...]:
+    """Streams and subjects that nothing reads, for the smallest message there is."""
+    return (
+        (subjects.state_stream, subjects.state("health", "probe")),
+        (subjects.jobs_stream, subjects.schedule("_probe", "health")),
+    )
+
+
+def write_error(monitor_url: str) -> str:
+    """The error of a stream that cannot write, by the server's own word; empty without one."""
+    if urlsplit(monitor_url).scheme not in ("http", "https"):
         return ""
-    return None if bus.violations > refused_before else error
+    address = f"{monitor_url.rstrip('/')}/healthz"
+    try:
+        with urlopen(address, timeout=_PATIENCE_SECONDS):  # noqa: S310 - checked above
+            return ""
+    except HTTPError as refusal:
+        with refusal:
+            said = _error(refusal.read(_MOST_BYTES))
+        return said if "write error" in said else ""
+    except OSError:  # whether it answers at all is found out elsewhere
+        return ""
+
+
+def _error(body: bytes) -> str:
+    try:
+        return str(json.loads(body).get("error", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def unreachable(settings: Settings, error: str) -> Facts:
@@ -235,7 +272,8 @@ def traces(settings: Settings, subjects: Subjects) -> tuple[Trace, ...]:
     )
 
 
-async def _services(bus: NatsBus, settings: Settings) -> tuple[ServiceFacts, ...]:
+async def services(bus: Bus, settings: Settings) -> tuple[ServiceFacts, ...]:
+    """Services by the last thing that each of them wrote."""
     found = []
     for name, stream, subject, allowed in traces(settings, Subjects(settings.prefix)):
         last = await bus.last(stream, subject)
