@@ -83,6 +83,7 @@ class NatsBus:
         self._handlers: set[asyncio.Future[Any]] = set()
         self._may_not_make = asyncio.Event()
         self.trouble = ""  # what a broker that answers still lacks
+        self.violations = 0  # requests that this key may not make
         self._timeout = settings.nats.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
@@ -123,6 +124,7 @@ class NatsBus:
         if ".stream.create." in text:
             self._may_not_make.set()
             return log.debug("streams are another role's to make")
+        self.violations += 1
         return log.warning("the broker refused: %s", error)
 
     async def _on_disconnected(self) -> None:

@@ -50,13 +50,22 @@ def _ours(error: BaseException) -> tuple[str, int]:
         return text, WRONG_USE
     if isinstance(error, BusUnavailable):
         found, _, _ = text.partition(";")
-        return f"{found}; start one with 'penstock up', or give --nats-url", FAILED
+        return f"{found}; {_way_to_a_broker()}", FAILED
     if type(error).__module__.startswith("penstock."):
         return text or type(error).__name__, FAILED
     return (
         f"{type(error).__name__}: {text} (set {DEBUG_VARIABLE}=1 to see where it comes from)",
         FAILED,
     )
+
+
+def _way_to_a_broker() -> str:
+    """What to do where no broker answers."""
+    from penstock.runtime.local_broker import is_up  # noqa: PLC0415 - only when something failed
+
+    if is_up():
+        return "'penstock up' runs in this folder: see what it says, and 'penstock health'"
+    return "start one with 'penstock up', or give --nats-url"
 
 
 def _usage(error: click.UsageError) -> str:

@@ -48,6 +48,7 @@ def look(session: Session) -> Report:
         ConfigError: no broker is known at all.
     """
     from penstock.bus.protocol import BusError  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.cli.overdue import with_overdue  # noqa: PLC0415
     from penstock.events.envelope import utc_now  # noqa: PLC0415
     from penstock.health.rules import judge  # noqa: PLC0415
     from penstock.health.survey import survey, unreachable  # noqa: PLC0415
@@ -56,7 +57,8 @@ def look(session: Session) -> Report:
 
     async def ask() -> Any:
         async with session.bus(settings) as bus:
-            return await survey(bus, settings)  # type: ignore[arg-type]  # it is one over NATS
+            facts = await survey(bus, settings)  # type: ignore[arg-type]  # it is one over NATS
+            return await with_overdue(facts, bus, settings, utc_now())
 
     try:
         facts = asyncio.run(ask())

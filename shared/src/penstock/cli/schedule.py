@@ -12,7 +12,8 @@ from penstock.bus.protocol import Bus
 from penstock.cli import wording
 from penstock.cli.command import Group
 from penstock.cli.job_call import make_call
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.overdue import standstill
 from penstock.cli.parameters import QUEUE, SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -108,7 +109,10 @@ def list_schedules(session: Session) -> None:
     """List every schedule with its next tick."""
 
     async def ask(bus: Bus, settings: Settings) -> list[ScheduleRow]:
-        return [_row(each) for each in await _client(bus, settings).schedules.all()]
+        found = await _client(bus, settings).schedules.all()
+        if found and (why := await standstill(bus, settings, found, utc_now())):
+            note(f"warning: {why}")
+        return [_row(each) for each in found]
 
     say_rows(session, session.ask(ask), COLUMNS, "there is no schedule; see 'schedule add --help'")
 

@@ -25,6 +25,17 @@ def posture(facts: Facts) -> Durability | None:
     )
 
 
+def in_one_line(durability: Durability) -> str:
+    """For logs and the first lines of `penstock up`."""
+    parts = (
+        ("the end of the broker's process", durability.process),
+        ("a loss of power", durability.power),
+        ("the loss of a machine", durability.node),
+    )
+    said = "; ".join(f"{what}: {each.answer} ({each.because})" for what, each in parts)
+    return f"acknowledged jobs survive {said}"
+
+
 def _process(streams: Sequence[StreamFacts]) -> Survival:
     if volatile := _in_memory(streams):
         return Survival(answer=NO, because=f"{volatile} are kept in memory only")

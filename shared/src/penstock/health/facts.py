@@ -6,6 +6,9 @@ import msgspec
 
 from penstock.events.snapshot import PoolWorkers
 
+BROKER_FILES = "the broker's files"
+"""What lies on the disk that the broker stores on."""
+
 
 class _Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass
@@ -19,6 +22,7 @@ class BrokerFacts(_Facts, frozen=True, kw_only=True):
         stored_bytes / storage_bytes: of JetStream's files, what is used and what may be.
         sync_seconds: how long a stored message may wait until it is forced onto the disk; 0 means
             at once. servers: how many form the cluster, None for unknown.
+        write_error: why a small message was not stored; empty when it was, None for not tried.
     """
 
     error: str = ""
@@ -29,6 +33,7 @@ class BrokerFacts(_Facts, frozen=True, kw_only=True):
     store_dir: str = ""
     sync_seconds: float | None = None
     servers: int | None = None
+    write_error: str | None = None
 
 
 class StreamFacts(_Facts, frozen=True, kw_only=True):
@@ -50,12 +55,16 @@ class StreamFacts(_Facts, frozen=True, kw_only=True):
 
 
 class DiskFacts(_Facts, frozen=True, kw_only=True):
-    """A file system of the machine that asks, and what lies on it."""
+    """A file system of the machine that asks, and what lies on it.
+
+    ``growth_per_hour``: bytes by which its use grew lately; None where only one look was taken.
+    """
 
     path: str
     use: str
     used_bytes: int
     total_bytes: int
+    growth_per_hour: float | None = None
 
 
 class HostFacts(_Facts, frozen=True, kw_only=True):
@@ -102,7 +111,8 @@ class Facts(_Facts, frozen=True, kw_only=True):
     """All of it. ``skew_seconds``: this machine's clock before (+) the broker's.
 
     ``remote_spark`` is the error of reaching the configured Spark; empty when it was reached, None
-    when none is configured.
+    when none is configured. ``overdue_ticks``: of schedules, not dispatched though their time came;
+    None where no orchestrator is missing.
     """
 
     broker: BrokerFacts
@@ -116,3 +126,4 @@ class Facts(_Facts, frozen=True, kw_only=True):
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()
     lease_seconds: float = 6.0
+    overdue_ticks: int | None = None

@@ -6,17 +6,24 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from penstock.health.durability import posture
-from penstock.health.facts import Facts, HostFacts, StreamFacts
+from penstock.health.facts import BROKER_FILES, DiskFacts, Facts, HostFacts, StreamFacts
 from penstock.health.report import Finding, Report, State, worst
 
 NEAR, ALMOST_FULL = 0.8, 0.95
 """Shares of a stream's, the store's or a disk's room: a warning; no room soon."""
 SLOW_SECONDS, VERY_SLOW_SECONDS = 0.25, 1.0
+FULL_SOON_HOURS, FULL_VERY_SOON_HOURS = 24.0, 2.0
 SKEW_SECONDS, BAD_SKEW_SECONDS = 1.0, 5.0
 """Leases are counted by each side's own clock; times in events and delays are not."""
 
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
+ORCHESTRATOR = "orchestrator"
+_STANDS_STILL = {
+    ORCHESTRATOR: ": schedules, batches and healing stand still",
+    "decider": ": no pool is scaled, the last plan stands",
+    "metrics": ": nothing is measured, the last plan stands",
+}
 
 Reasons = Iterator[tuple[State, str]]
 
@@ -56,6 +63,8 @@ def _broker(facts: Facts) -> Reasons:
     if broker.error:
         yield State.UNHEALTHY, broker.error
         return
+    if broker.write_error:
+        yield State.UNHEALTHY, _stores_nothing(facts)
     seconds = broker.answer_seconds or 0.0
     if seconds > SLOW_SECONDS:
         state = State.DEGRADED if seconds > VERY_SLOW_SECONDS else State.WARNING
@@ -63,6 +72,18 @@ def _broker(facts: Facts) -> Reasons:
     if broker.stored_bytes is not None and broker.storage_bytes:
         share = broker.stored_bytes / broker.storage_bytes
         yield from _room(share, "its storage", State.UNHEALTHY, "jobs will be refused")
+
+
+def _stores_nothing(facts: Facts) -> str:
+    """A broker that found its disk full stores nothing until it is started again."""
+    text = f"the broker does not store: {facts.broker.write_error}"
+    disk = next((disk for disk in facts.disks if disk.use == BROKER_FILES), None)
+    if disk is None:
+        return f"{text}; look for room on its disk, then restart it"
+    free = f"free space {(disk.total_bytes - disk.used_bytes) / 1e6:,.0f} MB"
+    if disk.used_bytes < ALMOST_FULL * disk.total_bytes:
+        return f"{text}; {free}; restart it"
+    return f"{text}; {free}: make room on {disk.path}, then restart it"
 
 
 def _streams(facts: Facts) -> Reasons:
@@ -92,6 +113,17 @@ def _disk(facts: Facts) -> Reasons:
         share = disk.used_bytes / max(disk.total_bytes, 1)
         name = f"the disk with {disk.use} ({disk.path})"
         yield from _room(share, name, State.UNHEALTHY, "make room on it")
+        yield from _hours_left(disk, name)
+
+
+def _hours_left(disk: DiskFacts, name: str) -> Reasons:
+    growth = disk.growth_per_hour or 0.0
+    if growth <= 0:
+        return
+    hours = (disk.total_bytes - disk.used_bytes) / growth
+    if hours < FULL_SOON_HOURS:
+        state = State.DEGRADED if hours < FULL_VERY_SOON_HOURS else State.WARNING
+        yield state, f"{name} is full in {hours:.1f} h if it grows on by {growth / 1e6:,.0f} MB/h"
 
 
 def _room(share: float, name: str, full: State, then: str) -> Reasons:
@@ -117,12 +149,20 @@ def _queues(facts: Facts) -> Reasons:
 def _services(facts: Facts) -> Reasons:
     for service in facts.services:
         if service.silent_seconds is None:
-            yield State.DEGRADED, f"no {service.name} has ever run here"
+            rest = _STANDS_STILL.get(service.name, "")
+            yield State.DEGRADED, f"no {service.name} has ever run here{rest}"
         elif service.silent_seconds > service.allowed_seconds:
+            rest = _STANDS_STILL.get(service.name, "")
             yield (
                 State.DEGRADED,
-                f"the {service.name} has been silent for {service.silent_seconds:.0f} s",
+                f"the {service.name} has been silent for {service.silent_seconds:.0f} s{rest}"
+                f"{_overdue(facts) if service.name == ORCHESTRATOR else ''}",
             )
+
+
+def _overdue(facts: Facts) -> str:
+    count = facts.overdue_ticks
+    return f"; {count} {'tick is' if count == 1 else 'ticks are'} overdue" if count else ""
 
 
 def _workers(facts: Facts) -> Reasons:

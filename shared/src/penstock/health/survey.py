@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -18,13 +19,14 @@ import psutil
 
 from penstock.bus import streams as declared
 from penstock.bus.nats import NatsBus
-from penstock.bus.protocol import BusError, Stored
+from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health.facts import (
+    BROKER_FILES,
     BrokerFacts,
     DiskFacts,
     Facts,
@@ -57,13 +59,14 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         took = time.time() - began
         account = await bus.account()
         hosts = await _hosts(bus, settings)
-        services = await _services(bus, settings)
+        heard = await services(bus, settings)
         unserved = await unserved_queues(bus, settings)
     except BusError as error:
         broker = _broker(monitored, {}, None, "")
         broker = msgspec.structs.replace(broker, error=str(error))
         return Facts(broker=broker, disks=_disks(settings, broker), **about)
     broker = _broker(monitored, account, took, bus.server_version)
+    broker = msgspec.structs.replace(broker, write_error=await _write_error(bus, settings))
     names = [each["name"] for each in declared.streams(settings, bus.subjects)]
     ours = [each for each in found if each["config"]["name"] in names]
     there = {each["config"]["name"] for each in ours}
@@ -73,12 +76,68 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         missing_streams=tuple(name for name in names if name not in there),
         disks=_disks(settings, broker),
         hosts=hosts,
-        services=services,
+        services=heard,
         unserved=unserved,
         skew_seconds=_skew(ours, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
         **about,
     )
+
+
+async def _write_error(bus: NatsBus, settings: Settings) -> str | None:
+    """Why messages are not stored; empty when they are, None for who may not store any.
+
+    A broker answers questions while it can store nothing, and after its disk was full some of its
+    streams store and others do not. It says so itself where it is asked; else only storing tells.
+    """
+    if error := await asyncio.to_thread(write_error, settings.nats.monitor_url):
+        return error
+    seconds = min(settings.nats.request_timeout_seconds, _PATIENCE_SECONDS)
+    refused_before = bus.violations
+    for stream, subject in probes(bus.subjects):
+        try:
+            async with asyncio.timeout(seconds):
+                await bus.append(Outgoing(subject, b"1"))
+                if stream == bus.subjects.jobs_stream:
+                    await bus.remove(stream, subject)
+        except TimeoutError:
+            error = f"stream {stream} did not acknowledge a small message within {seconds:g} s"
+        except BusError as refusal:
+            error = f"stream {stream}: {refusal}"
+        if error:
+            return None if bus.violations > refused_before else error
+    return ""
+
+
+def probes(subjects: Subjects) -> tuple[tuple[str, str], ...]:
+    """Streams and subjects that nothing reads, for the smallest message there is."""
+    return (
+        (subjects.state_stream, subjects.state("health", "probe")),
+        (subjects.jobs_stream, subjects.schedule("_probe", "health")),
+    )
+
+
+def write_error(monitor_url: str) -> str:
+    """The error of a stream that cannot write, by the server's own word; empty without one."""
+    if urlsplit(monitor_url).scheme not in ("http", "https"):
+        return ""
+    address = f"{monitor_url.rstrip('/')}/healthz"
+    try:
+        with urlopen(address, timeout=_PATIENCE_SECONDS):  # noqa: S310 - checked above
+            return ""
+    except HTTPError as refusal:
+        with refusal:
+            said = _error(refusal.read(_MOST_BYTES))
+        return said if "write error" in said else ""
+    except OSError:  # whether it answers at all is found out elsewhere
+        return ""
+
+
+def _error(body: bytes) -> str:
+    try:
+        return str(json.loads(body).get("error", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def unreachable(settings: Settings, error: str) -> Facts:
@@ -150,7 +209,7 @@ def _skew(found: Sequence[Mapping[str, Any]], asked_at: float) -> float | None:
 
 # --- this machine ---------------------------------------------------------------------------------
 def _disks(settings: Settings, broker: BrokerFacts) -> tuple[DiskFacts, ...]:
-    places = {"the broker's files": broker.store_dir, "run files": settings.host.run_dir}
+    places = {BROKER_FILES: broker.store_dir, "run files": settings.host.run_dir}
     found = []
     for use, path in places.items():
         if path and Path(path).exists():
@@ -213,7 +272,8 @@ def traces(settings: Settings, subjects: Subjects) -> tuple[Trace, ...]:
     )
 
 
-async def _services(bus: NatsBus, settings: Settings) -> tuple[ServiceFacts, ...]:
+async def services(bus: Bus, settings: Settings) -> tuple[ServiceFacts, ...]:
+    """Services by the last thing that each of them wrote."""
     found = []
     for name, stream, subject, allowed in traces(settings, Subjects(settings.prefix)):
         last = await bus.last(stream, subject)

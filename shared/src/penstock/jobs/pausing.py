@@ -73,7 +73,7 @@ class Pausing:
         known = await self.all()
         for depth in depths:
             if (pause := known.get(depth.queue)) and pause.paused != depth.paused:
-                log.warning("queue %s: paused is %s, as recorded", depth.queue, pause.paused)
+                log.info("queue %s: paused is %s, as recorded", depth.queue, pause.paused)
                 await self._bus.pause_queue(depth.queue, pause.paused)
 
 

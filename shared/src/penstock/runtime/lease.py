@@ -67,6 +67,12 @@ class Term:
             log.warning("lease lost (epoch %d): %s", self.epoch, why)
             self.ended.set()
 
+    def released(self) -> None:
+        """It was let go in an orderly way."""
+        if not self.ended.is_set():
+            log.info("lease released (epoch %d)", self.epoch)
+            self.ended.set()
+
 
 class Lease:
     """One process's part in the contest.
@@ -147,7 +153,7 @@ class Lease:
             await self._recover(term)
             if not term.ended.is_set():
                 await self._put(self._record(term.epoch, released=True), term.sequence)
-        term.end("released")
+        term.released()
 
     def _free_in_seconds(self) -> float:
         """Until the lease may be taken; our own last term's record never stands in the way."""

@@ -11,7 +11,9 @@ from penstock.bus.protocol import BusError, Expect, Outgoing, WrongSequence
 from penstock.events.envelope import encode, utc_now
 from penstock.events.health import HealthChanged
 from penstock.events.subjects import Subjects
+from penstock.health.durability import in_one_line
 from penstock.health.facts import Facts
+from penstock.health.growth import DiskGrowth
 from penstock.health.report import Report, State
 from penstock.health.rules import judge
 from penstock.health.survey import REPORT_SECONDS, survey
@@ -41,6 +43,8 @@ class HealthWatch:
         self._subjects = Subjects(running.settings.prefix)
         self._subject = self._subjects.state("health", "report")
         self.last: tuple[Facts, Report] | None = None
+        self._disks = DiskGrowth()
+        self._stores = True
 
     async def run(self) -> None:
         """Until the service ends."""
@@ -52,12 +56,25 @@ class HealthWatch:
             if not await self._service.pause(REPORT_SECONDS):
                 return
 
+    def _tell_once(self, facts: Facts, report: Report) -> None:
+        """What jobs survive, at the first look; that nothing is stored, as no event can tell it."""
+        if self.last is None and report.durability:
+            log.info("%s", in_one_line(report.durability))
+        stores = not facts.broker.write_error
+        if stores != self._stores:
+            self._stores = stores
+            if stores:
+                log.warning("the broker stores again")
+            else:
+                log.error("%s", _reasons_of(report, "broker"))
+
     async def look(self) -> Report:
         """Finds out how things are, keeps it, and tells what changed. Raises BusError."""
         stored = await self._bus.last(self._subjects.state_stream, self._subject)
         before = _before(stored.body if stored else b"")
-        facts = await survey(self._bus, self._service.settings)
+        facts = self._disks.grown(await survey(self._bus, self._service.settings))
         report = judge(facts, utc_now())
+        self._tell_once(facts, report)
         self.last = (facts, report)
         events = changes(before, report)
         told = before.told | {event.component: State(event.state) for event in events}
@@ -69,9 +86,17 @@ class HealthWatch:
             return report
         for blank in events:
             event = msgspec.structs.replace(blank, source=self._service.source)
-            log.warning("%s is %s: %s", event.component, event.state, "; ".join(event.reasons))
+            level = logging.INFO if event.state == State.HEALTHY else logging.WARNING
+            log.log(level, "%s", sentence(event))
             await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
         return report
+
+
+def sentence(event: HealthChanged) -> str:
+    """A change for people."""
+    if not event.reasons:
+        return f"{event.component} is {event.state} again"
+    return f"{event.component} is {event.state}: {'; '.join(event.reasons)}"
 
 
 def changes(before: Kept, after: Report) -> list[HealthChanged]:
@@ -81,6 +106,11 @@ def changes(before: Kept, after: Report) -> list[HealthChanged]:
     """
     was, now = _states(before.report), _states(after)
     reasons = {finding.component: finding.reasons for finding in after.findings}
+    reasons[INSTALLATION] = tuple(
+        f"{finding.component} is {finding.state}"
+        for finding in after.findings
+        if finding.state is not State.HEALTHY
+    )
     return [
         HealthChanged(
             component=name,
@@ -91,6 +121,11 @@ def changes(before: Kept, after: Report) -> list[HealthChanged]:
         for name, state in now.items()
         if (told := before.told.get(name, State.HEALTHY)) is not state and was.get(name) is state
     ]
+
+
+def _reasons_of(report: Report, component: str) -> str:
+    found = (each.reasons for each in report.findings if each.component == component)
+    return "; ".join(next(found, ()))
 
 
 def _states(report: Report | None) -> dict[str, State]:

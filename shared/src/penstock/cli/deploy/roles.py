@@ -143,6 +143,7 @@ ROLES: dict[str, Role] = {
             "events.queue.*.*",
             "state.pause.*",
             "state.schedule.*",
+            "state.health.probe",
             "notices.recover.*",
         ),
         listens=("events.>", "beats.worker.>", "notices.recovered.*"),

@@ -8,14 +8,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus, StorageTooSmall
+from penstock.bus.protocol import Bus, BusError, StorageTooSmall
 from penstock.cli import wording
 from penstock.cli.board import Board
 from penstock.cli.command import Command
@@ -24,6 +24,7 @@ from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
 from penstock.cli.up import cluster, state
+from penstock.cli.up.disk_guard import DiskGuard
 from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
 from penstock.cli.up.watch import watch
@@ -31,6 +32,8 @@ from penstock.config import Settings
 from penstock.config.load import masked
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
+from penstock.health.durability import in_one_line, posture
+from penstock.health.survey import survey
 from penstock.runtime import paths
 from penstock.runtime.broker import Broker
 from penstock.runtime.local_broker import with_url
@@ -128,6 +131,8 @@ class _Up:
         self._screen = self._make_screen(options)
         logs = _fresh_logs(folder) if options.live else None
         self._processes = Processes(settings, session.flags(), broker, logs, self._screen.tell)
+        tell = self._screen.tell
+        self._guard = DiskGuard(broker, folder / "nats", tell) if broker else None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
@@ -142,6 +147,7 @@ class _Up:
                 )
                 if told := cluster.about(self._settings):
                     self._screen.tell(told)
+                await self._tell_survival(bus)
                 await self._show(bus)
         except StorageTooSmall as error:
             raise Failed(f"{error}{_disk(self._folder)}") from error
@@ -151,11 +157,19 @@ class _Up:
             self._screen.tell("everything has ended")
             self._screen.close()
 
+    async def _tell_survival(self, bus: Bus) -> None:
+        with suppress(BusError):
+            durability = posture(await survey(bus, self._settings))  # type: ignore[arg-type]
+            if durability:
+                self._screen.tell(in_one_line(durability))
+
     async def _show(self, bus: Bus) -> None:
         """Draws while everything runs, and while it ends; raises what stops it from drawing."""
         subjects = Subjects(self._settings.prefix)
         watching = watch(bus, subjects, self._board, self._screen.happened)
         tasks = [asyncio.create_task(watching), asyncio.create_task(self._draw())]
+        if self._guard:
+            tasks.append(asyncio.create_task(self._guard.run()))
         for task in tasks:
             task.add_done_callback(lambda _: self._stopping.set())
         await self._stopping.wait()
