@@ -318,6 +318,17 @@ async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
     assert (await stage.take()).sequence == delivery.sequence
 
 
+async def test_a_job_that_waits_for_its_key_is_left_alone(stage: Stage) -> None:
+    await stage.start()
+    await stage.client.dispatch(rebuild(table="a"))
+    delivery = await stage.take()
+    job_id, due = delivery.headers[queue.JOB], utc_now() + timedelta(hours=1)
+    await stage.bus.append(queue.again(stage.subjects, delivery, job_id, due, {}))
+    await stage.bus.ack([delivery])
+    await stage.settled()
+    assert stage.orchestrator.reconciler.healer.healed == 0
+
+
 async def test_a_cancelled_job_is_not_brought_back(stage: Stage) -> None:
     job_id = await stage.cut_dispatch()
     await stage.client.cancel(job_id)

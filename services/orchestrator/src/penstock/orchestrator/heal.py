@@ -76,9 +76,15 @@ class Healer:
             await self._bus.remove(stream, subject, stored.sequence + 1)
 
     async def _comes_again(self, record: JobRecord) -> bool:
-        """A job that was given back still has the message it was started from."""
-        if record.state is not State.WAITING or not record.message:
+        """A job that was given back still has the message it was started from.
+
+        One that waits for its key (see `encryption.missing_key_seconds`) has a schedule.
+        """
+        if record.state is not State.WAITING:
             return False
+        if not record.message:
+            schedule = self._subjects.schedule(record.queue, record.id)
+            return await self._bus.last(self._subjects.jobs_stream, schedule) is not None
         subject = self._subjects.queue(record.queue)
         found = await self._bus.next(self._subjects.jobs_stream, subject, record.message)
         return found is not None and found.sequence == record.message

@@ -32,7 +32,7 @@ from penstock.worker.core.settle import Action, settle
 from penstock.worker.held import Held
 from penstock.worker.joblog import JobLog, Unreadable
 from penstock.worker.reading import Envelope, Locked, Reader, Rejected
-from penstock.worker.refusing import Refusals, each
+from penstock.worker.refusing import NO_EVENT, Refusals, each
 
 log = logging.getLogger("penstock.worker")
 
@@ -167,6 +167,8 @@ class Claims:
         """Ends a job that was not started in time; True when there is nothing to start."""
         delivery, (call, _, _) = message
         try:
+            if not await self.joblog.exists(call.id):
+                return False  # without reading more: there may be thousands of them
             record = (await self.joblog.look_up(call.id))[0]
             if record is None or record.started_at or record.life > 1 or record.state.ended:
                 return False  # the usual way knows what to do
@@ -200,9 +202,7 @@ class Claims:
     async def _decide(self, job: Held, event: JobStarted) -> bool:
         record, ours = await self.joblog.look_up(job.id, event.id)
         if record is None:
-            await self._refusals.reject(
-                job.delivery, Rejected("malformed", "no event of this job exists")
-            )
+            await self._refusals.reject(job.delivery, Rejected("malformed", NO_EVENT))
             return False
         if ours:  # our own append, whose answer was lost
             job.token = job.sequence = record.sequence

@@ -58,6 +58,11 @@ class JobLog:
         last = dict(events).get(record.changed_by) if record else None
         return record, isinstance(last, JobEvent) and last.id == event_id
 
+    async def exists(self, job_id: str) -> bool:
+        """Whether anything was ever stored about the job. Raises BusError."""
+        subjects = self.subjects
+        return await self._bus.last(subjects.events_stream, subjects.job(job_id)) is not None
+
     async def bury(
         self, record: JobRecord, end: JobDead | JobError, headers: Mapping[str, str]
     ) -> None:

@@ -21,6 +21,8 @@ from penstock.worker.reading import Locked, Rejected
 
 log = logging.getLogger("penstock.worker")
 
+NO_EVENT = "no event of this job exists"
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -28,7 +30,7 @@ _LATER_SECONDS = 0.2
 _LOCKED_SECONDS, _MAX_LOCKED_SECONDS = 15.0, 300.0
 """A job without its key is tried again after a share of the time that it has waited already, at
 least and at most so long: thousands of them cost their pool a few messages a second."""
-_AT_ONCE = 64
+_AT_ONCE = 256
 """Requests to the broker about messages that are refused together."""
 _KEPT_BYTES = 400_000
 """Of an unreadable message that is too large for its dead letter, where it stands in base64."""
@@ -51,8 +53,27 @@ class Refusals:
         rejected = [(each, why) for each, why in refused if isinstance(why, Rejected)]
         locked = [(each, why) for each, why in refused if isinstance(why, Locked)]
         if locked:
-            rejected += await self._postpone(locked)
+            rejected += await self._postpone(await self._dispatched(locked))
         await each(lambda one: self.reject(*one), rejected)
+
+    async def _dispatched(
+        self, locked: Sequence[tuple[Delivery, Locked]]
+    ) -> list[tuple[Delivery, Locked]]:
+        """Those whose job exists; a message of no job becomes a dead letter."""
+        exists = await each(self._exists, locked)
+        forged = [one for one, there in zip(locked, exists, strict=True) if not there]
+        await each(self._reject_forged, forged)
+        return [one for one, there in zip(locked, exists, strict=True) if there]
+
+    async def _reject_forged(self, message: tuple[Delivery, Locked]) -> None:
+        delivery, reason = message
+        try:
+            await self._dead_letter(delivery, _rejected("malformed", NO_EVENT, reason))
+        except BusError as error:
+            log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
+            await self.give_back_later([delivery])
+            return
+        await self._bus.ack([delivery])
 
     async def reject(self, delivery: Delivery, reason: Rejected) -> None:
         """It cannot run: it becomes a dead letter with the reason."""
@@ -111,20 +132,15 @@ class Refusals:
         """Back into their queue in a while, whoever takes them then; no attempt is used up.
 
         Returns:
-            Those that will not go again: forged ones, and those that have waited too long.
+            Those that have waited too long and will not go again.
         """
         now = time.time()
-        exist = await each(self._exists, locked)
         over: list[tuple[Delivery, Rejected]] = []
         waiting: list[Delivery] = []
         messages: list[Outgoing] = []
-        for (delivery, reason), exists in zip(locked, exist, strict=True):
+        for delivery, reason in locked:
             waited = delivery.stored_at - _locked_since(delivery)
-            if not exists:
-                over.append(
-                    (delivery, _rejected("malformed", "no event of this job exists", reason))
-                )
-            elif waited >= self._missing_key_seconds:
+            if waited >= self._missing_key_seconds:
                 why = f"{reason}; waited {waited:.0f} s for it (encryption.missing_key_seconds)"
                 over.append((delivery, _rejected("missing-key", why, reason)))
             else:
@@ -150,12 +166,10 @@ class Refusals:
         delivery, reason = message
         if queues.LOCKED_SINCE in delivery.headers:
             return True
-        subjects = self._joblog.subjects
         try:
-            last = await self._bus.last(subjects.events_stream, subjects.job(reason.job_id))
+            return await self._joblog.exists(reason.job_id)
         except BusError:
             return True
-        return last is not None
 
     def _later(self, delivery: Delivery, job_id: str, now: float, waited: float) -> Outgoing:
         pause = pause_seconds(waited, random.random())  # noqa: S311
