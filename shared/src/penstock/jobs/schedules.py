@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence
-from penstock.events.envelope import new_id, utc_now
+from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
+from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
 from penstock.jobs.making import Maker, Terms
@@ -54,7 +54,7 @@ class Schedules:
         check_name("schedule", name)
         check(cron, zone)
         template = msgspec.structs.replace(terms or Terms(), template=True)
-        event, now = self._maker.event(call, template), utc_now()
+        event, now = self._maker.event(call, template), broker_time(self._bus)
         made = Schedule(
             name=name,
             cron=cron,
@@ -101,12 +101,15 @@ class Schedules:
     async def resume(self, name: str) -> Schedule:
         """From the next tick on."""
         return await self._change(
-            name, lambda one: msgspec.structs.replace(one, paused=False, done_until=utc_now())
+            name,
+            lambda one: msgspec.structs.replace(
+                one, paused=False, done_until=broker_time(self._bus)
+            ),
         )
 
     async def run_now(self, name: str) -> str:
         """Dispatches the job once, besides its ticks, paused or not; returns the job's id."""
-        schedule, now, job_id = await self.get(name), utc_now(), new_id()
+        schedule, now, job_id = await self.get(name), broker_time(self._bus), new_id()
         event = dispatched(schedule, now, self._maker.source, now, job_id)
         await self._sender.send(event)
         return job_id

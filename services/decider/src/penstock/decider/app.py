@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 
+from penstock.bus.clock import BrokerClock
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.decider import garbage, plugins
@@ -24,7 +25,6 @@ from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
 from penstock.runtime import service
-from penstock.runtime.clock import BrokerClock
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.decider")

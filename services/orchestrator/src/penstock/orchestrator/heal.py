@@ -6,8 +6,7 @@ import logging
 
 import msgspec
 
-from penstock.bus.protocol import Bus, PayloadTooLarge, Stored
-from penstock.events.envelope import utc_now
+from penstock.bus.protocol import Bus, PayloadTooLarge, Stored, broker_time
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import lifecycle, queue, story
 from penstock.jobs.errors import IllegalTransition
@@ -56,7 +55,8 @@ class Healer:
             return
         if record.life > 1 and record.state is State.WAITING:
             await self._remove_old_letter(record)
-        message = queue.follow_up(self._subjects, record, utc_now(), await self._trace(record.id))
+        now, trace = broker_time(self._bus), await self._trace(record.id)
+        message = queue.follow_up(self._subjects, record, now, trace)
         if message is None:
             return
         try:

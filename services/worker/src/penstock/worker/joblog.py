@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from penstock.bus.protocol import Bus, Expect, Outgoing
-from penstock.events.envelope import encode, utc_now
+from penstock.bus.protocol import Bus, Expect, Outgoing, broker_time
+from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobEvent
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import lifecycle, story
@@ -79,7 +79,7 @@ class JobLog:
 
     async def follow_up(self, record: JobRecord, headers: Mapping[str, str]) -> None:
         """Makes what must exist outside the log for a job in this state. Raises BusError."""
-        message = queues.follow_up(self.subjects, record, utc_now(), _trace(headers))
+        message = queues.follow_up(self.subjects, record, broker_time(self._bus), _trace(headers))
         if message is not None:
             await self._bus.append(message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -41,11 +41,18 @@ class Reader:
     Args:
         profile: the pool's, for what a job leaves open.
         resumptions: when a queue was last resumed: a pause is no part of the pickup time.
+        now: POSIX seconds, broker's clock.
     """
 
     def __init__(
-        self, subjects: Subjects, ring: KeyRing, profile: Profile, resumptions: Resumptions
+        self,
+        subjects: Subjects,
+        ring: KeyRing,
+        profile: Profile,
+        resumptions: Resumptions,
+        now: Callable[[], float],
     ) -> None:
+        self._now = now
         self._subjects, self._ring = subjects, ring
         self._profile, self._resumptions = profile, resumptions
 
@@ -53,7 +60,7 @@ class Reader:
         """The job of a message, not yet claimed: its token is 0. Raises Rejected, Locked."""
         call, sequence, attempt = self._called(delivery)
         kind, found = self._typed(call, sequence)
-        now = time.time()
+        now = self._now()
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
         return Held(
             delivery=delivery,

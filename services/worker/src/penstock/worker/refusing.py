@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge
+from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge, broker_time
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
 from penstock.worker.joblog import JobLog, Unreadable
@@ -67,7 +66,7 @@ class Refusals:
             payload=delivery.body,
             error=reason.error,
             attempts=0,
-            at=time.time(),
+            at=self._bus.now(),
         )
         log.warning("queue %s, message %d: %s", queue, delivery.sequence, reason)
         subject = self._joblog.subjects.dead(queue, name)
@@ -82,7 +81,7 @@ class Refusals:
     async def postpone(self, delivery: Delivery, reason: Locked) -> None:
         """Back into the queue in a while, whoever takes it then; no attempt is used up."""
         log.error("message %d waits: %s", delivery.sequence, reason)
-        later = datetime.now(UTC) + timedelta(seconds=_LOCKED_SECONDS)
+        later = broker_time(self._bus) + timedelta(seconds=_LOCKED_SECONDS)
         job_id = delivery.headers.get(queues.JOB, "")
         try:
             await self._bus.append(queues.again(self._joblog.subjects, delivery, job_id, later))
