@@ -21,6 +21,7 @@ from penstock.events.worker import (
     WorkerStopped,
 )
 from penstock.jobs import Client
+from penstock.jobs.lifecycle import State
 from penstock.runtime.broker import Broker
 
 
@@ -103,7 +104,8 @@ async def _reported_busy(host: Stage) -> None:
 async def test_a_killed_executor_that_comes_back_adopts_its_workers(
     settings: MakeSettings,
 ) -> None:
-    async with stage(settings) as host:
+    patient = {"drain_seconds": 5.0, "orphan_grace_seconds": 30.0}
+    async with stage(settings, host=patient) as host:
         await host.command({"mail": 2})
         executor = host.start()
         await host.seen(WorkerReady, 2)
@@ -190,6 +192,36 @@ async def test_repeated_late_deposed_and_malformed_commands_do_no_harm(
         await host.command({"mail": 2}, epoch=5, version=6)  # the loop still runs
         await host.seen(WorkerReady, 2)
         assert host.of(WorkerStopped) == []
+
+
+async def test_signals_pause_resume_and_drain_it(settings: MakeSettings, tmp_path: Path) -> None:
+    async with stage(settings) as host:
+        await host.command({"mail": 1})
+        executor = host.start()
+        await host.seen(WorkerReady)
+        client, gate = _client(host), tmp_path / "gate"
+        running = await client.dispatch(jobs.wait_at(str(tmp_path / "begun"), str(gate)))
+        await eventually((tmp_path / "begun").exists)
+
+        executor.signal(signal.SIGUSR1)
+        await host.logged("paused: no worker starts")
+        await host.pool("mail", ready=0)
+        await host.command({"mail": 2})
+        waiting = await client.dispatch(jobs.quick())
+        gate.touch()
+        assert (await client.wait(running, 30)).state is State.COMPLETED, "it goes on"
+        await host.pool("mail", planned=2, started=1, ready=0)
+        assert (await client.job(waiting)).state is State.WAITING
+
+        executor.signal(signal.SIGUSR2)
+        assert (await client.wait(waiting, 30)).state is State.COMPLETED
+        await host.pool("mail", planned=2, started=2, ready=2)
+
+        executor.signal(signal.SIGQUIT)
+        assert await executor.ended() == 0
+        stopped = await host.seen(WorkerStopped, 2)
+        assert {(event.cause, event.exit_code) for event in stopped} == {("shutdown", 0)}
+        assert host.living() == []
 
 
 async def test_a_crash_loop_is_reported_and_not_hammered(settings: MakeSettings) -> None:

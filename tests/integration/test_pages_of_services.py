@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,20 @@ def test_without_its_broker_it_lives_and_is_not_ready(broker: Broker, tmp_path: 
         assert service.get("/healthz") == (200, {"alive": True, "reason": ""})
         broker.start()
         service.until(200, "broker", "ok")
+
+
+def test_a_service_with_nothing_to_pause_says_so_and_ends_in_order_when_told_to_drain(
+    broker: Broker, tmp_path: Path
+) -> None:
+    with running("metrics", broker, tmp_path, free_port()) as service:
+        service.until(200)
+        service.child.signal(signal.SIGUSR1)
+        children.wait_until(
+            service.child, lambda: "nothing to pause" in service.said(), 20, "saying so"
+        )
+        assert service.get("/readyz")[0] == 200
+        service.child.signal(signal.SIGQUIT)
+        assert service.child.wait(20) == 0
 
 
 def test_a_decider_is_ready_when_somebody_leads_and_measures(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from penstock.bus.clock import BrokerClock
 from penstock.decider import plugins
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.rhythm import Rhythm
-from penstock.runtime.clock import BrokerClock
 
 POOLS = ("x", "y")
 ALL = frozenset(POOLS)

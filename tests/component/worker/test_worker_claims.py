@@ -34,11 +34,16 @@ def nothing() -> None: ...
 def nothing_at_once() -> None: ...
 
 
+@job(queue=QUEUE, backoff=Backoff(first_seconds=60))
+def nothing_later() -> None: ...
+
+
 @pytest.fixture(scope="module", autouse=True)
 def known() -> Iterator[None]:
-    registry.REGISTRY.update({each.name: each for each in (nothing, nothing_at_once)})
+    jobs = (nothing, nothing_at_once, nothing_later)
+    registry.REGISTRY.update({each.name: each for each in jobs})
     yield
-    for each in (nothing, nothing_at_once):
+    for each in jobs:
         registry.REGISTRY.pop(each.name, None)
 
 
@@ -336,7 +341,7 @@ async def test_a_verdict_whose_answer_was_lost(lost: str) -> None:
 @pytest.mark.parametrize("where", ["schedule", "dead letter"])
 async def test_what_follows_a_verdict_is_made_by_the_next_if_it_was_not(where: str) -> None:
     broker = Broker(tries=2 if where == "schedule" else 1)
-    [job_id] = await broker.dispatch()
+    [job_id] = await broker.client.dispatch_many([nothing_later()])
     [held] = await broker.a.win()
     broker.line.refused = {job_id: BusRefused("full")}  # last token of its schedule and letter
     await broker.a.fail(held)

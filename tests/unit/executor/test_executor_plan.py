@@ -8,7 +8,7 @@ from tests.unit.executor.making import Played, command, events, fleet, of, repor
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
 from penstock.executor.core import stimulus as s
 from penstock.executor.core.fleet import by_pool
-from penstock.executor.core.instruction import Kill, Note, Start, Terminate
+from penstock.executor.core.instruction import Kill, Note, Pause, Resume, Start, Terminate
 from penstock.executor.core.lifecycle import Phase
 
 
@@ -159,6 +159,28 @@ def test_of_those_that_keep_a_core_busy_no_more_start_at_once_than_there_are_cor
     worker = next(start.worker for start in first if start.pool == "etl")
     [then] = of(Start, played.play(s.Forked(worker=worker, pid=1), report(worker, pool="etl")))
     assert then.pool == "etl"
+
+
+def test_paused_it_starts_nobody_and_tells_every_worker_to_take_no_jobs() -> None:
+    played = Played(fleet(costly=frozenset({"etl"}), costly_starts=1))
+    played.start({"mail": 1, "etl": 1})
+    [mail], [spark] = played.phases("mail"), played.phases("etl")
+    paused = played.play(s.PauseAsked(paused=True))
+    assert [each.worker for each in of(Pause, paused)] == [mail], "Spark's own take no jobs"
+    assert of(Start, played.play(command({"mail": 2, "etl": 1}, version=2))) == []
+    assert of(Pause, played.play(s.Ticked(), after=1)) != [], "it was not ready to hear it"
+    played.play(report(mail, "draining"))
+    assert of(Pause, played.play(s.Ticked(), after=1)) == []
+    resumed = played.play(s.PauseAsked(paused=False))
+    assert mail in [each.worker for each in of(Resume, resumed)]
+    assert len(of(Start, resumed)) == 1
+    assert spark not in [each.worker for each in of(Resume, resumed)]
+
+
+def test_an_adopted_worker_that_its_last_executor_paused_goes_on() -> None:
+    played = Played(fleet())
+    adopted = s.Adopted(worker="a", pool="mail", pid=7, age_seconds=60)
+    assert [each.worker for each in of(Resume, played.play(adopted))] == ["a"]
 
 
 def test_the_hosts_own_ceiling_stands_above_the_plan() -> None:

@@ -52,6 +52,9 @@ class MemoryBus:
         self._listening: list[Listening] = []
         self._closed = False
 
+    def now(self) -> float:
+        return self._broker.now()
+
     @property
     def connected(self) -> bool:
         return not self._closed

@@ -9,11 +9,13 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import nats.errors
 
-from penstock.bus import access, streams
+from penstock.bus import access, clock, streams
+from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import (
     BusError,
     BusRefused,
@@ -78,6 +80,8 @@ class NatsBus:
         self.subjects = Subjects(settings.prefix)
         self._settings = settings
         self._client = WireClient()
+        self.clock = BrokerClock()
+        self._timing: asyncio.Task[None] | None = None
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
@@ -114,6 +118,8 @@ class NatsBus:
         await self._publisher.open()
         for stream in streams.streams(self._settings, self.subjects):
             await self._ensure_patiently(streams.complete(stream, self._settings.streams.replicas))
+        ask = partial(self._api, f"STREAM.INFO.{self.subjects.events_stream}")
+        self._timing = asyncio.create_task(clock.keep(ask), name="broker's clock")
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
@@ -170,6 +176,7 @@ class NatsBus:
         )
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
+        sent_at = self.clock.monotonic()
         try:
             message = await self._client.request(
                 f"$JS.API.{verb}",
@@ -183,6 +190,7 @@ class NatsBus:
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"the broker did not answer {verb}: {error!r}") from error
         answer: dict[str, Any] = json.loads(message.data)
+        self.clock.read(answer, sent_at, self.clock.monotonic())
         refusal = answer.get("error") or {}
         if refusal.get("err_code") in LEADERLESS:
             raise BusUnavailable(f"{verb}: {refusal.get('description')}")
@@ -191,6 +199,8 @@ class NatsBus:
         return answer
 
     async def close(self) -> None:
+        if self._timing is not None:
+            self._timing.cancel()
         with suppress(Exception):
             if self._client.is_connected:
                 await self._client.flush(timeout=1)
@@ -198,6 +208,9 @@ class NatsBus:
             await self._client.close()
 
     # --- how the broker is -----------------------------------------------------------------------
+    def now(self) -> float:
+        return self.clock.now()
+
     @property
     def connected(self) -> bool:
         return bool(self._client.is_connected)
@@ -322,7 +335,7 @@ class NatsBus:
             seen += len(consumers)
             for info in consumers:
                 if info["name"].startswith("q_"):
-                    depth = _depth(info)
+                    depth = streams.depth(info)
                     found[depth.queue] = depth
             if not consumers or seen >= page.get("total", 0):
                 self._queues.intersection_update(found)  # one that vanished is made again
@@ -396,15 +409,3 @@ class _Listening:
     async def unsubscribe(self) -> None:
         with suppress(nats.errors.Error):
             await self._subscription.unsubscribe()
-
-
-def _depth(info: dict[str, Any]) -> QueueDepth:
-    return QueueDepth(
-        queue=info["name"].removeprefix("q_"),
-        waiting=info["num_pending"],
-        claimed=info["num_ack_pending"],
-        delivered=info["delivered"]["consumer_seq"],
-        delivered_sequence=info["delivered"]["stream_seq"],
-        redelivered=info.get("num_redelivered", 0),
-        paused=info.get("paused") or False,
-    )

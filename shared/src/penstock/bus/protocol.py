@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
@@ -161,6 +161,13 @@ class Puller(Protocol):
 class Bus(Protocol):
     """All methods raise :class:`BusUnavailable` when the broker does not answer in time."""
 
+    def now(self) -> float:
+        """POSIX seconds by the broker's clock, as far as it is known.
+
+        What is due, expired or late is judged by this one clock: those of hosts differ.
+        """
+        ...
+
     @property
     def connected(self) -> bool:
         """Whether the line to the broker stands, as far as is known; may be asked in any thread."""
@@ -272,3 +279,8 @@ class Bus(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def broker_time(bus: Bus) -> datetime:
+    """Now, by the broker's clock; see :meth:`Bus.now`."""
+    return datetime.fromtimestamp(bus.now(), UTC)

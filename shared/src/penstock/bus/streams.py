@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.bus.protocol import QueueDepth
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
@@ -96,3 +97,16 @@ def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, 
         "max_ack_pending": 100_000,
         "max_waiting": 8_192,
     }
+
+
+def depth(info: dict[str, Any]) -> QueueDepth:
+    """A queue as the answer about its consumer tells it."""
+    return QueueDepth(
+        queue=info["name"].removeprefix("q_"),
+        waiting=info["num_pending"],
+        claimed=info["num_ack_pending"],
+        delivered=info["delivered"]["consumer_seq"],
+        delivered_sequence=info["delivered"]["stream_seq"],
+        redelivered=info.get("num_redelivered", 0),
+        paused=info.get("paused") or False,
+    )

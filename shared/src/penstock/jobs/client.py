@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import telemetry
-from penstock.bus.protocol import Bus, BusError, BusUnavailable, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    BusUnavailable,
+    Expect,
+    Outgoing,
+    WrongSequence,
+    broker_time,
+)
 from penstock.config import Settings
 from penstock.config.topology import Priority
 from penstock.events.envelope import encode, utc_now
@@ -187,11 +195,11 @@ class Client:
             AlreadyDispatched: a job of this id, or one that counts for its key, exists; names it.
             BusUnavailable: the broker did not answer; the job may or may not have been taken.
         """
-        due = due_at(delay, at)
+        due = due_at(delay, at, now := broker_time(self._bus))
         terms = Terms(
             queue=queue,
             due_at=due,
-            expires_at=expiry(expires, due),
+            expires_at=expiry(expires, due, now),
             tags=registry.check_tags(tags),
             job_id=check_name("job", job_id) if job_id else "",
             priority=priority,

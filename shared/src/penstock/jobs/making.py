@@ -12,7 +12,7 @@ import msgspec
 from penstock.config import Settings
 from penstock.config.serving import Serving, serving
 from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
-from penstock.events.envelope import new_id, utc_now
+from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
 from penstock.jobs import payload, registry, sealing
@@ -191,8 +191,12 @@ def maker(settings: Settings, source: str, in_process: bool = False) -> Maker:
     )
 
 
-def due_at(delay: float | timedelta, at: datetime | None) -> datetime | None:
-    """When a job is due; None for at once. Raises ValueError."""
+def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> datetime | None:
+    """When a job is due; None for at once. Raises ValueError.
+
+    Args:
+        now: by the broker's clock.
+    """
     seconds = _seconds(delay)
     if at is not None:
         if seconds:
@@ -200,11 +204,17 @@ def due_at(delay: float | timedelta, at: datetime | None) -> datetime | None:
         return _aware("at", at)
     if not 0 <= seconds <= _MAX_SECONDS:
         raise ValueError(f"a delay is 0 s to {_MAX_SECONDS:g} s (10 years), found {seconds:g} s")
-    return utc_now() + timedelta(seconds=seconds) if seconds else None
+    return now + timedelta(seconds=seconds) if seconds else None
 
 
-def expiry(expires: float | timedelta | datetime | None, due: datetime | None) -> datetime | None:
-    """Until when a job may start; None for ever. Raises ValueError."""
+def expiry(
+    expires: float | timedelta | datetime | None, due: datetime | None, now: datetime
+) -> datetime | None:
+    """Until when a job may start; None for ever. Raises ValueError.
+
+    Args:
+        now: by the broker's clock.
+    """
     if expires is None:
         return None
     if isinstance(expires, datetime):
@@ -213,7 +223,7 @@ def expiry(expires: float | timedelta | datetime | None, due: datetime | None) -
         seconds = _seconds(expires)
         if not 0 < seconds <= _MAX_SECONDS:
             raise ValueError(f"a job expires after 0 s to 10 years, found {seconds:g} s")
-        until = utc_now() + timedelta(seconds=seconds)
+        until = now + timedelta(seconds=seconds)
     if due is not None and until <= due:
         raise ValueError(f"the job would expire at {until}, before it is due at {due}")
     return until

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence
-from penstock.events.envelope import utc_now
+from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
 from penstock.jobs.making import Maker, Terms
@@ -55,7 +54,7 @@ class Schedules:
         check(cron, zone)
         generation = uuid.uuid4().hex[:20]
         template = msgspec.structs.replace(terms or Terms(), template=job_prefix(generation))
-        event, now = self._maker.event(call, template), utc_now()
+        event, now = self._maker.event(call, template), broker_time(self._bus)
         made = Schedule(
             name=name,
             cron=cron,
@@ -102,12 +101,15 @@ class Schedules:
     async def resume(self, name: str) -> Schedule:
         """From the next tick on."""
         return await self._change(
-            name, lambda one: msgspec.structs.replace(one, paused=False, done_until=utc_now())
+            name,
+            lambda one: msgspec.structs.replace(
+                one, paused=False, done_until=broker_time(self._bus)
+            ),
         )
 
     async def run_now(self, name: str) -> str:
         """Dispatches the job once, besides its ticks, paused or not; returns the job's id."""
-        schedule, now = await self.get(name), utc_now()
+        schedule, now = await self.get(name), broker_time(self._bus)
         job_id = f"{job_prefix(schedule.generation)}-{uuid.uuid4().hex}"
         event = dispatched(schedule, now, self._maker.source, now, job_id)
         await self._sender.send(event)

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence
-from penstock.events.envelope import utc_now
+from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, story
@@ -88,12 +87,12 @@ class UniqueSender:
         raise JobRefused(f"{event.function}: too many dispatch the same key at once; try again")
 
     async def _counts(self, other: Claimed, stored: Stored) -> bool:
-        if utc_now() >= _until(other, stored):
+        if broker_time(self._bus) >= _until(other, stored):
             return False
         history = await story.read(self._bus, self._subjects, other.event.job_id)
         record = lifecycle.fold(history)
         if record is None:
-            young = utc_now() - stored.at < _FINISHED_WITHIN
+            young = broker_time(self._bus) - stored.at < _FINISHED_WITHIN
             return young and await self._finish(other)
         return not (other.until_ended and record.state.ended)
 

@@ -32,6 +32,8 @@ class Service:
         name: ``metrics``, ``decider``, …; source: name and instance, the ``source`` of its events.
         stopping: set when the process was asked to end; loops wait for work or for this.
         meters / checks: the numbers it tells, and what must hold for it to be ready.
+        pause_switch: called with True when the process is told to pause (SIGUSR1), with False when
+            it is to go on (SIGUSR2); None for a service that has nothing to pause.
     """
 
     def __init__(self, name: str, settings: Settings, bus: Bus) -> None:
@@ -41,12 +43,20 @@ class Service:
         self.source = f"{name}/{socket.gethostname()}.{os.getpid()}"
         self.stopping = asyncio.Event()
         self.meters, self.checks = Meters(), Checks(name)
+        self.pause_switch: Callable[[bool], None] | None = None
         self.failure: BaseException | None = None
         self._tasks = Tasks(self._died)
 
     def spawn(self, work: Coroutine[Any, Any, None], label: str) -> asyncio.Task[None]:
         """Runs a loop beside the others. A loop that dies ends the service, with its error."""
         return self._tasks.spawn(work, f"{self.name}:{label}")
+
+    def switch_pause(self, paused: bool) -> None:
+        """Pauses or resumes, where there is something to."""
+        if self.pause_switch is None:
+            log.warning("%s has nothing to pause: the signal is ignored", self.name)
+        else:
+            self.pause_switch(paused)
 
     def _died(self, error: BaseException) -> None:
         self.failure = self.failure or error
@@ -61,15 +71,17 @@ class Service:
 
 
 async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
-    """Runs a service in this loop until it is told to stop (SIGTERM, SIGINT) or dies.
+    """Runs a service in this loop until it is told to stop (SIGTERM, SIGINT, SIGQUIT) or dies.
 
     Raises:
         BaseException: what killed one of its loops, after everything was closed.
     """
     service = Service(name, settings, bus)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, service.stopping.set)
+    loop.add_signal_handler(signal.SIGUSR1, service.switch_pause, True)
+    loop.add_signal_handler(signal.SIGUSR2, service.switch_pause, False)
     try:
         async with shown(service):
             await body(service)
@@ -84,6 +96,9 @@ async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
 def run(name: str, settings: Settings, body: Body) -> None:
     """The whole process of a service: connects to the broker and serves."""
     from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
+
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # one that comes early does not end it
+        signal.signal(number, lambda *_: log.warning("the signal came too early: ignored"))
 
     async def whole() -> None:
         await serve(name, settings, await connect(settings), body)

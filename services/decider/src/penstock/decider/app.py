@@ -7,6 +7,7 @@ import logging
 import re
 from contextlib import suppress
 
+from penstock.bus.clock import BrokerClock
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.decider import garbage, plugins
@@ -25,7 +26,6 @@ from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
 from penstock.runtime import service
-from penstock.runtime.clock import BrokerClock
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.decider")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock import telemetry
+from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Pool
 from penstock.decider.commands import Commander, Deposed
@@ -29,7 +30,6 @@ from penstock.decider.spans import Story
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
-from penstock.runtime.clock import BrokerClock
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.decider")

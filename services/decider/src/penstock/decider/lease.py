@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus
 from penstock.events.subjects import Subjects
 from penstock.runtime import lease
-from penstock.runtime.clock import BrokerClock
 from penstock.runtime.lease import LeaseRecord, Term
 
 __all__ = ["Lease", "LeaseRecord", "Term"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -158,6 +159,10 @@ class Executor:
                 log.warning("worker %s did not end in time: killed", instruction.worker)
                 if not self.spark_workers.kill(instruction.worker):
                     self.processes.kill(instruction.worker)
+            case i.Pause():
+                self.processes.signal(instruction.worker, signal.SIGUSR1)
+            case i.Resume():
+                self.processes.signal(instruction.worker, signal.SIGUSR2)
             case i.GiveBack():
                 self._returns.give_back(
                     instruction.ack_subjects,
@@ -231,6 +236,10 @@ class Executor:
         if self._timer:
             self._timer.cancel()
         self.processes.close()
+
+    def pause(self, paused: bool) -> None:
+        """Starts no workers and has those there are take no jobs; or lets all go on."""
+        self.learn(s.PauseAsked(paused=paused))
 
     async def drain(self) -> None:
         """Ends all workers: TERM, the drain deadline, KILL. Returns when none is left."""

@@ -7,10 +7,10 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence, broker_time
 from penstock.bus.pull import delivery
 from penstock.config import Settings
-from penstock.events.envelope import encode, utc_now
+from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, loss, queue, story
@@ -97,7 +97,7 @@ class Recovery:
     def _after_loss(
         self, record: JobRecord, reason: str, *, delayed: bool
     ) -> JobRecovered | JobDead:
-        now = utc_now()
+        now = broker_time(self._bus)
         if record.lost_workers + 1 >= loss.limit(record, self._max_lost_workers):
             return loss.poisoned(record, reason, source=self._source, now=now)
         return loss.recovered(record, reason, source=self._source, now=now, delayed=delayed)
@@ -138,7 +138,7 @@ class Recovery:
         ):
             return
         trace = await self._trace(record.id)
-        follower = queue.follow_up(self._subjects, record, utc_now(), trace)
+        follower = queue.follow_up(self._subjects, record, broker_time(self._bus), trace)
         if follower is not None:
             await self._bus.append(follower)
 

@@ -138,13 +138,13 @@ class Orchestrator:
     def _is_behind(self) -> bool:
         """Old events are still coming in: what seems unfinished may be finished further on."""
         pause = time.monotonic() - self._reading
-        return pause < self._check_seconds and time.time() - self._read_at > self._after_seconds
+        return pause < self._check_seconds and self._bus.now() - self._read_at > self._after_seconds
 
     def _why_not_following(self) -> str:
         if self._following is None or self._following.done():
             return "the event log is not followed"
         if self._is_behind:
-            return f"it is {time.time() - self._read_at:.0f} s behind the event log"
+            return f"it is {self._bus.now() - self._read_at:.0f} s behind the event log"
         return ""
 
     # --- reconciling -----------------------------------------------------------------------------
@@ -156,8 +156,8 @@ class Orchestrator:
             if self._is_behind:
                 continue
             try:
-                await self.reconciler.round(time.time())
-                await self._old_letters.round(time.time())
+                await self.reconciler.round(self._bus.now())
+                await self._old_letters.round(self._bus.now())
                 away = False
             except BusError as error:
                 if not away:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from penstock.bus.protocol import Bus, PayloadTooLarge
-from penstock.events.envelope import utc_now
+from penstock.bus.protocol import Bus, PayloadTooLarge, broker_time
 from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import lifecycle, queue, story
 from penstock.jobs.letters import died_at
@@ -54,7 +53,8 @@ class Healer:
             return
         if record.life > 1 and record.state is State.WAITING:
             await self._remove_old_letter(record)
-        message = queue.follow_up(self._subjects, record, utc_now(), await self._trace(record.id))
+        now, trace = broker_time(self._bus), await self._trace(record.id)
+        message = queue.follow_up(self._subjects, record, now, trace)
         if message is None:
             return
         try:

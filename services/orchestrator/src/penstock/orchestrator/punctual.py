@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -42,18 +41,18 @@ class Punctual:
     def see(self, step: Step) -> None:
         """A step of a job; those that are due at a time are kept."""
         due = step.due_at or 0.0
-        if step.queue and due > time.time() and len(self._due) < MOST_KEPT:
+        if step.queue and due > self._bus.now() and len(self._due) < MOST_KEPT:
             heapq.heappush(self._due, (due, step.queue, step.job_id))
 
     async def run(self) -> None:
         """Until it is time to end."""
-        while await self._pause(self._next_look(time.time())):
-            due = self.take(time.time())
+        while await self._pause(self._next_look(self._bus.now())):
+            due = self.take(self._bus.now())
             if 0 < len(due) <= MOST_AT_ONCE:
                 await asyncio.gather(*(self._start(queue, job_id) for queue, job_id in due))
 
     def take(self, now: float) -> list[tuple[str, str]]:
-        """Queue and id of those that are due (POSIX seconds), and no longer kept."""
+        """Queue and id of those that are due (POSIX seconds by the broker), and no longer kept."""
         found = []
         while self._due and self._due[0][0] <= now:
             _, queue, job_id = heapq.heappop(self._due)

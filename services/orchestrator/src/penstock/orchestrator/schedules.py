@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.bus.protocol import Bus, BusError, Stored
-from penstock.events.envelope import utc_now
+from penstock.bus.protocol import Bus, BusError, Stored, broker_time
 from penstock.events.subjects import Subjects
 from penstock.jobs import schedule as core
 from penstock.jobs.errors import AlreadyDispatched, BadSchedule
@@ -65,12 +64,12 @@ class Ticker:
         """Dispatches each tick when it is due."""
         while True:
             self._changed.clear()
-            now = utc_now()
+            now = broker_time(self._bus)
             due = [each for each in self._known.values() if self._is_due(each, now)]
             for start in range(0, len(due), _AT_ONCE):
                 group = due[start : start + _AT_ONCE]
                 await asyncio.gather(*(self._act(known, now) for known in group))
-            await within(self._pause_seconds(utc_now()), self._changed.wait())
+            await within(self._pause_seconds(broker_time(self._bus)), self._changed.wait())
 
     def _is_due(self, known: _Known, now: datetime) -> bool:
         if known.schedule.firing:
@@ -100,14 +99,14 @@ class Ticker:
         """The job of a tick that is due; whoever else does the same, there is one."""
         schedule = known.schedule
         assert schedule.firing is not None
-        event = core.dispatched(schedule, schedule.firing, self._source, utc_now())
+        event = core.dispatched(schedule, schedule.firing, self._source, broker_time(self._bus))
         try:
             await self._sender.send_again(event)
         except AlreadyDispatched as error:
             log.error("schedule %s: %s", schedule.name, error)
         if await self._put(known, core.fired(schedule)):
             self.dispatched += 1
-            late = (utc_now() - schedule.firing).total_seconds()
+            late = (broker_time(self._bus) - schedule.firing).total_seconds()
             log.info("schedule %s: job %s, %.3f s late", schedule.name, event.job_id, late)
 
     async def _put(self, known: _Known, schedule: Schedule) -> _Known | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -14,9 +13,9 @@ from penstock.bus.protocol import (
     Outgoing,
     Subscription,
     WrongSequence,
+    broker_time,
 )
 from penstock.config import Profile, Settings
-from penstock.events.envelope import utc_now
 from penstock.events.job import (
     JobCancelled,
     JobReleased,
@@ -62,7 +61,7 @@ class Claims:
         self.joblog = JobLog(bus, Subjects(settings.prefix), f"worker/{host}.{worker}")
         self.ring = sealing.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
-        self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions)
+        self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions, bus.now)
         self._refusals = Refusals(bus, self.joblog, settings.encryption.missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
@@ -86,7 +85,7 @@ class Claims:
         for delivery in deliveries:
             try:
                 envelope = self._reader.envelope(delivery)
-                if 0 < envelope.call.expires_at <= time.time():
+                if 0 < envelope.call.expires_at <= self._bus.now():
                     expired.append((delivery, envelope))
                     continue
                 job = self._reader.read(delivery, envelope)
@@ -172,7 +171,7 @@ class Claims:
             record = (await self.joblog.look_up(call.id))[0]
             if record is None or record.started_at or record.life > 1 or record.state.ended:
                 return False  # the usual way knows what to do
-            late = time.time() - call.expires_at
+            late = self._bus.now() - call.expires_at
             event = JobCancelled(
                 job_id=call.id,
                 correlation_id=call.id,
@@ -207,7 +206,7 @@ class Claims:
         if ours:  # our own append, whose answer was lost
             job.token = job.sequence = record.sequence
             return True
-        now = utc_now()
+        now = broker_time(self._bus)
         action = settle(
             record,
             job.delivery.sequence,
@@ -230,7 +229,7 @@ class Claims:
                 job.token = job.sequence = await self._bus.append(start)
                 return True
             case Action.POISON:
-                now, reason = utc_now(), _lapsed(record)
+                now, reason = broker_time(self._bus), _lapsed(record)
                 dead = loss.poisoned(record, reason, source=self.joblog.source, now=now)
                 await self.joblog.bury(record, dead, job.delivery.headers)
             case Action.FOLLOW_UP:
@@ -247,7 +246,11 @@ class Claims:
         time: a job that was recovered and not started has a message that will come again.
         """
         event = loss.recovered(
-            record, _lapsed(record), source=self.joblog.source, now=utc_now(), delayed=False
+            record,
+            _lapsed(record),
+            source=self.joblog.source,
+            now=broker_time(self._bus),
+            delayed=False,
         )
         return await self._bus.append(
             self.joblog.outgoing(event, record.sequence, job.delivery.headers)

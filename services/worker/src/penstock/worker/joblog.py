@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from penstock.bus.protocol import Bus, Expect, Outgoing
-from penstock.events.envelope import encode, utc_now
+from penstock.bus.protocol import Bus, Expect, Outgoing, broker_time
+from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobEvent
 from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import lifecycle, story
@@ -86,7 +86,7 @@ class JobLog:
         """Makes what must exist outside the log for a job in this state. Raises BusError."""
         if record.state is State.DEAD and await self._is_revived(record):
             return  # whoever waited for its end was quicker: a letter now would stay for good
-        message = queues.follow_up(self.subjects, record, utc_now(), _trace(headers))
+        message = queues.follow_up(self.subjects, record, broker_time(self._bus), _trace(headers))
         if message is not None:
             await self._bus.append(message)
 

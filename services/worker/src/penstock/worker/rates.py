@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
 from penstock.events.subjects import Subjects
 from penstock.jobs.errors import Defer
 from penstock.jobs.middleware import RateLimited
 from penstock.jobs.middleware import token as name_of
-from penstock.runtime.clock import BrokerClock
 from penstock.worker.core.rate import Grant, RateState, Rule, ask
 
 _TRIES = 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,11 +61,18 @@ class Reader:
     Args:
         profile: the pool's, for what a job leaves open.
         resumptions: when a queue was last resumed: a pause is no part of the pickup time.
+        now: POSIX seconds, broker's clock.
     """
 
     def __init__(
-        self, subjects: Subjects, ring: KeyRing, profile: Profile, resumptions: Resumptions
+        self,
+        subjects: Subjects,
+        ring: KeyRing,
+        profile: Profile,
+        resumptions: Resumptions,
+        now: Callable[[], float],
     ) -> None:
+        self._now = now
         self._subjects, self._ring = subjects, ring
         self._profile, self._resumptions = profile, resumptions
 
@@ -80,7 +87,7 @@ class Reader:
         """
         call, sequence, attempt = envelope or self.envelope(delivery)
         kind, found = self._typed(call, sequence)
-        now = time.time()
+        now = self._now()
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
         return Held(
             delivery=delivery,

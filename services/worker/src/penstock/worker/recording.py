@@ -22,8 +22,8 @@ from penstock.bus.protocol import (
     Expect,
     TooManyBatches,
     WrongSequence,
+    broker_time,
 )
-from penstock.events.envelope import utc_now
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
@@ -74,7 +74,7 @@ class Recorder:
                 job_id=job.id,
                 attempt=job.attempt,
                 verdict=job.verdict,
-                now=utc_now(),
+                now=broker_time(self._bus),
                 source=self._joblog.source,
             )
             await self._tell(job, (event,), str(job.verdict))
@@ -177,7 +177,7 @@ class Recorder:
             error=job.error,
             run_seconds=job.run_seconds,
             peak_memory_bytes=job.peak_memory_bytes,
-            now=utc_now(),
+            now=broker_time(self._bus),
             source=self._joblog.source,
             outlook=job.outlook,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -111,7 +110,7 @@ class Refusals:
             payload=delivery.body,
             error=reason.error,
             attempts=0,
-            at=time.time(),
+            at=self._bus.now(),
         )
         self._log.write(
             logging.WARNING, f"{queue} {reason.error.kind}",
@@ -134,7 +133,7 @@ class Refusals:
         Returns:
             Those that have waited too long and will not go again.
         """
-        now = time.time()
+        now = self._bus.now()
         over: list[tuple[Delivery, Rejected]] = []
         waiting: list[Delivery] = []
         messages: list[Outgoing] = []

@@ -142,6 +142,8 @@ class WarmParent:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # until its loop can hear them
+            signal.signal(number, signal.SIG_IGN)
         os.setsid()
         self._channel.close()
         os.close(self._wake_read)

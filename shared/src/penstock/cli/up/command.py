@@ -187,8 +187,11 @@ class _Up:
             await asyncio.sleep(DRAW_SECONDS)
 
     def _listen_to_signals(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._asked_to_end)
+        loop, executor = asyncio.get_running_loop(), self._processes.services["executor"]
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._asked_to_end)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # pause and resume
+            loop.add_signal_handler(number, executor.signal, number)
 
     def _asked_to_end(self) -> None:
         if self._stopping.is_set():

@@ -43,6 +43,11 @@ class Supervised:
     def pid(self) -> int | None:
         return self.child.pid if self.child else None
 
+    def signal(self, number: int) -> None:
+        """Passes a signal on; nothing happens while it does not run."""
+        if self.child is not None:
+            self.child.signal(number)
+
     async def keep(self) -> None:
         """Until :meth:`end`: starts it, waits for its end, backs off, starts it again."""
         failures = 0

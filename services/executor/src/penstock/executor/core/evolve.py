@@ -26,6 +26,7 @@ from penstock.executor.core.instruction import (
     Instruction,
     Kill,
     Note,
+    Resume,
     Terminate,
 )
 from penstock.executor.core.lifecycle import Phase
@@ -56,6 +57,8 @@ def evolve(fleet: Fleet, fact: s.Stimulus, now: float) -> Step:
             return _bus_seen(fleet, fact.up, now), []
         case s.EndAsked():
             return replace(fleet, ending=True), []
+        case s.PauseAsked():
+            return _pause_asked(fleet, fact.paused)
         case s.Ticked():
             return fleet, []
         case _:
@@ -127,6 +130,13 @@ def _bus_seen(fleet: Fleet, up: bool, now: float) -> Fleet:
     return fleet
 
 
+def _pause_asked(fleet: Fleet, paused: bool) -> Step:
+    """Who is to pause is told by `reconcile`, again and again; who is to go on, once, here."""
+    note = Note(text="paused: no worker starts, and none takes a job" if paused else "resumed")
+    resumed = [] if paused else [Resume(worker=w.name) for w in fleet.job_workers()]
+    return replace(fleet, paused=paused), [note, *resumed]
+
+
 # --- workers come --------------------------------------------------------------------------------
 def _adopted(fleet: Fleet, fact: s.Adopted, now: float) -> Step:
     worker = Worker(
@@ -137,7 +147,9 @@ def _adopted(fleet: Fleet, fact: s.Adopted, now: float) -> Step:
         pid=fact.pid,
         heard_at=now,
     )
-    return fleet.having(worker), [_started(fleet, worker)]
+    # its last executor may have paused it
+    resumed = [] if fleet.paused else [Resume(worker=w.name) for w in fleet.job_workers(worker)]
+    return fleet.having(worker), [_started(fleet, worker), *resumed]
 
 
 def _forked(fleet: Fleet, worker: Worker, pid: int) -> Step:

@@ -64,7 +64,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         owed: by pool, how many workers left unasked and were not replaced yet.
         numbered: how many names were given out.
         bus_up_since: when the broker began to answer; None while it does not.
-        ending: this executor was told to end.
+        ending: this executor was told to end. paused: it starts no workers, and those that there
+            are take no jobs.
     """
 
     host: str
@@ -77,6 +78,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     numbered: int = 0
     bus_up_since: float | None = None
     ending: bool = False
+    paused: bool = False
 
     def planned(self, pool: str) -> int:
         return self.plan.pools.get(pool, 0) if self.plan and not self.ending else 0
@@ -84,6 +86,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, pool: str) -> list[Worker]:
         """A pool's workers that count against its plan."""
         return [w for w in self.workers.values() if w.pool == pool and w.active]
+
+    def job_workers(self, *workers: Worker) -> list[Worker]:
+        """Those of ``workers``, by default of all, that take jobs: Spark's own do not."""
+        return [w for w in workers or self.workers.values() if w.pool not in self.limits.costly]
 
     def starting(self, now: float) -> list[Worker]:
         """Who takes up a start slot."""

@@ -28,6 +28,18 @@ class Terminate(_Order, frozen=True, kw_only=True):
     pid: int
 
 
+class Pause(_Order, frozen=True, kw_only=True):
+    """Have it take no more jobs: SIGUSR1. It goes on with the one that it runs."""
+
+    worker: str
+
+
+class Resume(_Order, frozen=True, kw_only=True):
+    """Have it take jobs again: SIGUSR2."""
+
+    worker: str
+
+
 class Kill(_Order, frozen=True, kw_only=True):
     """End it now: SIGKILL, to it and its process group."""
 
@@ -70,4 +82,4 @@ class Note(_Order, frozen=True, kw_only=True):
     text: str
 
 
-Instruction = Start | Terminate | Kill | GiveBack | Forget | Announce | Note
+Instruction = Start | Terminate | Pause | Resume | Kill | GiveBack | Forget | Announce | Note

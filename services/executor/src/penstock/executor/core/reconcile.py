@@ -6,7 +6,8 @@ In this order:
 2. give up on who has been silent for too long, or never became ready;
 3. forget troubles that are over;
 4. end who is not planned any more: starting ones first, then idle, then the youngest busy;
-5. start who is missing: the emptiest pool first, as many as may be starting at the same time.
+5. start who is missing: the emptiest pool first, as many as may be starting at the same time;
+6. while this executor is paused, start nobody, and tell to pause who does not yet.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from penstock.executor.core.backoff import SETTLED_SECONDS
 from penstock.executor.core.evolve import Step, evolve
 from penstock.executor.core.fleet import Fleet
-from penstock.executor.core.instruction import Instruction, Kill, Start, Terminate
+from penstock.executor.core.instruction import Instruction, Kill, Pause, Start, Terminate
 from penstock.executor.core.lifecycle import Phase
 from penstock.executor.core.stimulus import Stimulus
 from penstock.executor.core.worker import Worker, move
@@ -38,7 +39,7 @@ def handle(fleet: Fleet, fact: Stimulus, now: float) -> Step:
 def reconcile(fleet: Fleet, now: float) -> Step:
     """What is to be done now; a second call at once finds nothing left to do."""
     instructions: list[Instruction] = []
-    for step in (_kill_late, _give_up, _calm, _end_surplus, _start_missing):
+    for step in (_kill_late, _give_up, _calm, _end_surplus, _start_missing, _hold):
         fleet, more = step(fleet, now)
         instructions += more
     return fleet, instructions
@@ -123,7 +124,7 @@ def _end(fleet: Fleet, workers: list[Worker], because: str, now: float) -> Step:
 
 
 def _start_missing(fleet: Fleet, now: float) -> Step:
-    if fleet.plan is None or fleet.ending:
+    if fleet.plan is None or fleet.ending or fleet.paused:
         return fleet, []
     before = len(fleet.starting(now))
     chosen: list[str] = []
@@ -144,6 +145,19 @@ def _start_missing(fleet: Fleet, now: float) -> Step:
         costly -= pool in fleet.limits.costly
         chosen.append(pool)
     return _start(_settle(fleet, active, chosen), chosen, before + len(chosen), now)
+
+
+def _hold(fleet: Fleet, now: float) -> Step:
+    """A worker that was not ready for the signal is told again once it reports."""
+    if not fleet.paused:
+        return fleet, []
+    late = [w for w in fleet.job_workers() if _could_pause(w) and now - w.pause_asked_at >= 1.0]
+    asked: list[Instruction] = [Pause(worker=worker.name) for worker in late]
+    return fleet.having(*(replace(worker, pause_asked_at=now) for worker in late)), asked
+
+
+def _could_pause(worker: Worker) -> bool:
+    return worker.ready and not worker.paused and worker.pid is not None
 
 
 def _room(fleet: Fleet, now: float) -> int:

@@ -83,6 +83,12 @@ class EndAsked(_Fact, frozen=True, kw_only=True):
     """This executor was told to end."""
 
 
+class PauseAsked(_Fact, frozen=True, kw_only=True):
+    """This executor was told to pause, or to go on."""
+
+    paused: bool
+
+
 class Ticked(_Fact, frozen=True, kw_only=True):
     """Time passed."""
 
@@ -98,5 +104,6 @@ Stimulus = (
     | Adopted
     | BusSeen
     | EndAsked
+    | PauseAsked
     | Ticked
 )

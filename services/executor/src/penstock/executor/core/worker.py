@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 from msgspec.structs import replace
 
@@ -21,8 +23,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         together: how many were starting at the same time, this one included.
         pid: None until it is forked. ready_at: None until it asked for a job.
         heard_at: when it last reported. claims: what it held then. said: why it is ending, by its
-            own word. paused: it takes no jobs for now. computed_at: when it was last seen to work
-            although it could not report.
+            own word. paused: it takes no jobs for now; pause_asked_at: when it was last told to.
+        computed_at: when it was last seen to work although it could not report.
         ending_because: why we asked it to end: ``scaled-down``, ``shutdown``, ``lost`` or
             ``stuck``; empty when we did not.
         drain_deadline: when it is killed if it still runs; None when we did not ask it to end.
@@ -43,6 +45,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[Claim, ...] = ()
     said: str = ""
     paused: bool = False
+    pause_asked_at: float = -math.inf
     ending_because: str = ""
     drain_deadline: float | None = None
     killed: bool = False

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
+
+from penstock.bus.protocol import BusError
+
+_AGAIN_SECONDS = 30.0
 
 
 class BrokerClock:
@@ -26,8 +33,22 @@ class BrokerClock:
         """POSIX seconds, broker's clock, in whole microseconds: as events can say it again."""
         return datetime.fromtimestamp(self.monotonic() + self._offset, UTC).timestamp()
 
+    def read(self, answer: dict[str, Any], sent_at: float, answered_at: float) -> None:
+        """Learns from an answer of the JetStream API: some carry the server's time as ``ts``."""
+        with suppress(KeyError, TypeError, ValueError):
+            at = datetime.fromisoformat(answer["ts"]).timestamp()
+            self.learn(at, sent_at, answered_at)
+
     def learn(self, stored_at: float, sent_at: float, answered_at: float) -> None:
         """The broker stored something between two moments of ``monotonic``: it must fit."""
         least, most = stored_at - answered_at, stored_at - sent_at
         if not least <= self._offset <= most:
             self._offset = (least + most) / 2
+
+
+async def keep(ask: Callable[[], Awaitable[object]]) -> None:
+    """Asks for something whose answer carries the time, each half minute, without end."""
+    while True:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        with suppress(BusError):  # the clock goes on by itself
+            await ask()
