@@ -54,6 +54,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
+    "spark.authenticate": "true",
 }
 _END_JAVA = """
 gateway = spark.sparkContext._gateway
@@ -86,7 +87,6 @@ def train_executor(spark: SparkJava, folder: Path, flags: Flags) -> None:
         ready = folder / "ready"
         settings = {
             **_LOCAL,
-            "spark.authenticate": "true",
             "spark.authenticate.secret": secret,
             "spark.executor.extraJavaOptions": " ".join(flags),
         }
