@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from penstock.config import Settings
 from penstock.executor.warm_parent import WarmParent
 from penstock.runtime.assignment import Assignment
 from penstock.runtime.record import living
+from penstock.telemetry.lines import JsonLines
 
 COMMAND = (sys.executable, "-m", "tests.integration.tiny_parent")
 
@@ -99,6 +102,31 @@ async def test_a_fork_is_a_process_of_its_own_recorded_before_it_works(
         assert not sockets, "the executor's line is the parent's alone"
         os.kill(pid, signal.SIGTERM)
         assert await eventually(lambda: heard.codes.get(pid)) == -signal.SIGTERM
+
+
+async def test_its_workers_write_json_lines_where_their_executor_does(
+    settings: MakeSettings,
+    assign: Callable[[str], Assignment],
+    executor_logs_json: None,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with warm(settings()) as (parent, heard):
+        parent.fork(assign("raise"))
+        pid = await heard.pid("w-raise")
+        await eventually(lambda: pid in heard.codes)
+    [line] = [line for line in capfd.readouterr().err.splitlines() if "w-raise" in line]
+    told = json.loads(line)
+    assert (told["level"], told["text"]) == ("error", "worker w-raise could not run")
+    assert told["traceback"].endswith("ValueError: raised on purpose")
+
+
+@pytest.fixture
+def executor_logs_json() -> Iterator[None]:
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.root.addHandler(handler)
+    yield
+    logging.root.removeHandler(handler)
 
 
 def _open_files(pid: int) -> list[str]:

@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from pyspark.sql import SparkSession
+from tests.integration import spark_probe
 from tests.integration.laking import MONDAY, job, land, rows
 
 from penstock.config import Pool, Profile
@@ -52,6 +54,14 @@ def test_each_day_of_each_pool_is_simulated_under_each_setting(spark: SparkSessi
     ]
     best = {row.pool: row.setting for row in tuning.sum_up(found, POOLS) if row.best}
     assert best == {"a": "as it is", "b": "as it is"}
+
+
+def test_the_session_answers_no_other_process(spark: SparkSession) -> None:
+    driver = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    reached = spark_probe.answers(driver)
+    assert len(reached) >= 3  # Python's gateway, the driver's RPC, its block manager
+    assert "answered" not in reached.values()
+    assert spark.range(2).count() == 2
 
 
 def test_hours_go_round_the_clock(spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.integration import spark_probe
 from tests.integration.otlp import Collector
 from tests.integration.spark_host import SparkHost, spark_host
 from tests.waiting import eventually
@@ -255,6 +256,16 @@ def test_the_server_is_on_loopback_only(host: SparkHost, lease: SparkLease) -> N
     assert server is not None
     listening = [s.laddr for s in server.net_connections("tcp") if s.status == psutil.CONN_LISTEN]
     assert {address.ip for address in listening} <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_the_driver_answers_no_other_process(host: SparkHost, lease: SparkLease) -> None:
+    spark = lease.session("a", 1)
+    server = host.server()
+    assert server is not None
+    reached = spark_probe.answers(server)
+    assert len(reached) >= 3  # Connect, the driver's RPC, its block manager
+    assert "answered" not in reached.values()
+    assert spark.range(2).count() == 2
 
 
 def test_a_second_keeper_leaves_the_first_alone(host: SparkHost) -> None:

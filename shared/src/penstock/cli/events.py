@@ -22,6 +22,7 @@ from penstock.config import Settings
 from penstock.events.envelope import MalformedEvent, utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import showing
+from penstock.telemetry.lines import printable_json
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ async def _print_events(session: Session, bus: Bus, subjects: Subjects, wanted: 
 
 def _print_event(session: Session, stored: Stored) -> None:
     if session.as_json:
-        click.echo(_shown(stored.body))
+        click.echo(printable_json(_shown(stored.body)))
         return
     try:
         say(line(LOGGED.decode(stored.body)))

@@ -76,9 +76,11 @@ class Penstock(LazyGroup):
         except Exception as error:
             if os.environ.get(errors.DEBUG_VARIABLE) and not isinstance(error, click.Abort):
                 raise
+            from penstock.telemetry.lines import printable  # noqa: PLC0415
+
             line, code = errors.explain(error)
             if line:
-                click.echo(f"penstock: {line}", err=True)
+                click.echo(f"penstock: {printable(line)}", err=True)
         sys.exit(code if isinstance(code, int) else 0)
 
 

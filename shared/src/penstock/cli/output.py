@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from penstock.cli.logs import printable
 from penstock.cli.session import Session
+from penstock.telemetry.lines import printable, printable_json
 
 
 class Column(NamedTuple):
@@ -33,7 +33,8 @@ def note(text: str) -> None:
 
 def say_json(value: Any) -> None:
     """Any struct, list or table as indented JSON."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(printable_json(text))
 
 
 def say_rows(

@@ -30,7 +30,7 @@ class Session:
 
     def start_logging(self, service: bool) -> None:
         """Log lines on standard error: from INFO for a service, from WARNING for a command."""
-        from penstock.cli.logs import start  # noqa: PLC0415 - keeps `--help` quick
+        from penstock.telemetry.lines import start  # noqa: PLC0415 - keeps `--help` quick
 
         start(self.log_level or ("info" if service else "warning"), self.log_json)
 

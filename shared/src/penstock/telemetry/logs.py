@@ -10,6 +10,8 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 
+from penstock.telemetry import names
+from penstock.telemetry.lines import of_job
 from penstock.telemetry.posting import LogPost
 from penstock.telemetry.spans import trace_id
 
@@ -17,6 +19,7 @@ QUEUE_LINES = 2048
 """Lines that wait for the collector at most; more than that are dropped."""
 FLUSH_MILLISECONDS = 1000
 MOST_CHARACTERS = 16_000
+_ATTRIBUTES = {"job_id": names.JOB, "attempt": names.ATTEMPT, "worker": names.WORKER}
 _NOT_OURS = ("opentelemetry", "urllib3", "requests")
 """What posting itself says would be posted, and so on without end."""
 
@@ -38,10 +41,12 @@ class CollectorLines(logging.Handler):
         if record.name.partition(".")[0] in _NOT_OURS:
             return
         text = record.getMessage()[:MOST_CHARACTERS]
-        attributes = {}
+        attributes: dict[str, str | int] = {
+            _ATTRIBUTES[name]: value for name, value in of_job(record).items()
+        }
         if record.exc_info:
             trace = self._formatter.formatException(record.exc_info)
-            attributes = {"exception.stacktrace": trace[-MOST_CHARACTERS:]}
+            attributes["exception.stacktrace"] = trace[-MOST_CHARACTERS:]
         self._provider.get_logger(record.name).emit(
             LogRecord(
                 timestamp=int(record.created * 1e9),

@@ -23,6 +23,7 @@ from pathlib import Path
 from penstock.executor.spark_left import has_executors, running, send
 from penstock.runtime import children
 from penstock.runtime.locks import is_held
+from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor.spark_guard")
 
@@ -37,6 +38,7 @@ async def keep(run_dir: Path, grace_seconds: float, drain_seconds: float) -> Non
         *(sys.executable, "-m", "penstock.executor.spark_guard"),
         *("--run-dir", str(run_dir), "--executor", str(os.getpid())),
         *("--grace-seconds", str(grace_seconds), "--drain-seconds", str(drain_seconds)),
+        *lines.flags(),
     ]
     while True:
         try:
@@ -53,9 +55,7 @@ async def keep(run_dir: Path, grace_seconds: float, drain_seconds: float) -> Non
 def main(arguments: Sequence[str] | None = None) -> int:
     """The process."""
     told = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    lines.start("info", told.log_json)
     _wait_for_end(told.executor)
     if _is_followed(told.run_dir, told.grace_seconds):
         return 0
@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--executor", type=int, required=True, help="process id; our parent")
     parser.add_argument("--grace-seconds", type=float, required=True, help="for another executor")
     parser.add_argument("--drain-seconds", type=float, required=True, help="to finish tasks")
+    parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
     return parser
 
 

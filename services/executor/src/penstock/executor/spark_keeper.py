@@ -38,6 +38,7 @@ from penstock.executor.spark_release import release
 from penstock.executor.spark_server import Options, Server, ServerFailed
 from penstock.runtime.locks import is_held
 from penstock.runtime.tasks import Tasks
+from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor.spark_keeper")
 
@@ -58,6 +59,7 @@ def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str
         *("--threads", str(spark.threads), "--memory", spark.memory),
         *("--idle-seconds", str(spark.idle_seconds)),
         *(("--ui",) if spark.measure_cost else ()),
+        *lines.flags(),
     ]
     return argv, {_CONF_VARIABLE: json.dumps(spark.conf)}  # may hold secrets: not in the command
 
@@ -217,9 +219,7 @@ class Keeper:
 def main(arguments: list[str] | None = None) -> int:
     """The process; its exit code is 0 also when another keeper has this folder."""
     told = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    lines.start("info", told.log_json)
     run_dir: Path = told.run_dir
     with (run_dir / "spark.lock").open("w") as own:
         try:
@@ -274,6 +274,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--alone-seconds", type=float, default=ALONE_SECONDS, help="end alone so long"
     )
+    parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
     parser.add_argument("--ui", action="store_true", help="Spark's web UI runs, on loopback")
     parser.add_argument(
         "--conf", type=_setting, action="append", default=[], help="spark.NAME=VALUE"

@@ -142,6 +142,7 @@ def _fixed(port: int, options: Options) -> dict[str, str]:
         "spark.master": options.master,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
+        "spark.authenticate": "true",  # else every local user may send it Java objects
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(port),
     }

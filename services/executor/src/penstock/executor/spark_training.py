@@ -28,6 +28,7 @@ from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
 from penstock.runtime.spark_master import Master, MasterAway
+from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor")
 
@@ -54,6 +55,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
+    "spark.authenticate": "true",
 }
 _END_JAVA = """
 gateway = spark.sparkContext._gateway
@@ -86,7 +88,6 @@ def train_executor(spark: SparkJava, folder: Path, flags: Flags) -> None:
         ready = folder / "ready"
         settings = {
             **_LOCAL,
-            "spark.authenticate": "true",
             "spark.authenticate.secret": secret,
             "spark.executor.extraJavaOptions": " ".join(flags),
         }
@@ -154,8 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Makes those that are missing; 1 if one could not be made."""
     parser = argparse.ArgumentParser(prog="python -m penstock.executor.spark_training")
     parser.add_argument("kinds", nargs="+", choices=sorted(KINDS))
-    kinds = parser.parse_args(arguments).kinds
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
+    options = parser.parse_args(arguments)
+    kinds = options.kinds
+    lines.start("info", options.log_json)
     os.nice(_NICE)
     try:
         spark = find_spark()

@@ -16,6 +16,7 @@ import msgspec
 from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.assignment import Assignment
+from penstock.telemetry import lines
 from penstock.telemetry.collector import endpoint_of
 
 log = logging.getLogger("penstock.executor")
@@ -143,7 +144,8 @@ class WarmParent:
             )
         reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=_LINE_LIMIT)
         level = logging.getLevelName(log.getEffectiveLevel())
-        self._send({"warm": {"modules": self._modules, "log_level": level}})
+        how = {"log_level": level, "log_json": lines.are_json()}
+        self._send({"warm": {"modules": self._modules, **how}})
         self._expect(lambda: self._ready, _WARM_SECONDS)
         return reader
 

@@ -27,8 +27,13 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-ALONE = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-"""With a local master nobody else needs to reach the driver, and nobody can."""
+ALONE = {
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.authenticate": "true",
+}
+"""With a local master no other process needs to reach the driver, and none can: Spark makes up a
+secret of its own. Without one every user of the machine could send the driver Java objects."""
 _CONNECT = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
 """What a job worker has set for its own sessions; a pipeline that is its job inherits it."""
 _COLLECTOR = "-XX:+UseParallelGC"

@@ -39,8 +39,10 @@ class RunContext:
         commits: Commits,
         checkpoints: Checkpoints,
         ring: KeyRing,
+        worker: str,
     ) -> None:
         self._job = job
+        self._worker = worker
         self._loop = loop
         self._client = client
         self._spark = spark
@@ -76,7 +78,11 @@ class RunContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        about = {"job_id": self._job.id, "attempt": self._job.attempt}
+        about = {
+            "job_id": self._job.id,
+            "attempt": self._job.attempt,
+            "worker": self._worker,
+        }
         return logging.LoggerAdapter(logging.getLogger(self._job.payload.function), about)
 
     @property

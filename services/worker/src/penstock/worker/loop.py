@@ -130,9 +130,10 @@ class Worker:
         self.exit_code = 0
 
     def _context(self, job: Held) -> RunContext:
-        checkpoints, ring = self._checkpoints, self._claims.ring
+        checkpoints, worker = self._checkpoints, self._assignment.worker
+        ring = self._claims.ring
         return RunContext(
-            job, self._loop, self._client, self._spark, self._commits, checkpoints, ring
+            job, self._loop, self._client, self._spark, self._commits, checkpoints, ring, worker
         )
 
     # --- the way of a job ------------------------------------------------------------------------

@@ -29,6 +29,7 @@ import msgspec
 
 from penstock.runtime import record
 from penstock.runtime.assignment import Assignment
+from penstock.telemetry import lines
 from penstock.worker import left_behind, warmth
 
 log = logging.getLogger("penstock.worker.zygote")
@@ -38,10 +39,11 @@ Entry = Callable[[Assignment], int]
 
 
 class Warm(msgspec.Struct, frozen=True):
-    """First line: what to import beside the platform's own heavy modules."""
+    """First line: what to import beside the platform's own heavy modules, and how to log."""
 
     modules: tuple[str, ...] = ()
     log_level: str = "INFO"
+    log_json: bool = False
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,7 +106,7 @@ class WarmParent:
             self._say("refused", {"error": str(error)})
             return
         if order.warm:
-            logging.getLogger().setLevel(order.warm.log_level)
+            lines.start(order.warm.log_level, order.warm.log_json)
             self._say("ready", msgspec.to_builtins(warmth.warm_up(order.warm.modules)))
         if order.spawn:
             self._fork(order.spawn)
@@ -188,5 +190,5 @@ def _worker_main(assignment: Assignment) -> int:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    lines.start("warning")  # until the executor says how
     sys.exit(main())

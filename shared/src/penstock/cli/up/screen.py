@@ -11,13 +11,13 @@ import click
 import msgspec
 
 from penstock.cli.board import Board
-from penstock.cli.logs import printable
 from penstock.cli.story import line
 from penstock.cli.up.supervised import Supervised
 from penstock.cli.wording import clock, seconds
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
+from penstock.telemetry.lines import printable, printable_json
 
 KEPT_LINES = 8
 SUMMARY_SECONDS = 10.0
@@ -49,12 +49,15 @@ class Lines:
 
     def tell(self, text: str) -> None:
         if self._as_json:
-            self._print(msgspec.json.encode({"at": utc_now(), "text": text}).decode())
+            self._print_json(msgspec.json.encode({"at": utc_now(), "text": text}))
         else:
             self._print(f"{clock(utc_now())} {text}")
 
     def happened(self, event: Event) -> None:
-        self._print(encode(event).decode() if self._as_json else line(event))
+        if self._as_json:
+            self._print_json(encode(event))
+        else:
+            self._print(line(event))
 
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         if self._as_json or time.monotonic() - self._drawn_at < SUMMARY_SECONDS:
@@ -76,6 +79,9 @@ class Lines:
 
     def _print(self, text: str) -> None:
         click.echo(printable(text))
+
+    def _print_json(self, text: bytes) -> None:
+        click.echo(printable_json(text.decode()))
 
 
 class Table:

@@ -1,0 +1,122 @@
+"""Log lines of every process: plain on standard error, or JSON, one object a line.
+
+Jobs' ids, arguments and error texts come from outside. Whatever they hold, they neither begin a
+line of their own nor steer the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from unicodedata import category
+
+from penstock.telemetry.spans import trace_id
+
+_HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Control (C0, C1), format (writing direction, invisible), surrogates, line and paragraph ends."""
+_HARMLESS = "\n\t\u200c\u200d"  # joiners: words of some languages, and emoji, are spelt with them
+_CONTINUED = "\n  | "
+_OF_JOB = ("job_id", "attempt", "worker")
+
+
+def printable(text: str) -> str:
+    """``text`` without what would steer the terminal or hide: control characters, bidi and such.
+
+    Line breaks stay: who prints what must be one line uses :func:`one_line`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("�" if _is_harmful(char) else char for char in text)
+
+
+def one_line(text: str) -> str:
+    """As :func:`printable`, with line breaks and tabs as ``\\n`` and ``\\t``."""
+    return printable(text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
+def printable_json(text: str) -> str:
+    """JSON text with the same value, in which what :func:`printable` replaces is escaped."""
+    return re.sub(r"[^ -~\n\t]", _escaped, text)
+
+
+class PlainLines(logging.Formatter):
+    """``12:00:00.123 INFO    penstock.metrics  text``; further lines of it begin with ``  | ``.
+
+    Lines of a job's own logger name the job: ``[job ID attempt 1 worker NAME]``.
+    """
+
+    def __init__(self) -> None:
+        pattern = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s  %(message)s"
+        super().__init__(pattern, "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record)).replace("\n", _CONTINUED)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        about = of_job(record)
+        if not about:
+            return super().formatMessage(record)
+        named = " ".join(f"{name.removesuffix('_id')} {value}" for name, value in about.items())
+        message, record.message = record.message, f"[{named}] {record.message}"
+        try:
+            return super().formatMessage(record)
+        finally:
+            record.message = message  # other handlers get the same record
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: at, level, logger, text; job, trace and traceback where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "text": record.getMessage(),
+            **of_job(record),
+        }
+        if trace := trace_id():
+            line["trace_id"] = trace
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def start(level: str, as_json: bool = False) -> None:
+    """Sends every log line from ``level`` upwards to standard error, replacing what was set up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else PlainLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger("nats").setLevel(logging.WARNING)
+
+
+def are_json() -> bool:
+    """Whether this process writes JSON lines."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers)
+
+
+def flags() -> tuple[str, ...]:
+    """What a process that this one starts is told, so that its lines look the same."""
+    return ("--log-json",) if are_json() else ()
+
+
+def of_job(record: logging.LogRecord) -> dict[str, str | int]:
+    """The job, attempt and worker of a line that a job's own logger wrote; else empty."""
+    if not hasattr(record, "job_id"):
+        return {}
+    return {name: getattr(record, name) for name in _OF_JOB if hasattr(record, name)}
+
+
+def _is_harmful(char: str) -> bool:
+    return char not in _HARMLESS and category(char) in _HARMFUL
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    if not _is_harmful(char):
+        return char
+    units = memoryview(char.encode("utf-16", "surrogatepass")[2:]).cast("H")
+    return "".join(f"\\u{unit:04x}" for unit in units)
