@@ -21,6 +21,7 @@ from penstock.bus.protocol import (
     BusRefused,
     BusUnavailable,
     Delivery,
+    Extent,
     Outgoing,
     QueueDepth,
     StorageTooSmall,
@@ -262,6 +263,25 @@ class NatsBus:
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return await self._reader.count(stream, subject)
+
+    async def adapt_streams(self) -> None:
+        for declared in streams.streams(self._settings, self.subjects):
+            if declared["name"] not in (
+                self.subjects.events_stream,
+                self.subjects.checkpoints_stream,
+            ):
+                continue
+            name = declared["name"]
+            answer = await self._api(f"STREAM.INFO.{name}")
+            wanted = streams.adapted(
+                answer["config"], streams.complete(declared, 1), answer["state"]["bytes"]
+            )
+            if wanted != answer["config"]:
+                await self._api(f"STREAM.UPDATE.{name}", wanted)
+                log.info("stream %s now keeps what the settings say", name)
+
+    async def extent(self, stream: str) -> Extent:
+        return await self._reader.extent(stream)
 
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         bound = {"seq": before} if before else {}

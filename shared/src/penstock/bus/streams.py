@@ -11,7 +11,22 @@ from penstock.events.subjects import Subjects
 MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
 _DAY_NS = 86_400 * 1_000_000_000
+_LEAST_RESERVE_BYTES = 4_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
+
+
+def events_reserve(max_bytes: int) -> int:
+    """What the event log may hold beyond its history's limit: for ends of jobs, and for carrying.
+
+    Args:
+        max_bytes: ``streams.events_max_bytes``.
+    """
+    return max(max_bytes // 4, _LEAST_RESERVE_BYTES)
+
+
+def least_reserve(whole_bytes: int) -> int:
+    """The same, of what the stream may hold in all: limit and reserve."""
+    return max(whole_bytes // 5, _LEAST_RESERVE_BYTES)
 
 
 def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
@@ -30,8 +45,9 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
         {
             "name": subjects.events_stream,
             "subjects": [f"{prefix}.events.*.*.*"],
-            "max_age": int(keep.events_max_age_days * _DAY_NS),
-            "max_bytes": keep.events_max_bytes,
+            # The broker discards nothing: the orchestrator shortens history, and carries what lives.
+            "discard": "new",
+            "max_bytes": keep.events_max_bytes + events_reserve(keep.events_max_bytes),
             "allow_atomic": True,
         },
         {
@@ -53,8 +69,7 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
         {
             "name": subjects.checkpoints_stream,
             "subjects": [f"{prefix}.checkpoints.*"],
-            "max_msgs_per_subject": 1,
-            "max_age": int(keep.dead_max_age_days * _DAY_NS),
+            "max_msgs_per_subject": 1,  # removed when their jobs have ended, at no age
         },
         {
             "name": subjects.state_stream,
@@ -81,6 +96,25 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
         "duplicate_window": 120 * 1_000_000_000,
     }
     return {**common, **stream}
+
+
+def adapted(
+    current: dict[str, Any], declared: dict[str, Any], held_bytes: int
+) -> dict[str, Any]:
+    """The configuration of a stream that exists, with the bounds of the one declared.
+
+    Args:
+        current: as the broker has it; what is not a bound stays.
+        held_bytes: a bound below this would have the broker refuse everything.
+    """
+    bounds = {
+        "discard": declared["discard"],
+        "max_age": declared.get("max_age", 0),
+        "max_bytes": declared.get("max_bytes", -1),
+    }
+    if 0 < bounds["max_bytes"] < held_bytes + _LEAST_RESERVE_BYTES:
+        bounds["max_bytes"] = max(current["max_bytes"], held_bytes + _LEAST_RESERVE_BYTES)
+    return {**current, **bounds}
 
 
 def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, Any]:

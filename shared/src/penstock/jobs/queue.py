@@ -28,7 +28,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         payload: the encoded call, or the unreadable message itself.
-        at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
+        commits: output that stands, by name. at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
     """
 
     job_id: str
@@ -40,6 +40,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     tags: tuple[str, ...] = ()
     trace: str = ""
+    commits: dict[str, str] = {}
 
 
 def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) -> Headers:
@@ -118,6 +119,7 @@ def dead(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Out
         at=(record.finished_at or record.dispatched_at).timestamp(),
         tags=record.tags,
         trace=trace.get("traceparent", ""),
+        commits=record.commits,
     )
     return Outgoing(subjects.dead(record.queue, record.id), msgspec.json.encode(letter))
 

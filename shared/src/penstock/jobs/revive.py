@@ -41,6 +41,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         payload: the encoded call. sequence: of the event that ended it; 0 when its events are gone.
         letter: sequence of its dead letter; 0 for none. trace: W3C ``traceparent`` to go on with.
+        commits: output that stands, by name, as its letter has it.
     """
 
     job_id: str
@@ -48,6 +49,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     letter: int = 0
     trace: str = ""
+    commits: dict[str, str] = {}
 
 
 def changed(call: Payload, changes: Mapping[str, Any]) -> Payload:
@@ -141,6 +143,7 @@ class Reviver:
             sequence=last.sequence if last else 0,
             letter=letter.sequence,
             trace=content.trace,
+            commits=content.commits,
         )
 
     def _event(self, ended: Ended, changes: Mapping[str, Any], reason: str) -> JobRevived:
@@ -166,6 +169,7 @@ class Reviver:
             tries=call.tries,
             changed=bool(changes),
             reason=reason,
+            commits={} if changes else ended.commits,
         )
 
     def _first(self, ended: Ended, event: JobRevived) -> Outgoing:

@@ -115,7 +115,7 @@ ROLES: dict[str, Role] = {
         ),
         listens=_AWAITS,
         reads=STREAMS,
-        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS"),
+        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
         makes_queues=True,
         counts_queues=True,
         pauses=True,
@@ -199,5 +199,6 @@ def _verbs(role: Role, subjects: Subjects) -> Iterable[str]:
         yield from (f"CONSUMER.{verb}.{jobs}.*" for verb in ("PAUSE", "INFO"))
     if role.makes_streams:
         yield from (f"STREAM.CREATE.{subjects.stream(name)}" for name in STREAMS)
+        yield from (f"STREAM.UPDATE.{subjects.stream(name)}" for name in ("EVENTS", "CHECKPOINTS"))
     if role.surveys:
         yield from ("INFO", "STREAM.LIST")
