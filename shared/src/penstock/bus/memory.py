@@ -126,8 +126,8 @@ class MemoryBus:
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return self._open().stream(stream).count(subject)
 
-    async def adapt_streams(self) -> None:
-        """They were made for these settings."""
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
+        self._open().stream(self.subjects.events_stream).extra_bytes = extra_bytes
 
     async def extent(self, stream: str) -> Extent:
         return self._open().stream(stream).extent()

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from penstock.bus.protocol import Expect, Extent, Outgoing, Stored, StreamFull, WrongSequence
 
-
 _AROUND_BYTES = 30
 
 
@@ -45,7 +44,7 @@ class Stream:
         self._patterns: list[str] = config["subjects"]
         self._max_bytes: int = max(config.get("max_bytes", 0), 0)
         self._refuses_when_full = config.get("discard") == "new"
-        self._bytes = 0
+        self._bytes = self.extra_bytes = 0
         self._keeps_last_only = config.get("max_msgs_per_subject") == 1
         self._sequences: dict[str, dict[int, None]] = {}
         self._below: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -62,7 +61,7 @@ class Stream:
             if found != expect.sequence:
                 raise WrongSequence(message.subject, expect.sequence, found)
         size = _size(message.subject, message.body, message.headers)
-        if self._refuses_when_full and self._bytes + size > self._max_bytes:
+        if self._refuses_when_full and self._bytes + size > self._max_bytes + self.extra_bytes:
             raise StreamFull(f"{message.subject}: its stream is full (maximum bytes exceeded)")
 
     def add(self, subject: str, body: bytes, headers: Mapping[str, str], at: float) -> Stored:
@@ -113,7 +112,7 @@ class Stream:
             last=self.last_sequence,
             messages=len(self.messages),
             bytes=self._bytes,
-            max_bytes=self._max_bytes,
+            max_bytes=self._max_bytes + self.extra_bytes,
         )
 
     def remove(self, pattern: str, before: int = 0) -> None:

@@ -33,7 +33,7 @@ from penstock.bus.pull import Inbox, delivery
 from penstock.bus.reading import Reader
 from penstock.bus.wire import NotPrivate, WireClient, frame
 from penstock.config import Settings
-from penstock.config.load import masked
+from penstock.config.masking import masked
 from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")
@@ -264,7 +264,7 @@ class NatsBus:
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return await self._reader.count(stream, subject)
 
-    async def adapt_streams(self) -> None:
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
         for declared in streams.streams(self._settings, self.subjects):
             if declared["name"] not in (
                 self.subjects.events_stream,
@@ -272,6 +272,8 @@ class NatsBus:
             ):
                 continue
             name = declared["name"]
+            if "max_bytes" in declared:
+                declared["max_bytes"] += extra_bytes
             answer = await self._api(f"STREAM.INFO.{name}")
             wanted = streams.adapted(
                 answer["config"], streams.complete(declared, 1), answer["state"]["bytes"]

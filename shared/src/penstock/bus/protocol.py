@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
+
 Headers = Mapping[str, str]
 
 
@@ -88,6 +90,9 @@ class Outgoing(msgspec.Struct, frozen=True):
     headers: Headers = {}
     expect: Expect | None = None
 
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
 
 class Stored(msgspec.Struct, frozen=True):
     """A message as the stream keeps it. ``at`` is the time it was stored, by the broker's clock.
@@ -101,6 +106,9 @@ class Stored(msgspec.Struct, frozen=True):
     body: bytes
     headers: Headers = {}
     behind: int | None = None
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +145,9 @@ class Delivery(msgspec.Struct, frozen=True):
     deliveries: int
     stored_at: float
     pending: int
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,10 +253,13 @@ class Bus(Protocol):
         """
         ...
 
-    async def adapt_streams(self) -> None:
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
         """Has the streams that are there keep what the settings say; the orchestrator does it.
 
         Those that an earlier version made are changed in place.
+
+        Args:
+            extra_bytes: what the event log may hold beyond that, for a while.
         """
         ...
 

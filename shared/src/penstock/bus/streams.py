@@ -45,7 +45,7 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
         {
             "name": subjects.events_stream,
             "subjects": [f"{prefix}.events.*.*.*"],
-            # The broker discards nothing: the orchestrator shortens history, and carries what lives.
+            # The broker discards nothing: the orchestrator does, and carries what lives.
             "discard": "new",
             "max_bytes": keep.events_max_bytes + events_reserve(keep.events_max_bytes),
             "allow_atomic": True,
@@ -98,9 +98,7 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
     return {**common, **stream}
 
 
-def adapted(
-    current: dict[str, Any], declared: dict[str, Any], held_bytes: int
-) -> dict[str, Any]:
+def adapted(current: dict[str, Any], declared: dict[str, Any], held_bytes: int) -> dict[str, Any]:
     """The configuration of a stream that exists, with the bounds of the one declared.
 
     Args:

@@ -150,12 +150,14 @@ def carried(
 
 def _restored(event: BatchCarried, sequence: int) -> BatchRecord:
     """Raises IllegalTransition: its state is of a later version."""
-    if event.state not in BatchState:
-        raise IllegalTransition(f"batch {event.batch_id}: unknown state {event.state!r}")
+    try:
+        state = BatchState(event.state)
+    except ValueError as error:
+        raise IllegalTransition(f"batch {event.batch_id}: {error}") from error
     fields = {name: getattr(event, name) for name in _CARRIED}
     return BatchRecord(
         id=event.batch_id,
-        state=BatchState(event.state),
+        state=state,
         sequence=sequence,
         is_shortened=True,
         slots=event.slots,

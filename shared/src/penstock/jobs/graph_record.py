@@ -115,12 +115,14 @@ def carried(
 
 def _restored(event: GraphCarried, sequence: int) -> GraphRecord:
     """Raises IllegalTransition: its state is of a later version."""
-    if event.state not in GraphState:
-        raise IllegalTransition(f"graph {event.graph_id}: unknown state {event.state!r}")
+    try:
+        state = GraphState(event.state)
+    except ValueError as error:
+        raise IllegalTransition(f"graph {event.graph_id}: {error}") from error
     fields = {name: getattr(event, name) for name in _CARRIED}
     return GraphRecord(
         id=event.graph_id,
-        state=GraphState(event.state),
+        state=state,
         sequence=sequence,
         is_shortened=True,
         **fields,

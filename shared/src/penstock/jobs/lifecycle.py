@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JobCancelled,
@@ -134,6 +135,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
     void_before: int = 0
 
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
 
 _CARRIED = tuple(
     name
@@ -152,10 +156,12 @@ def carried(record: JobRecord, source: str) -> JobCarried:
 
 def _restored(event: JobCarried, sequence: int) -> JobRecord:
     """Raises IllegalTransition: its state is of a later version."""
-    if event.state not in State:
-        raise IllegalTransition(f"job {event.job_id}: the state {event.state!r} is not known")
+    try:
+        state = State(event.state)
+    except ValueError as error:
+        raise IllegalTransition(f"job {event.job_id}: {error}") from error
     fields = {name: getattr(event, name) for name in _CARRIED}
-    return JobRecord(id=event.job_id, state=State(event.state), sequence=sequence, **fields)
+    return JobRecord(id=event.job_id, state=state, sequence=sequence, **fields)
 
 
 def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.bus.protocol import Delivery, Headers, Outgoing
+from penstock.events.brief import brief, brief_fields
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import JobRecord, State
@@ -28,7 +29,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         payload: the encoded call, or the unreadable message itself.
-        commits: output that stands, by name. at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
+        commits: output that stands, by name.
+        at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
     """
 
     job_id: str
@@ -41,6 +43,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     trace: str = ""
     commits: dict[str, str] = {}
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) -> Headers:

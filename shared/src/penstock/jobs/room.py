@@ -23,22 +23,29 @@ class Room:
         self._bus, self._stream = bus, subjects.events_stream
         self._asked_at = float("-inf")
         self._extent: Extent | None = None
+        self._sent = 0
 
-    async def why_not(self) -> StreamFull | None:
-        """Why no job can be dispatched now; None where it can."""
+    async def why_not(self, size: int) -> StreamFull | None:
+        """Why no job can be dispatched now; None where it can.
+
+        Args:
+            size: bytes that are about to be dispatched; they count until the broker is asked again.
+        """
         now = time.monotonic()
         if now - self._asked_at > _KEPT_SECONDS:
             self._asked_at = now
             with suppress(BusError):  # then the dispatch itself tells
                 self._extent = await self._bus.extent(self._stream)
+                self._sent = 0
         extent = self._extent
         if extent is None or not extent.max_bytes:
             return None
-        limit = dispatch_limit(extent.max_bytes)
-        if extent.bytes <= limit:
+        limit, held = dispatch_limit(extent.max_bytes), extent.bytes + self._sent
+        if held + size <= limit:
+            self._sent += size
             return None
         return StreamFull(
-            f"the event log is full: it holds {extent.bytes:,} bytes, jobs are accepted up to "
+            f"the event log is full: it holds {held:,} bytes, jobs are accepted up to "
             f"{limit:,}. History is shortened by the orchestrator; see 'penstock health' for what "
             "holds it up, and raise streams.events_max_bytes if it is the jobs that wait"
         )

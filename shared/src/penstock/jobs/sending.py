@@ -16,6 +16,8 @@ from penstock.jobs.errors import AlreadyDispatched
 from penstock.jobs.room import Room
 from penstock.telemetry import names
 
+_AROUND_BYTES = 500
+
 
 class Sender:
     """Sends what a :class:`penstock.jobs.making.Maker` made."""
@@ -26,7 +28,7 @@ class Sender:
 
     async def send(self, event: JobDispatched) -> None:
         """One job. Raises AlreadyDispatched, StreamFull, BusError."""
-        if error := await self._room.why_not():
+        if error := await self._room.why_not(_size(event)):
             raise error
         with _span(event, 1):
             trace = telemetry.inject()
@@ -69,7 +71,7 @@ class Sender:
         """
         if not events:
             return []
-        if not into_reserve and (error := await self._room.why_not()):
+        if not into_reserve and (error := await self._room.why_not(sum(map(_size, events)))):
             return [error] * len(events)
         with _span(events[0], len(events)):
             trace = telemetry.inject()
@@ -103,6 +105,11 @@ class Sender:
                 queue.headers(event.job_id, sequence, 1, trace),
             )
         return queue.scheduled(self._subjects, lifecycle.evolve(None, event, sequence), trace)
+
+
+def _size(event: JobDispatched) -> int:
+    """About what the event takes in the log, where the call stands in base64."""
+    return _AROUND_BYTES + len(event.payload) * 4 // 3
 
 
 def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:

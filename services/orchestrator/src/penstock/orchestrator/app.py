@@ -16,8 +16,8 @@ from penstock.jobs.client import Client
 from penstock.orchestrator import pauses, standing
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
-from penstock.orchestrator.history import History
 from penstock.orchestrator.health import HealthWatch
+from penstock.orchestrator.history import History
 from penstock.orchestrator.log import steps
 from penstock.orchestrator.old_letters import OldLetters
 from penstock.orchestrator.punctual import Punctual
@@ -83,7 +83,7 @@ class Orchestrator:
             running.settings,
             running.source,
             self.wholes,
-            lambda: self.table.letters_from(),
+            self._letters_from,
         )
 
     async def run(self) -> None:
@@ -118,6 +118,9 @@ class Orchestrator:
     @property
     def position(self) -> Position:
         return Position(sequence=self.table.cursor(), letters_from=self.table.letters_from())
+
+    def _letters_from(self) -> int:
+        return self.table.letters_from()
 
     async def _resume(self) -> Position | None:
         """The kept position, as soon as the broker says; None when told to stop before."""

@@ -90,4 +90,5 @@ class WholeCarrier:
             return None, 0  # another orchestrator was at it, too
         if batch is not None:
             return batch_record.carried(batch, self._source), batch.sequence
-        return graph and graph_record.carried(graph, self._source), record.sequence
+        assert graph is not None
+        return graph_record.carried(graph, self._source), graph.sequence

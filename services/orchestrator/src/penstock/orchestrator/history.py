@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -39,7 +38,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
 from penstock.orchestrator.carrying import WholeCarrier
 from penstock.orchestrator.core import window as core
-from penstock.orchestrator.core.window import Living, Pace, Window
+from penstock.orchestrator.core.window import Living, Pace
 from penstock.orchestrator.wholes import Wholes
 from penstock.runtime.lease import Lease, Term
 from penstock.runtime.service import Service
@@ -117,10 +116,22 @@ class History:
                     self._is_ready = True
                 await self.shorten(lambda: term.held and not running.stopping.is_set())
                 trouble = ""
+            except StreamFull as error:
+                log.warning("the event log gets more room, to carry what lives: %s", error)
+                await self._widen()
             except BusError as error:
                 if str(error) != trouble:
                     log.warning("the event log is not shortened: %s", error)
                 trouble = str(error)
+
+    async def _widen(self) -> None:
+        """Until the next pass has made room."""
+        try:
+            await self._bus.adapt_streams(self._reserve)
+            await self.shorten()
+            self._is_ready = False
+        except BusError as error:
+            log.error("the event log is full, and nothing can be carried: %s", error)
 
     # --- a pass -----------------------------------------------------------------------------------
     async def shorten(self, goes_on: Callable[[], bool] = lambda: True) -> int:

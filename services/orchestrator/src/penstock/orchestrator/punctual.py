@@ -43,10 +43,11 @@ class Punctual:
         """A step of a job; those that are due at a time are kept."""
         due = step.due_at or 0.0
         entry = (due, step.queue, step.job_id)
-        if step.queue and due > self._bus.now() and len(self._due) < MOST_KEPT:
-            if entry not in self._kept:
-                self._kept.add(entry)
-                heapq.heappush(self._due, entry)
+        if not step.queue or entry in self._kept:
+            return
+        if due > self._bus.now() and len(self._due) < MOST_KEPT:
+            self._kept.add(entry)
+            heapq.heappush(self._due, entry)
 
     async def run(self) -> None:
         """Until it is time to end."""

@@ -207,7 +207,9 @@ class Wholes:
         stream, own = self._subjects.events_stream, self._subjects.events(noun, key)
         first = await self._patiently_next(stream, own)
         again = Wholes(self._bus, self._subjects, self._hands.client)
-        start = again.begin(noun, key, first) if first is not None and first.sequence <= until else 0
+        start = (
+            again.begin(noun, key, first) if first is not None and first.sequence <= until else 0
+        )
         if not start:
             log.error("%s %s cannot be followed: its beginning has left the log", noun, key)
             return

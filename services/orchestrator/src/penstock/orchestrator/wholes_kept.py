@@ -1,7 +1,7 @@
 """What is known of batches and graphs, kept in the broker so that a restart goes on from there.
 
 Each snapshot says how far into the log it reaches, and a restart reads from the earliest of these:
-wherever an orchestrator was killed, nothing is missed. What a snapshot knows already is passed over.
+wherever an orchestrator was killed, nothing is missed. What a snapshot knows is passed over.
 Of two orchestrators the one that has read further stores it: the log may be shortened up to there.
 """
 

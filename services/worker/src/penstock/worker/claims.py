@@ -270,7 +270,8 @@ class Claims:
             if isinstance(answer, WrongSequence) and await self._still_runs(job)
         ]
         if moved:
-            retried = dict(zip((job.id for job in moved), await self._release(moved, reason)))
+            second = await self._release(moved, reason)
+            retried = {job.id: answer for job, answer in zip(moved, second, strict=True)}
             answers = [retried.get(job.id, old) for job, old in zip(held, answers, strict=True)]
         # One that lost means that somebody else decides now, perhaps a worker that runs the job
         # from this very message: giving back is not fenced and would take it from there.

@@ -27,8 +27,9 @@ from penstock.jobs import batch_record
 from penstock.jobs.batch_record import BatchRecord, BatchState
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.members import Member
+from penstock.jobs.slots import Slot
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say
-from penstock.orchestrator.core.tally import SLOTS, PackedTally, Slot, Tally, may_follow
+from penstock.orchestrator.core.tally import SLOTS, PackedTally, Tally, may_follow
 
 PROGRESS_SECONDS = 1.0
 """Progress becomes an event at most this often."""

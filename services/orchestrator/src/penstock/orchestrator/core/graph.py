@@ -22,6 +22,7 @@ from penstock.jobs import graph_record
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.graph_record import GraphRecord, GraphState
 from penstock.jobs.members import step_id
+from penstock.jobs.slots import Slot
 from penstock.orchestrator.core.instructions import (
     CallBack,
     Cancel,
@@ -30,7 +31,7 @@ from penstock.orchestrator.core.instructions import (
     Say,
     StartSteps,
 )
-from penstock.orchestrator.core.tally import SLOTS, Slot, may_follow
+from penstock.orchestrator.core.tally import SLOTS, may_follow
 
 _BAD = (Slot.FAILED, Slot.CANCELLED)
 
