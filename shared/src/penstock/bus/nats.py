@@ -14,7 +14,7 @@ from typing import Any
 
 import nats.errors
 
-from penstock.bus import access, clock, streams
+from penstock.bus import access, adapting, clock, streams
 from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import (
     BusError,
@@ -265,22 +265,7 @@ class NatsBus:
         return await self._reader.count(stream, subject)
 
     async def adapt_streams(self, extra_bytes: int = 0) -> None:
-        for declared in streams.streams(self._settings, self.subjects):
-            if declared["name"] not in (
-                self.subjects.events_stream,
-                self.subjects.checkpoints_stream,
-            ):
-                continue
-            name = declared["name"]
-            if "max_bytes" in declared:
-                declared["max_bytes"] += extra_bytes
-            answer = await self._api(f"STREAM.INFO.{name}")
-            wanted = streams.adapted(
-                answer["config"], streams.complete(declared, 1), answer["state"]["bytes"]
-            )
-            if wanted != answer["config"]:
-                await self._api(f"STREAM.UPDATE.{name}", wanted)
-                log.info("stream %s now keeps what the settings say", name)
+        await adapting.adapt(self._api, self._settings, self.subjects, extra_bytes)
 
     async def extent(self, stream: str) -> Extent:
         return await self._reader.extent(stream)

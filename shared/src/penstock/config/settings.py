@@ -54,7 +54,10 @@ class Streams(Section, frozen=True, kw_only=True):
 
     Attributes:
         replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
-        events_max_age_days / events_max_bytes: the event log's bounds.
+        events_max_age_days / events_max_bytes: how old history in the event log may become, and
+            what it may take with the jobs that have not ended. The orchestrator shortens it, and
+            carries what lives past its end; the broker reserves a quarter more (4 MB at least), so
+            that ends of jobs can always be stored. Above an eighth more no job is accepted.
         snapshots_max_age_hours: how far back decisions can be recomputed.
         dead_max_age_days: how long dead letters wait for an operator.
     """

@@ -10,8 +10,8 @@ from penstock.events.envelope import Event, encode
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members, story
-from penstock.orchestrator.core.window import Window
 from penstock.orchestrator.wholes import Wholes
+from penstock.orchestrator.window import Window
 
 _CATCH_UP_SECONDS = 10.0
 _AGAIN_SECONDS = 0.02

@@ -36,10 +36,11 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
+from penstock.orchestrator import window
 from penstock.orchestrator.carrying import WholeCarrier
-from penstock.orchestrator.core import window as core
-from penstock.orchestrator.core.window import Living, Pace
+from penstock.orchestrator.core.pace import Pace
 from penstock.orchestrator.wholes import Wholes
+from penstock.orchestrator.window import Living
 from penstock.runtime.lease import Lease, Term
 from penstock.runtime.service import Service
 
@@ -157,12 +158,12 @@ class History:
 
     async def _shorten_once(self, extent: Extent) -> None:
         """Reads one window, carries what lives in it, removes it."""
-        part = core.window(await self._read(extent))
+        part = window.read(await self._read(extent))
         if not part.through:
             return
         await self._whole_carrier.catch_up(part)
         needed = self._is_needed
-        jobs = core.living(part.jobs.values(), self._letters_from(), needed)
+        jobs = window.living(part.jobs.values(), self._letters_from(), needed)
         await self._carry_jobs(jobs, part.through)
         await self._whole_carrier.carry(part)
         await self._bus.remove(self._stream, _EVERYTHING, part.through + 1)

@@ -1,4 +1,4 @@
-"""What leaves the event log next, and what of it must be carried further on. Pure.
+"""What leaves the event log next, and what of it must be carried further on.
 
 ::
 
@@ -20,11 +20,6 @@ from penstock.events.job import JOB_EVENTS
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.story import read_event
-
-BEGIN, TARGET = 0.9, 0.75
-"""History is shortened when it takes this share of its limit, down to that one."""
-_HARDLY = 0.05
-"""A pass over the whole log that did not reach the target is repeated after so much growth."""
 
 
 class Living(msgspec.Struct, frozen=True):
@@ -59,7 +54,7 @@ class Window(msgspec.Struct, frozen=True):
         return max(self.wholes.values(), default=0)
 
 
-def window(messages: Iterable[Stored]) -> Window:
+def read(messages: Iterable[Stored]) -> Window:
     """Sorts what was read, in order of the log."""
     jobs: dict[str, list[Stored]] = {}
     wholes: dict[tuple[str, str], int] = {}
@@ -104,31 +99,3 @@ def _is_kept(record: JobRecord, letters_from: int, is_needed: Callable[[str], bo
         case State.CANCELLED:
             return False
     return True
-
-
-class Pace(msgspec.Struct):
-    """When to begin and to stop.
-
-    Attributes:
-        limit: bytes that history may take. max_age_seconds: how old it may become.
-        begin_at: bytes at which it is shortened next.
-    """
-
-    limit: int
-    max_age_seconds: float
-    begin_at: int = 0
-
-    def __post_init__(self) -> None:
-        self.begin_at = self.begin_at or int(self.limit * BEGIN)
-
-    def is_due(self, held: int, age_seconds: float) -> bool:
-        """Args: held: bytes in the log. age_seconds: of its first message."""
-        return held > self.begin_at or age_seconds > self.max_age_seconds
-
-    def is_enough(self, held: int, age_seconds: float) -> bool:
-        return held <= self.limit * TARGET and age_seconds <= self.max_age_seconds
-
-    def ended(self, held: int) -> None:
-        """A pass has ended with so many bytes left: what lives may be more than the target."""
-        usual = int(self.limit * BEGIN)
-        self.begin_at = max(usual, held + int(self.limit * _HARDLY))
