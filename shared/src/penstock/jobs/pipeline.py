@@ -10,13 +10,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from typing import Any
 
 from penstock.config.embedded import PIPELINE_QUEUE
 from penstock.config.settings import Pipeline
 from penstock.jobs.context import Context
 from penstock.jobs.registry import Call, job
+from penstock.runtime.interpreter import module_command
 
 _LOOK_SECONDS = 5.0
 _SAID_LETTERS = 2000
@@ -80,7 +80,7 @@ def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
 def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
     """What the command said, with a key of its own if need be. Raises PipelineFailed."""
     words = [command] if command == "report" else ["pipeline", command]
-    argv = [sys.executable, "-m", "penstock.cli.main", "--json", *words, *options]
+    argv = module_command("penstock.cli.main", "--json", *words, *options)
     key = {"PENSTOCK_NATS__NKEY_FILE": nkey_file} if nkey_file else {}
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **key}
