@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -269,3 +270,16 @@ def test_a_user_needs_no_conftest(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_a_bench_leaves_no_timer_that_would_kill_the_process(tmp_path: Path) -> None:
+    def timers() -> list[str]:
+        lines = Path("/proc/self/timers").read_text().splitlines()
+        return [line for line in lines if line.startswith(f"signal: {int(signal.SIGKILL)}/")]
+
+    before = timers()
+    bench = Bench(run_dir=str(tmp_path))  # as with Spark: a folder with no executor in it
+    job_id = await bench.client.dispatch(send_mail(number=1))
+    await bench.run_pending()
+    assert (await bench.client.job(job_id)).state is State.COMPLETED
+    assert timers() == before

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import ConfigError
+from penstock.config.masking import MASK, masked
 from penstock.jobs import payload, sealing, showing
 from penstock.jobs.errors import MissingKey, Undecryptable
-from penstock.jobs.masking import MASK, masked
 from penstock.jobs.payload import Payload
 from penstock.jobs.registry import encode
 from penstock.jobs.retry import Backoff

@@ -32,7 +32,7 @@ from penstock.bus.pull import Inbox, delivery
 from penstock.bus.reading import Reader
 from penstock.bus.wire import NotPrivate, WireClient, frame
 from penstock.config import Settings
-from penstock.config.load import masked
+from penstock.config.masking import masked
 from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
+
 Headers = Mapping[str, str]
 
 
@@ -84,6 +86,9 @@ class Outgoing(msgspec.Struct, frozen=True):
     headers: Headers = {}
     expect: Expect | None = None
 
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
 
 class Stored(msgspec.Struct, frozen=True):
     """A message as the stream keeps it. ``at`` is the time it was stored, by the broker's clock.
@@ -97,6 +102,9 @@ class Stored(msgspec.Struct, frozen=True):
     body: bytes
     headers: Headers = {}
     behind: int | None = None
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -117,6 +125,9 @@ class Delivery(msgspec.Struct, frozen=True):
     deliveries: int
     stored_at: float
     pending: int
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):

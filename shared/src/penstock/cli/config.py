@@ -17,7 +17,8 @@ from penstock.cli.measurements import Measured
 from penstock.cli.output import say, say_json
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.config.load import dump, masked
+from penstock.config.load import dump
+from penstock.config.masking import masked
 from penstock.config.profiles import Pool
 from penstock.config.topology import pools
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 
 from penstock.config import explain
 from penstock.config.embedded import with_pipeline
+from penstock.config.masking import masked
 from penstock.config.settings import Settings
 
 FILE = "penstock.toml"
@@ -71,21 +71,6 @@ def check(tree: Mapping[str, Any], origins: Mapping[explain.Path, str] | None = 
 def dump(settings: Settings) -> str:
     """Settings as JSON, secrets masked: passwords, tokens, and what stands in addresses."""
     return json.dumps(masked(msgspec.to_builtins(settings)), indent=2, ensure_ascii=False)
-
-
-_SECRET_KEY = re.compile(r"password|secret|token", re.I)
-_SECRET_PART = re.compile(r"(?<=://)[^/@]+(?=@)|(?<=;token=)[^;]+")
-_MASK = "***"
-
-
-def masked(value: Any, key: str = "") -> Any:
-    """Plain values without their secrets."""
-    if isinstance(value, dict):
-        return {name: masked(below, name) for name, below in value.items()}
-    if isinstance(value, str):
-        secret = value and _SECRET_KEY.search(key)
-        return _MASK if secret else _SECRET_PART.sub(_MASK, value)
-    return value
 
 
 def _read_file(path: str | Path | None) -> dict[str, Any]:

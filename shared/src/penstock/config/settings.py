@@ -132,7 +132,7 @@ class Encryption(Section, frozen=True, kw_only=True):
         missing_key_seconds: a job whose key no worker of its pool has is offered again until then;
             after that it is a dead letter of kind ``missing-key``, which can be retried.
         masked: names of fields, at any depth, that are never shown, beside those that a job names
-            and ``password``, ``secret``, ``token``, ``api_key``, ``authorization``.
+            and those whose words name a secret (``db_password``, ``apiKey``, ``access-token``).
     """
 
     key_file: str = ""

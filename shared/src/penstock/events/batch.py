@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Codec, Event
 
 
@@ -18,6 +19,9 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     payload: bytes
     into: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

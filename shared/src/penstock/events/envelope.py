@@ -14,6 +14,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from uuid_utils import uuid7
 
+from penstock.events.brief import brief, brief_fields
+
 
 def new_id() -> str:
     """A UUIDv7: unique without coordination, and sorting by time of creation."""
@@ -53,6 +55,9 @@ class Event(
     causation_id: str | None = None
     correlation_id: str | None = None
 
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
     @property
     def name(self) -> str:
         return type(self).__name__
@@ -75,6 +80,9 @@ class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     raw: bytes
     unreadable: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class MalformedEvent(ValueError):

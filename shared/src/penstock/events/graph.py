@@ -7,6 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from penstock.events.batch import Callbacks
+from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Codec, Event
 
 
@@ -22,6 +23,9 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: bytes
     needs: tuple[int, ...] = ()
     takes: dict[str, int] = {}
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class GraphEvent(Event, frozen=True, kw_only=True):

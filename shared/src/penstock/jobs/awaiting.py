@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
 from penstock.jobs.registry import Call, JobType
@@ -21,6 +22,9 @@ class Awaiting(msgspec.Struct, frozen=True):
     job: JobType[Any, Any]
     arguments: bytes
     parameters: tuple[str, ...]
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 def awaiting(job: JobType[Any, Any], /, *parameters: str, **arguments: Any) -> Awaiting:

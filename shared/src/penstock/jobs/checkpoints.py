@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.bus.protocol import Bus, Expect, Outgoing
+from penstock.events.brief import brief, brief_fields
 from penstock.events.job import JobRecovered, JobRevived
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, story
@@ -23,6 +24,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: int
     data: msgspec.Raw
     has_more_work: bool = True
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class Checkpoints:

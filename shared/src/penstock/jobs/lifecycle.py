@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JobCancelled,
@@ -125,6 +126,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     life: int = 1
     life_from: int = 0
     commits: dict[str, str] = {}
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:

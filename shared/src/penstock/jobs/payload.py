@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.jobs.retry import Backoff
 
 
@@ -33,6 +34,9 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     expires_at: float = 0.0
     handed: dict[str, msgspec.Raw] | None = None
     masked: tuple[str, ...] = ()
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
     def all_arguments(self) -> bytes | msgspec.Raw:
         """The encoded arguments, with what was handed on. Raises msgspec.MsgspecError."""

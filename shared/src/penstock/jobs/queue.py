@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.bus.protocol import Delivery, Headers, Outgoing
+from penstock.events.brief import brief, brief_fields
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import JobRecord, State
@@ -40,6 +41,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     tags: tuple[str, ...] = ()
     trace: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) -> Headers:

@@ -35,6 +35,9 @@ class Call(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<call of {self.job.name}>"
 
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("job", self.job.name)]
+
 
 class JobType(Generic[P, R]):
     """A function marked as a job; calling it gives a :class:`Call`, not a run.

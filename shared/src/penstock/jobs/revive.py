@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import encode
 from penstock.events.job import JobRevived
 from penstock.events.subjects import Subjects
@@ -48,6 +49,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     letter: int = 0
     trace: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 def changed(call: Payload, changes: Mapping[str, Any]) -> Payload:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSim, CronSimError
 
+from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Instant
 from penstock.events.job import JobDispatched
 from penstock.jobs import payload
@@ -61,6 +62,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_tick: Instant | None = None
     dispatched: int = 0
     removed: bool = False
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from penstock.config.masking import masked
 from penstock.jobs import payload
 from penstock.jobs.errors import Undecryptable
-from penstock.jobs.masking import ALWAYS, masked
 from penstock.jobs.sealing import is_sealed, unpack
 
 
@@ -24,8 +24,8 @@ def arguments(body: bytes) -> Any:
         if is_sealed(call.arguments):
             return _closed(call.arguments)
         handed = {name: _value(raw, call.masked) for name, raw in (call.handed or {}).items()}
-        own = masked(msgspec.msgpack.decode(call.arguments), (*ALWAYS, *call.masked))
-        return masked({**own, **handed}, (*ALWAYS, *call.masked))
+        own = masked(msgspec.msgpack.decode(call.arguments), call.masked)
+        return masked({**own, **handed}, call.masked)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         return f"(unreadable: {error})"
 
@@ -68,7 +68,7 @@ def _value(raw: bytes | msgspec.Raw, names: tuple[str, ...]) -> Any:
     if is_sealed(raw):
         return _closed(raw)
     try:
-        return masked(msgspec.msgpack.decode(raw), (*ALWAYS, *names))
+        return masked(msgspec.msgpack.decode(raw), names)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"(unreadable: {error})"
 

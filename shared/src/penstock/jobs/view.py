@@ -22,6 +22,16 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[tuple[int, Event | UnknownEvent], ...]
     ring: KeyRing = KeyRing()
 
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"JobView({fields})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        job = self.record
+        named = [("id", job.id), ("function", job.function), ("queue", job.queue)]
+        state = [("state", job.state.value), ("attempts", job.attempt), ("error", job.error)]
+        return [*named, *state, ("events", len(self.events))]
+
     @property
     def state(self) -> State:
         return self.record.state

@@ -16,7 +16,7 @@ import nats.errors
 from penstock.bus import access
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.bus.wire import WireClient
-from penstock.config.load import masked
+from penstock.config.masking import masked
 from penstock.pipeline.core.options import Reach
 from penstock.pipeline.core.ranges import Extent
 

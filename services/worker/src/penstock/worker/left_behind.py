@@ -31,10 +31,14 @@ def watch(workers: Mapping[int, Assignment], reap: Callable[[], object]) -> None
         reap: collects those that ended, and removes them from ``workers``.
     """
     began = time.monotonic()
+    had_executor = False
     while True:
         reap()
-        if not workers or any(_has_executor(assignment) for assignment in workers.values()):
+        has_executor = any(_has_executor(assignment) for assignment in workers.values())
+        # Once is not enough: a dying process closes its sockets before its locks, in this order.
+        if not workers or (has_executor and had_executor):
             return
+        had_executor = has_executor
         now = time.monotonic()
         for pid, assignment in workers.items():
             if now - began >= assignment.settings.host.orphan_grace_seconds and _is_stuck(

@@ -111,12 +111,7 @@ class Worker:
         )
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._lifetime = Lifetime(profile, assignment.burst)
-        self._orphan = Orphan(
-            assignment.run_dir,
-            settings.host.orphan_grace_seconds,
-            lambda: bus.connected,
-            self._abandoned,
-        )
+        self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
         self._exclusive = exclusively(bus, assignment, self._stock.changed.set, self._yield)
         self._taking: asyncio.Task[Any] | None = None
         self._winning: set[asyncio.Task[Any]] = set()
@@ -372,6 +367,13 @@ class Worker:
         self._hurried = True
         self.stop(reason)
         self._hurry()
+
+    def guard_process(self) -> None:
+        """Kills this process if it outlives executor and broker, or hangs when it should end.
+
+        Only for a process that is this worker and nothing else.
+        """
+        self._orphan.guard_process(lambda: self._bus.connected, self._abandoned)
 
     def _abandoned(self) -> None:
         self._loop.call_soon_threadsafe(self.quit, ABANDONED)

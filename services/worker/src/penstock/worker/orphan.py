@@ -35,25 +35,28 @@ class Orphan:
     Args:
         run_dir: empty for a worker that was started without an executor.
         grace_seconds: a restarted executor, and the broker, have this long to come back.
-        connected: whether the line to the broker stands; called in any thread.
-        abandoned: called once in any thread, when both have been gone for longer.
     """
 
-    def __init__(
-        self,
-        run_dir: str,
-        grace_seconds: float,
-        connected: Callable[[], bool],
-        abandoned: Callable[[], None],
-    ) -> None:
+    def __init__(self, run_dir: str, grace_seconds: float) -> None:
         self._path = Path(run_dir) / "executor.lock" if run_dir else None
         self._grace_seconds = grace_seconds
-        self._connected, self._abandoned = connected, abandoned
         self._since: float | None = None
         self._closed = threading.Event()
+        self._watchdog: Watchdog | None = None
+
+    def guard_process(self, connected: Callable[[], bool], abandoned: Callable[[], None]) -> None:
+        """Ends this process when executor and broker are gone, or when the worker does not end.
+
+        Only for a process that is one worker and nothing else: the kernel's timer kills it.
+
+        Args:
+            connected: whether the line to the broker stands; called in any thread.
+            abandoned: called once in any thread, when both have been gone for the grace.
+        """
         if self._path is not None:
             self._watchdog = Watchdog()
-            threading.Thread(target=self._watch, name="orphan", daemon=True).start()
+            watching = (self._path, self._watchdog, connected, abandoned)
+            threading.Thread(target=self._watch, args=watching, name="orphan", daemon=True).start()
 
     def lapsed(self) -> bool:
         """True when the executor has been gone for longer than the grace."""
@@ -66,28 +69,33 @@ class Orphan:
     def closing(self) -> None:
         """This worker has settled its jobs; whatever still hangs does not keep it alive."""
         self._closed.set()
-        if self._path is not None:
+        if self._watchdog is not None:
             self._watchdog.arm("closing", watchdog.now() + _CLOSING_SECONDS)
 
-    def _watch(self) -> None:
+    def _watch(
+        self,
+        lock: Path,
+        timer: Watchdog,
+        connected: Callable[[], bool],
+        abandoned: Callable[[], None],
+    ) -> None:
         """In a thread: neither the loop nor the job's thread can keep it from looking.
 
         The kernel's timer is set when both are first seen gone, since C code that holds the
         interpreter may keep even this thread from looking again.
         """
-        assert self._path is not None
         since: float | None = None
         while not self._closed.wait(_LOOK_SECONDS):
-            if self._connected() or is_held(self._path):
+            if connected() or is_held(lock):
                 since = None
-                self._watchdog.disarm("abandoned")
+                timer.disarm("abandoned")
                 continue
             now = watchdog.now()
             if since is None:
                 since = now
-                self._watchdog.arm("abandoned", now + self._grace_seconds + _LAST_SECONDS)
+                timer.arm("abandoned", now + self._grace_seconds + _LAST_SECONDS)
             if now - since >= self._grace_seconds:
                 log.error("no executor and no broker for %.0f s: ending", now - since)
                 with suppress(RuntimeError):  # the loop has just been closed
-                    self._abandoned()
+                    abandoned()
                 return

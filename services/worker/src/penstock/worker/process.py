@@ -36,6 +36,7 @@ async def _serve(assignment: Assignment) -> int:
     end_telemetry = telemetry.setup("penstock-worker", assignment.worker, assignment.settings)
     try:
         worker = Worker(bus, assignment)
+        worker.guard_process()
         loop = asyncio.get_running_loop()
         for number, reason in (
             (signal.SIGTERM, "asked to end"),

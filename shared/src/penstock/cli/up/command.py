@@ -29,7 +29,7 @@ from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
 from penstock.cli.up.watch import watch
 from penstock.config import Settings
-from penstock.config.load import masked
+from penstock.config.masking import masked
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.health.durability import in_one_line, posture
