@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 import tempfile
@@ -87,6 +88,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def main() -> None:
     options = arguments(sys.argv[1:])
+    logging.basicConfig(level=logging.CRITICAL)  # lost brokers are no news here
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # mounts and namespaces are taken down
     bad = []
     for seed in range(options.seed, options.seed + options.runs):
