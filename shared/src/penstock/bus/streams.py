@@ -33,11 +33,13 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
             "max_age": int(keep.events_max_age_days * _DAY_NS),
             "max_bytes": keep.events_max_bytes,
             "allow_atomic": True,
+            "compression": keep.compression,
         },
         {
             "name": subjects.snapshots_stream,
             "subjects": [f"{prefix}.snapshots.*.*"],
             "max_age": int(keep.snapshots_max_age_hours * _HOUR_NS),
+            "compression": keep.compression,
         },
         {
             "name": subjects.commands_stream,
