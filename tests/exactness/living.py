@@ -135,6 +135,7 @@ class Life:
             "running": busy,
             "oldest_waiting_seconds": oldest if waiting else 0.0,
             "waiting_ages_seconds": [oldest, oldest / 2, 0.0] if waiting else [],
+            "waiting_jobs": [["01j", oldest], ["02j", oldest / 3]] if waiting else [],
             "arrival_per_second": chance.uniform(0, 8),
             "throughput_per_second": chance.uniform(0, 8),
             "service": self._quantiles(chance.uniform(0.01, 5)),

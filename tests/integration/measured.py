@@ -18,6 +18,7 @@ from penstock.events.envelope import encode
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
+from penstock.jobs.queue import JOB
 from penstock.metrics.app import body
 from penstock.runtime.service import Service
 
@@ -94,8 +95,9 @@ class Stage:
                 self.headers.append(dict(stored.headers))
 
     async def job(self, queue: str = "reports", count: int = 1) -> None:
-        message = Outgoing(self.subjects.queue(queue), b"job")
-        for answer in await self.world.append_many([message] * count):
+        subject = self.subjects.queue(queue)
+        messages = [Outgoing(subject, b"job", {JOB: f"{queue}-{n}"}) for n in range(count)]
+        for answer in await self.world.append_many(messages):
             assert not isinstance(answer, BusError), answer
 
     async def name(self, worker: str, pool: str = "reports", host: str = "a") -> None:

@@ -38,6 +38,9 @@ async def test_ages_are_those_of_the_stored_messages(stage: Stage) -> None:
     assert oldest == found.oldest_waiting_seconds
     assert second > oldest - 0.1  # of the first fifty, which came at once
     assert newest <= fourth < oldest - 0.2
+    assert found.waiting_jobs[0].id == "reports-0"
+    assert found.waiting_jobs[0].waited_seconds == oldest
+    assert found.waiting_jobs[-1].id == "reports-49"
 
 
 async def test_who_waits_too_long_spends_the_budget_before_being_picked_up(stage: Stage) -> None:

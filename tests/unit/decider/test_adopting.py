@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.unit.decider.given import NOW, inputs, pool, snapshot, state
 
 from penstock.config import ConfigError
 from penstock.decider import program
-from penstock.decider.adopting import adopt, records
+from penstock.decider.adopting import adopt, gather, records
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies.shipped import SHIPPED
@@ -43,6 +44,15 @@ def test_what_is_adopted_is_adopted_again_as_it_is():
     )
     again = adopt(first.pools, first.rules, BUILTIN, SHIPPED)
     assert repr(again) == repr(first)
+
+
+@pytest.mark.parametrize("former", ["aggressive", "moderate", "hint"])
+def test_a_record_of_an_earlier_version_is_read_with_its_word_for_forecasts(former: str) -> None:
+    (event,) = records({"a": pool("a")}, Rules())
+    one = event.pools["a"]
+    old = {**one, "profile": {**one["profile"], "forecast": former}}
+    found = gather([msgspec.structs.replace(event, pools={"a": old})])
+    assert found[event.fingerprint].pools["a"].profile.forecast == "on"
 
 
 def test_rules_that_no_record_can_hold_are_refused():

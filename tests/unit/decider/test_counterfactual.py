@@ -71,6 +71,25 @@ def test_room_on_a_host_that_bounds_it():
     assert "waiting" not in found or found["waiting"].needed < 100
 
 
+def test_numbers_that_differ_are_printed_so():
+    """2.0004 cores are not "2 cores instead of 2"."""
+    setting = round_of(hosts=[host(cores=2.0004, memory=64 * GIB)], a=1)
+    for change in nearest(setting, "emails"):
+        if change.input.startswith(("cores", "memory")):
+            before, _, after = change.text.partition(" instead of ")
+            assert after.split(" ")[0].rstrip("it") not in before.split(" "), change.text
+
+
+def test_that_a_plan_would_have_stayed_what_it_was_is_no_explanation():
+    keeps = pool(strategy="deadline", sla_seconds=30)
+    setting = round_of(snapshot(workers_ready=1, workers_idle=1), keeps, a=1)
+    assert all(
+        change.target != change.needed
+        for change in nearest(setting, "emails")
+        if change.input == "current"
+    )
+
+
 def test_nothing_that_was_measured_matters_where_the_number_is_fixed():
     setting = round_of(one=pool(strategy="fixed", min_workers=3), a=3)
     inputs_that_matter = {change.input for change in nearest(setting, "emails")}

@@ -16,7 +16,7 @@ from penstock.decider.core.strategies.deadline.passage import passage_seconds
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
 from penstock.decider.core.strategies.deadline.strategy import Deadline, Options
 from penstock.decider.core.strategy import Demand, StrategyInputs
-from penstock.events.snapshot import Budget, Forecast, SpawnFit
+from penstock.events.snapshot import Budget, Forecast, SpawnFit, WaitingJob
 
 STRATEGY = Deadline()
 SPAWN = SpawnFit(mean_seconds=1.0, p95_seconds=1.0, p99_seconds=1.0)
@@ -72,6 +72,17 @@ def test_a_burst_is_answered_at_once_with_as_many_as_start_all_in_time() -> None
     values = asked.reasons[0].values
     assert values["binding_place"] == 200
     assert "job 200 of 200 in line" in asked.reasons[0].text
+
+
+def test_the_binding_job_is_named_or_one_near_it() -> None:
+    named = {"waiting_jobs": (WaitingJob("01old", 7.0), WaitingJob("01new", 0.5))}
+    oldest = demand(**waits(1, 7.0), **named).reasons[0]
+    assert oldest.values["binding_job"] == "01old"
+    assert "job 1 of 1 in line (01old), waiting for 7 s," in oldest.text
+    last = demand(**waits(200, 0.0), **named).reasons[0]
+    assert last.values["near_job"] == "01new"
+    assert "job 200 of 200 in line (near 01new)" in last.text
+    assert "(" not in demand(**waits(1, 7.0)).reasons[0].text  # a snapshot of before
 
 
 def test_the_binding_job_would_be_late_with_fewer() -> None:

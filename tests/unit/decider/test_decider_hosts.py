@@ -163,6 +163,34 @@ def test_capacity_is_said_with_its_bound():
     assert outcome.decisions[0].reasons[-1].text == "5 fit, by memory of host a"
 
 
+def test_foreign_processes_are_named_where_they_hold_the_cores():
+    """Not "other pools": two pools are there, and each could have all of the host otherwise."""
+    busy = host("a", cores=4, cpu_busy_cores=4.0, own_cpu_busy_cores=0.4)
+    pools, seen = [pool("x"), pool("y")], [wants(6, "x"), wants(1, "y")]
+    got, outcome = shares(pools, seen, busy, state(x={"a": 1}, y={"a": 1}))
+    assert got == {"x": 1, "y": 1}
+    reasons = {reason.rule: reason for reason in outcome.decisions[0].reasons}
+    assert "lateness" not in reasons
+    assert reasons["other-processes"].text == (
+        "1 fit, by cores of host a: other processes than Penstock's workers use 3.6 of 4 cores "
+        "there"
+    )
+
+
+def test_other_pools_are_named_where_they_have_what_would_fit():
+    pools, seen = [pool("x"), pool("y")], [wants(40, "x"), wants(40, "y")]
+    _, outcome = shares(pools, seen, room_for(10))
+    assert [reason.rule for reason in outcome.decisions[0].reasons][-1] == "lateness"
+
+
+def test_memory_that_foreign_processes_hold_is_named():
+    full = host("a", cores=1000, memory=4 * GIB, memory_used_bytes=3 * GIB)
+    outcome = one_round(pool(), wants(12), hosts=[full])
+    reason = outcome.decisions[0].reasons[-1]
+    assert reason.rule == "other-processes"
+    assert "workers use 3 of 4 GiB there" in reason.text
+
+
 def test_cores_bound_new_workers():
     outcome = one_round(pool(), wants(40), hosts=[host("a", cores=4)])  # 3.5 x 0.9 / 0.2
     assert story(outcome) == [("strategy", 40), ("capacity", 15)]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from penstock.metrics.core.line import Line, Spot, evenly, sequences
+from penstock.events.snapshot import WaitingJob
+from penstock.metrics.core.line import Line, Spot, evenly, evenly_chosen, sequences
 
 NOW = 1_000_000.0
 
@@ -50,6 +51,12 @@ def test_who_has_left_is_forgotten_and_who_came_stands_behind() -> None:
     assert [(spot.sequence, spot.behind) for spot in found.spots] == [(50, 60), (100, 10)]
     found.see(waiting=5, delivered_sequence=20, arrived=0)  # most were taken out unstarted
     assert found.spots == ()
+
+
+def test_of_many_jobs_the_oldest_the_newest_and_some_between_are_named() -> None:
+    jobs = [WaitingJob(f"j{age}", float(age)) for age in range(100)]
+    assert [job.id for job in evenly_chosen(jobs)] == ["j99", "j75", "j50", "j25", "j0"]
+    assert [job.id for job in evenly_chosen(jobs[:2])] == ["j1", "j0"]
 
 
 def test_arrivals_that_nobody_counted_make_the_places_unknown() -> None:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from penstock.config.section import BudgetWindow, Count, NonNegative, Positive, Section, Share
 
-ForecastPolicy = Literal["aggressive", "moderate", "hint", "off"]
+Forecasting = Literal["on", "off"]
 Options = dict[str, dict[str, Any]]
 """By strategy or policy; each checks its own when the decider starts."""
 
@@ -38,7 +38,8 @@ class Profile(Section, frozen=True, kw_only=True):
         sla_seconds: the promise: a job starts within this. quantile: for this share of jobs.
         budget_window_seconds: over so long a time; jobs beyond that share may be late in it.
         min_workers / max_workers: bounds of the pool over all hosts.
-        forecast: how much a forecast is trusted.
+        forecast: arrivals are forecast, and workers started for those to come where a forecast does
+            better than the rate of now.
         strategy: who says how many workers are needed.
         options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
             each takes stands in strategies.md.
@@ -66,7 +67,7 @@ class Profile(Section, frozen=True, kw_only=True):
     budget_window_seconds: BudgetWindow = 86_400.0
     min_workers: Count = 1
     max_workers: Count = 10
-    forecast: ForecastPolicy = "moderate"
+    forecast: Forecasting = "on"
     strategy: str = "deadline"
     options: Options = {}
     policies: tuple[str, ...] | None = None
@@ -105,15 +106,11 @@ def _usual_policies(strategy: str) -> tuple[str, ...]:
 
 
 PROFILES: dict[str, Profile] = {
-    "critical": Profile(
-        sla_seconds=10, quantile=0.99, min_workers=5, max_workers=50, forecast="aggressive"
-    ),
+    "critical": Profile(sla_seconds=10, quantile=0.99, min_workers=5, max_workers=50),
     "high-volume": Profile(sla_seconds=20, min_workers=3, max_workers=40),
     "balanced": Profile(),
-    "bursty": Profile(
-        sla_seconds=60, quantile=0.90, min_workers=0, max_workers=100, forecast="aggressive"
-    ),
-    "background": Profile(sla_seconds=300, min_workers=0, max_workers=5, forecast="hint"),
+    "bursty": Profile(sla_seconds=60, quantile=0.90, min_workers=0, max_workers=100),
+    "background": Profile(sla_seconds=300, min_workers=0, max_workers=5),
     "exclusive": Profile(
         sla_seconds=60,
         min_workers=1,
@@ -135,7 +132,7 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     budget_window_seconds: BudgetWindow | UnsetType = UNSET
     min_workers: Count | UnsetType = UNSET
     max_workers: Count | UnsetType = UNSET
-    forecast: ForecastPolicy | UnsetType = UNSET
+    forecast: Forecasting | UnsetType = UNSET
     strategy: str | UnsetType = UNSET
     options: Options | UnsetType = UNSET
     policies: tuple[str, ...] | UnsetType = UNSET

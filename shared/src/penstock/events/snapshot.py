@@ -110,6 +110,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parts: tuple[tuple[float, int, int], ...] = ()
 
 
+class WaitingJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A waiting job that was looked up: its id, and the seconds since it could have started."""
+
+    id: str
+    waited_seconds: float
+
+
 class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     """A pool at an instant; a group's figures are aggregated over its queues.
 
@@ -121,6 +128,8 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         oldest_waiting_seconds: age of the oldest waiting job; 0 when none waits, None when unknown.
         waiting_ages_seconds: ages at evenly spaced places in the line, from the oldest waiting job
             to the newest; empty where they are not known, or all so young that they do not matter.
+        waiting_jobs: some of them by id, the oldest first: a decision names the job that it was
+            made for, and needs none of this else.
         arrival_per_second: from the growth of the queue's stored sequence; None before two samples.
         arrival_trend: ``up``, ``down`` or ``stable``; forecast is None when there is none.
         service: run-time distribution; pickup: pickup-time distribution; spawn: command to first
@@ -145,6 +154,7 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     running: int = 0
     oldest_waiting_seconds: float | None = 0.0
     waiting_ages_seconds: tuple[float, ...] = ()
+    waiting_jobs: tuple[WaitingJob, ...] = ()
     expected: int = 0
     arrival_per_second: float | None = None
     arrival_trend: str = "stable"

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 _POOLS_A_PART = 500
 """Keeps each message well below the broker's usual limit of 1 MB."""
+_FORMER_FORECASTS = frozenset({"aggressive", "moderate", "hint"})
+"""Three words of one effect, which ``on`` has now."""
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -102,11 +104,20 @@ def _gather(events: Iterable[SettingsAdopted]) -> list[tuple[str, Adopted]]:
     if len(parts) != first.parts:
         return []
     pools = {
-        name: msgspec.convert(pool, Pool)
+        name: msgspec.convert(_without_former_words(pool), Pool)
         for number in sorted(parts)
         for name, pool in parts[number].pools.items()
     }
     return [(first.fingerprint, Adopted(pools, msgspec.convert(first.rules, Rules)))]
+
+
+def _without_former_words(pool: Any) -> Any:
+    """A recorded pool as today's settings say it: records of earlier versions stay readable."""
+    if not isinstance(pool, dict) or not isinstance(profile := pool.get("profile"), dict):
+        return pool
+    if profile.get("forecast") not in _FORMER_FORECASTS:
+        return pool
+    return {**pool, "profile": {**profile, "forecast": "on"}}
 
 
 def _with_typed_options(pool: Pool, strategies: Strategies, policies: Policies) -> Pool:

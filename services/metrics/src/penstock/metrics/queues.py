@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -12,10 +13,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus, BusError, QueueDepth
+from penstock.bus.protocol import Bus, BusError, QueueDepth, Stored
 from penstock.events.subjects import Subjects
 from penstock.jobs.discovery import DISCOVER_SECONDS, MOST_QUEUES, Discovery
 from penstock.jobs.pausing import Pausing, Resumptions
+from penstock.jobs.queue import JOB
 from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
 
@@ -25,6 +27,7 @@ log = logging.getLogger("penstock.metrics")
 LOOK_UPS_PER_SECOND = 200
 LINES_PER_SECOND = 10
 """Old lines looked at, in four look-ups each."""
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _AT_ONCE = 20
 _REFUSED_SECONDS = 30.0
 _DELAYED_SECONDS = 5.0
@@ -130,7 +133,7 @@ class QueueWatch:
         subject = self._subjects.queue(queue.name)
         first = await self._bus.next(self._subjects.jobs_stream, subject, after + 1)
         came = self._came(queue.name, first.at.timestamp()) if first else None
-        queue.head = Head(time.monotonic(), after, came)
+        queue.head = Head(time.monotonic(), after, came, _job(first) if first else "")
 
     def _came(self, queue: str, stored_at: float) -> float:
         """When a job could first be had: what it waited in a paused queue is not counted."""
@@ -161,7 +164,12 @@ class QueueWatch:
             )
         )
         queue.line.spots = tuple(
-            Spot(stored.sequence, self._came(queue.name, stored.at.timestamp()), stored.behind)
+            Spot(
+                stored.sequence,
+                self._came(queue.name, stored.at.timestamp()),
+                stored.behind,
+                _job(stored),
+            )
             for stored in (*chain(*found), replace(last, behind=0))
             if stored.behind is not None
         )
@@ -205,6 +213,12 @@ class QueueWatch:
         if name not in self._strangers:
             self._strangers.add(name)
             log.info("queue %s is in no pool (or excluded): left alone", name)
+
+
+def _job(stored: Stored) -> str:
+    """The id of a waiting job; empty for a header that cannot be one."""
+    job = stored.headers.get(JOB, "")
+    return job if _ID.fullmatch(job) else ""
 
 
 def _look(depth: QueueDepth, at: float) -> Look:

@@ -74,6 +74,15 @@ def budget(host: HostSnapshot, rules: Rules, planned: Budget | Load) -> Budget:
     )
 
 
+def without_others(host: HostSnapshot) -> HostSnapshot:
+    """The host as if no process but its workers ran on it."""
+    return msgspec.structs.replace(
+        host,
+        cpu_busy_cores=host.own_cpu_busy_cores,
+        memory_used_bytes=host.own_memory_bytes,
+    )
+
+
 def carries(limit: Budget, each: Need) -> tuple[int, str]:
     """How many such workers fit into a budget, and what bounds them."""
     fits = {

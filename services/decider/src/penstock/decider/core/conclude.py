@@ -128,12 +128,17 @@ def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None
         text += f", as the {_mb(claim.tried)} that were measured fit on no host"
         trail.change("capacity", "trial", target, text)
         return
-    count, bound, host = rooms.alone(claim, this.rooms)
-    carried = max(min(count, trail.workers), target)
-    if bound == "hosts":
-        trail.change("capacity", bound, carried, f"{carried}: no host is there to run workers")
+    fit = rooms.alone(claim, this.rooms, this.inputs, this.present.silent)
+    carried = max(min(fit.workers, trail.workers), target)
+    if fit.bound == "hosts":
+        trail.change("capacity", fit.bound, carried, f"{carried}: no host is there to run workers")
+    elif fit.others:
+        text = f"{carried} fit, by {fit.bound} of host {fit.host}: other processes than"
+        text += f" Penstock's workers use {fit.others} there"
+        trail.change("capacity", "other-processes", carried, text)
     else:
-        trail.change("capacity", bound, carried, f"{carried} fit, by {bound} of host {host}")
+        text = f"{carried} fit, by {fit.bound} of host {fit.host}"
+        trail.change("capacity", fit.bound, carried, text)
     text = f"{target} is its fair share of room that other pools need too"
     trail.change("fair-share", "lateness", target, text)
 

@@ -49,7 +49,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Dial(msgspec.Struct, frozen=True):
-    """An input that can be turned: ``turn`` gives the round with another value of it."""
+    """An input that can be turned: ``turn`` gives the round with another value of it.
+
+    ``follows``: an answer equal to the value explains nothing (the plan simply stays what it was).
+    """
 
     name: str
     value: float
@@ -57,6 +60,7 @@ class _Dial(msgspec.Struct, frozen=True):
     say: Callable[[float], str]
     whole: bool = False
     least: float = 0.0
+    follows: bool = False
 
 
 def nearest(setting: Setting, pool: str) -> list[Change]:
@@ -96,6 +100,8 @@ def _search(dial: _Dial, sign: int, pool: str, target: int) -> Change | None:
     other = _halve(dial, pool, target, (same, other))
     answer = _target(dial.turn(other), pool)
     assert answer is not None
+    if dial.follows and answer == other:
+        return None
     return Change(
         input=dial.name,
         found=dial.value,
@@ -212,6 +218,7 @@ def _current(setting: Setting, pool: str) -> _Dial:
         turn,
         lambda value: f"with {value:.0f} workers before instead of {remembered.workers}",
         whole=True,
+        follows=True,
     )
 
 
@@ -228,14 +235,14 @@ def _room(setting: Setting, host: str) -> Iterator[_Dial]:
         f"memory of host {host}",
         memory,
         lambda value: turn(memory_bytes=round(value * GIB)),
-        lambda value: f"with {value:.3g} GiB on host {host} instead of {memory:.3g}",
+        lambda value: "with {} GiB on host {} instead of {}".format(*_apart(value, host, memory)),
         least=0.01,
     )
     yield _Dial(
         f"cores of host {host}",
         cores,
         lambda value: turn(cpu_cores=value),
-        lambda value: f"with {value:.3g} cores on host {host} instead of {cores:.3g}",
+        lambda value: "with {} cores on host {} instead of {}".format(*_apart(value, host, cores)),
         least=0.01,
     )
 
@@ -252,7 +259,8 @@ def _with_snapshot(setting: Setting, seen: SeenPool, snapshot: PoolSnapshot) -> 
 def _waiting(snapshot: PoolSnapshot, waiting: int) -> PoolSnapshot:
     """More of them at the end of the line; none at all has no ages."""
     if not waiting:
-        return replace(snapshot, waiting=0, oldest_waiting_seconds=0.0, waiting_ages_seconds=())
+        none = {"waiting_ages_seconds": (), "waiting_jobs": ()}
+        return replace(snapshot, waiting=0, oldest_waiting_seconds=0.0, **none)
     return replace(snapshot, waiting=waiting)
 
 
@@ -277,6 +285,15 @@ def _resized(placement: dict[str, int], home: str, workers: int) -> dict[str, in
         gone = min(found[host], max(-extra, 0))
         found[host], extra = found[host] - gone, extra + gone
     return {host: count for host, count in found.items() if count}
+
+
+def _apart(value: float, host: str, before: float) -> tuple[str, str, str]:
+    """Both numbers with as few digits as show that they differ, and the host between them."""
+    for digits in range(3, 18):
+        now, then = f"{value:.{digits}g}", f"{before:.{digits}g}"
+        if now != then or value == before:
+            break
+    return now, host, then
 
 
 def _more(difference: float) -> str:

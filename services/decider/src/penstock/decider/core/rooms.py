@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from math import inf
+from typing import NamedTuple
 
 from penstock.config import Pool
 from penstock.decider.core.capacity import (
@@ -16,6 +17,7 @@ from penstock.decider.core.capacity import (
     carries,
     need,
     start_budget,
+    without_others,
 )
 from penstock.decider.core.fairshare import Claim
 from penstock.decider.core.hosts import RollCall
@@ -104,19 +106,50 @@ def anchor(pool: str, remembered: PoolState, inputs: Inputs, present: RollCall) 
     return None
 
 
-def alone(claim: Claim, found: Mapping[str, Room]) -> tuple[int, str, str]:
-    """How many workers this pool could have if it were the only one; what bounds it, and where."""
-    counts = [
-        (carries(room.limit, claim.need), host)
+class Fit(NamedTuple):
+    """How many workers of a pool fit onto hosts, what bounds them on which host, and what
+    processes other than workers use there, where that makes the number smaller."""
+
+    workers: int
+    bound: str
+    host: str = ""
+    others: str = ""
+
+
+def alone(claim: Claim, found: Mapping[str, Room], inputs: Inputs, silent: Container[str]) -> Fit:
+    """How many workers this pool could have if it were the only one."""
+    fits = [
+        _fit(claim, host, inputs, host in silent)
         for host, room in sorted(found.items())
         if room.accepts or claim.placement.get(host)
     ]
-    if not counts:
-        return 0, "hosts", ""
-    (_, bound), host = max(counts, key=lambda each: each[0][0])
-    if claim.one_host:
-        return max(count for (count, _), _ in counts), bound, host
-    return sum(count for (count, _), _ in counts), bound, host
+    if not fits:
+        return Fit(0, "hosts")
+    largest = max(fits, key=lambda fit: fit.workers)
+    total = largest.workers if claim.one_host else sum(fit.workers for fit in fits)
+    cause = largest if claim.one_host else next((fit for fit in fits if fit.others), largest)
+    return cause._replace(workers=total)
+
+
+def _fit(claim: Claim, host: str, inputs: Inputs, silent: bool) -> Fit:
+    """On one host, beside processes that are no workers but without any other pool."""
+    planned = Load()
+    planned.add(claim.need, claim.placement.get(host, 0))
+    if silent:
+        limit = Budget(planned.cpu_cores, planned.memory_bytes, planned.workers)
+        return Fit(*carries(limit, claim.need), host)
+    seen = inputs.seen_hosts[host].snapshot
+    count, bound = carries(budget(seen, inputs.rules, planned), claim.need)
+    undisturbed, _ = carries(budget(without_others(seen), inputs.rules, planned), claim.need)
+    return Fit(count, bound, host, _others(seen, bound) if undisturbed > count else "")
+
+
+def _others(host: HostSnapshot, bound: str) -> str:
+    if bound == "cores":
+        used = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+        return f"{used:.2g} of {host.cpu_cores:.3g} cores"
+    used = max(host.memory_used_bytes - host.own_memory_bytes, 0)
+    return f"{used / 2**30:.2g} of {host.memory_bytes / 2**30:.3g} GiB"
 
 
 def _loads(

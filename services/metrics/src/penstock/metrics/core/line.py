@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from penstock.events.snapshot import WaitingJob
+
 PLACES = 5
 """Ages are told of at so many places in the line."""
 _SAMPLES = 16
@@ -18,12 +20,14 @@ _SAMPLES = 16
 class Spot(NamedTuple):
     """A waiting job that was looked up.
 
-    ``stored_at``: POSIX seconds, broker's clock; ``behind``: how many wait behind it.
+    ``stored_at``: POSIX seconds, broker's clock; ``behind``: how many wait behind it; ``job``: its
+    id, empty where the message does not say.
     """
 
     sequence: int
     stored_at: float
     behind: int
+    job: str = ""
 
 
 class Line:
@@ -67,6 +71,14 @@ class Line:
         if (last := max(known)) < waiting - 1:  # those behind came since
             known[last + 1] = min(known[last], wall_now - self._asked_wall_at)
         return tuple((place, max(age, 0.0)) for place, age in sorted(known.items()))
+
+
+def evenly_chosen(jobs: Iterable[WaitingJob]) -> tuple[WaitingJob, ...]:
+    """The oldest, the newest and some in between, the oldest first: at most ``PLACES``."""
+    known = sorted(jobs, key=lambda job: (-job.waited_seconds, job.id))
+    if len(known) <= PLACES:
+        return tuple(known)
+    return tuple(known[place * (len(known) - 1) // (PLACES - 1)] for place in range(PLACES))
 
 
 def sequences(delivered_sequence: int, last_sequence: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from penstock.config import Profile
-from penstock.events.snapshot import PoolSnapshot, Quantiles
+from penstock.events.snapshot import PoolSnapshot, Quantiles, WaitingJob
 from penstock.events.worker import QueueReport, WorkerReport
 from penstock.measuring.budget import Ledger, late_in_line
 from penstock.measuring.forecast import Forecaster
@@ -16,7 +16,7 @@ from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.lapsed import Lapsed
-from penstock.metrics.core.line import evenly
+from penstock.metrics.core.line import evenly, evenly_chosen
 from penstock.metrics.core.queue import Look, Queue
 from penstock.metrics.core.sketches import BadSketch, Distribution
 from penstock.metrics.core.totals import Totals
@@ -207,6 +207,7 @@ class PoolMeter:
             running=sum(look.claimed for look in looks) - lapsed,
             oldest_waiting_seconds=oldest,
             waiting_ages_seconds=ages,
+            waiting_jobs=self._jobs(at.timestamp()),
             arrival_per_second=rate.per_second if rate else None,
             arrival_trend=rate.trend if rate else "stable",
             forecast_per_second=rate.forecast_per_second if rate else None,
@@ -257,6 +258,10 @@ class PoolMeter:
         """Along the line of all queues together, the jobs nobody holds any more among them."""
         lapsed = self._lapsed.waiting(now), ((0, self._lapsed.oldest_seconds(now)),)
         return evenly((*(queue.ages(wall_now) for queue in self.queues), lapsed))
+
+    def _jobs(self, wall_now: float) -> tuple[WaitingJob, ...]:
+        """Some of the waiting jobs by name; those that are redelivered are not among them."""
+        return evenly_chosen(job for queue in self.queues for job in queue.jobs(wall_now))
 
     def _queue_age_seconds(self, looks: Sequence[Look], now: float) -> float:
         heads = max(queue.head_age_seconds(now) for queue in self.queues)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 import msgspec
 
+from penstock.events.snapshot import WaitingJob
 from penstock.metrics.core.line import Line
 
 
@@ -31,12 +33,14 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 class Head(msgspec.Struct, frozen=True):
     """The first waiting job as it was looked up at ``at``, beyond sequence ``after``.
 
-    ``stored_at`` is POSIX seconds by the broker's clock; None when no job was left there.
+    ``stored_at`` is POSIX seconds by the broker's clock; None when no job was left there. ``job``
+    is its id, empty where the message does not say.
     """
 
     at: float
     after: int
     stored_at: float | None
+    job: str = ""
 
 
 def arrived(before: Look, after: Look) -> int | None:
@@ -129,6 +133,15 @@ class Queue:
         """How many wait, and (place, age) of those that are known; see `Line.ages`."""
         waiting = self.look.waiting if self.look else 0
         return waiting, self.line.ages(waiting, self.oldest_seconds(wall_now), wall_now)
+
+    def jobs(self, wall_now: float) -> Iterator[WaitingJob]:
+        """Those of the waiting jobs that were looked up."""
+        head = self.head
+        if head is not None and head.job and head.stored_at is not None and not self.wants_head:
+            yield WaitingJob(head.job, max(wall_now - head.stored_at, 0.0))
+        for spot in self.line.spots:
+            if spot.job and (head is None or spot.job != head.job):
+                yield WaitingJob(spot.job, max(wall_now - spot.stored_at, 0.0))
 
     def oldest_seconds(self, wall_now: float) -> float | None:
         """Age of the oldest waiting job; 0 when none waits, None when unknown.

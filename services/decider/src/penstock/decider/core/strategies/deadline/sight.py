@@ -11,7 +11,7 @@ from penstock.decider.core.strategies.deadline.line import Stand, waiting
 from penstock.decider.core.strategies.deadline.memory import Past
 from penstock.decider.core.strategies.deadline.poisson import normal_quantile
 from penstock.decider.core.strategy import StrategyInputs
-from penstock.events.snapshot import Budget, PoolSnapshot, SpawnFit
+from penstock.events.snapshot import Budget, PoolSnapshot, SpawnFit, WaitingJob
 
 UNKNOWN_JOB_SECONDS = 1.0
 UNKNOWN_SPAWN_SECONDS = 1.0
@@ -24,6 +24,8 @@ _MORE_CAREFUL = 0.5
 _OVERDUE = 3.0
 """A worker that takes this many times longer than 95 of 100 to start is not counted on."""
 _SOON_SECONDS = 0.05
+_SAME_SECONDS = 1e-6
+"""Two waits that differ by less are one job's."""
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +36,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         rate: jobs a second; service: how long they run. load: of them, in Erlang.
         promise_seconds: a job starts within this. allowed_share: of jobs that may be late.
         safety: standard deviations below the mean on which promises are built.
-        stands: the jobs that wait, oldest first.
+        stands: the jobs that wait, oldest first. jobs: some of them by id, waiting until now.
         groups: the workers that exist, in the order in which they are kept.
         spawn: how long new ones take.
     """
@@ -50,6 +52,15 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     stands: tuple[Stand, ...]
     groups: tuple[Group, ...]
     spawn: SpawnFit
+    jobs: tuple[WaitingJob, ...] = ()
+
+    def name_of(self, waited_seconds: float) -> tuple[str, bool]:
+        """The id of the looked-up job that has waited most nearly so long, and whether it is that
+        very one; an empty id where none was looked up."""
+        if not self.jobs:
+            return "", False
+        nearest = min(self.jobs, key=lambda job: abs(job.waited_seconds - waited_seconds))
+        return nearest.id, abs(nearest.waited_seconds - waited_seconds) < _SAME_SECONDS
 
     @property
     def load(self) -> float:
@@ -93,6 +104,10 @@ def see(inputs: StrategyInputs, past: Past) -> Sight:
         safety=max(normal_quantile(profile.quantile), 0.0) * _care(snapshot.budget),
         waiting=snapshot.waiting,
         stands=stands,
+        jobs=tuple(
+            WaitingJob(job.id, job.waited_seconds + inputs.age_seconds)
+            for job in snapshot.waiting_jobs
+        ),
         groups=_groups(snapshot, inputs, past, busy, spawn),
         spawn=spawn,
     )

@@ -117,15 +117,20 @@ def _figures(sight: Sight, needed: Need) -> dict[str, Any]:
 
 
 def _binding(sight: Sight, needed: Need) -> dict[str, Any]:
-    """The job that asks for them: its place in the line, and how late it would be with fewer."""
+    """The job that asks for them: its place in the line, its id or that of one near it, and how
+    late it would be with fewer."""
     job = needed.binding
     if job is None or not job.is_here:
         return {}
     starts = sight.hands().start_seconds(job.place, needed.workers - 1)
     late = None if math.isinf(starts) else round(starts - job.seconds, 2)
+    waited = sight.promise_seconds - job.seconds
+    name, exact = sight.name_of(waited)
+    named = {"binding_job" if exact else "near_job": name} if name else {}
     return {
         "binding_place": round(job.place),
-        "binding_waited_seconds": round(sight.promise_seconds - job.seconds, 2),
+        **named,
+        "binding_waited_seconds": round(waited, 2),
         "late_seconds_with_one_less": late,
     }
 
@@ -137,8 +142,12 @@ def _why_needed(sight: Sight, needed: Need, values: dict[str, Any]) -> str:
             f"{sight.load:.3g} at a time are expected, and starting a worker takes "
             f"{sight.spawn.p95_seconds:.3g} s of the promised {sight.promise_seconds:g} s"
         )
-    job = f"job {values['binding_place']} of {sight.waiting} in line, waiting for"
-    job += f" {values['binding_waited_seconds']:g} s,"
+    job = f"job {values['binding_place']} of {sight.waiting} in line"
+    if name := values.get("binding_job"):
+        job += f" ({name})"
+    elif near := values.get("near_job"):
+        job += f" (near {near})"
+    job += f", waiting for {values['binding_waited_seconds']:g} s,"
     late = values["late_seconds_with_one_less"]
     if late is None:
         return f"{job} would not start at all with {fewer}"
