@@ -1,11 +1,12 @@
 """What a no-op job leaves in the event log, and how fast such jobs run. Prints JSON.
 
-Real broker, dispatcher and workers, as in throughput.py. The configurations are run in turns, so that
-other work on the machine falls on all of them; each run has a fresh broker and store.
+Real broker, dispatcher and workers, as in throughput.py. The configurations are run in turns, so
+that other work on the machine falls on all of them; each run has a fresh broker and store.
 
 Bytes in the log are those that the broker counts in the stream's state; bytes on disk are those of
-the stream's folder (`du`) after the broker was stopped, which writes out what it holds in memory. The
-broker compresses a block of the log (up to 8 MB) when it begins the next one: with few jobs, nothing.
+the stream's folder (`du`) after the broker was stopped, which writes out what it holds in memory.
+The broker compresses a block of the log (up to 8 MB) when it begins the next one: a short log is
+not compressed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from msgspec.structs import replace
 
 from machine import describe
 from noop_crew import EVENTS_PER_JOB, at_work, fork, settings_for, stored_events
-from noop_jobs import noop
 from penstock.bus.nats import NatsBus, connect
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
@@ -67,9 +67,7 @@ async def run(settings: Settings, broker: Broker, workers: int, jobs: int) -> di
         while await stored_events(bus) < stored + EVENTS_PER_JOB * jobs:
             await asyncio.sleep(0.01)
         seconds = time.perf_counter() - started
-        used = [
-            cpu_seconds(process) - was for process, was in zip(processes, before, strict=True)
-        ]
+        used = [cpu_seconds(process) - was for process, was in zip(processes, before, strict=True)]
         dispatcher.join()
     info = await bus._api(f"STREAM.INFO.{Subjects().events_stream}")
     row = {
@@ -154,8 +152,8 @@ def main() -> None:
     report: dict[str, Any] = {"benchmark": "log_bytes", "machine": describe(), "jobs": options.jobs}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in options.compression}
     for _ in range(options.repeat):
-        for name in rows:
-            rows[name].append(measure(name, options.workers, options.jobs))
+        for name, runs in rows.items():
+            runs.append(measure(name, options.workers, options.jobs))
     report |= {f"compression_{name}": summary(runs) for name, runs in rows.items()}
     report["load_after"] = round(os.getloadavg()[0], 2)
     print(json.dumps(report, indent=2))

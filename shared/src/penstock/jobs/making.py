@@ -111,7 +111,9 @@ class Maker:
                     timeout_seconds=kind.timeout_seconds or payload.UNLIMITED,
                     backoff=kind.retries.backoff,
                     tags=tags,
-                    expires_at=terms.expires_at.timestamp() if terms.expires_at else payload.UNLIMITED,
+                    expires_at=terms.expires_at.timestamp()
+                    if terms.expires_at
+                    else payload.UNLIMITED,
                     masked=kind.masked + self._masked,
                 ),
             )

@@ -7,7 +7,6 @@ import msgspec
 from penstock.events.brief import brief, brief_fields
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
 
-
 UNLIMITED = 0.0
 """No limit, where it is this very object: msgspec leaves out a default that is identical to it, and
 writes an equal one out (20 bytes a field, which queue and event log both store)."""
