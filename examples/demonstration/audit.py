@@ -12,7 +12,6 @@ from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobDead
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, payload
-from penstock.jobs.errors import IllegalTransition
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
 Events = Sequence[tuple[int, Event | UnknownEvent]]
@@ -82,10 +81,7 @@ def _problem(events: Events, ends: int) -> str:
     """What is wrong with one job; empty when nothing is."""
     if ends != 1:
         return f"has {ends} ends, expected one"
-    try:
-        record = lifecycle.fold(events)
-    except IllegalTransition as error:
-        return f"has a story that cannot be: {error}"
+    record = lifecycle.fold(events)
     if record is None or record.state is lifecycle.State.COMPLETED:
         return ""
     why = record.error

@@ -64,7 +64,7 @@ class GuardedBroker(Broker):
             ("port: 4222", f"host: 127.0.0.1\nport: {self._port or -1}"),
             ("127.0.0.1:8222", f"127.0.0.1:{self._monitor or -1}"),
             ('"/data"', f'"{self._folder / "store"}"'),
-            ('include "secrets/users.conf"', (secrets / "users.conf").read_text("utf-8")),
+            ('include "secrets/accounts.conf"', (secrets / "accounts.conf").read_text("utf-8")),
             ("/etc/nats/secrets", str(secrets)),
         ):
             assert shipped in text, f"{SHIPPED} no longer holds {shipped}"

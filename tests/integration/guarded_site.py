@@ -52,10 +52,10 @@ class Site:
         self._make.prefix = "penstock"
 
     def settings(self, role: str) -> Settings:
-        worker = {"worker_nkey_file": f"{self.broker.secrets}/worker/nkey.seed"}
-        return self.broker.settings(
-            self._make, role, **_TABLES, nats=worker if role == "executor" else {}
-        )
+        nats: dict[str, Any] = {"connect_timeout_seconds": 60}
+        if role == "executor":
+            nats["worker_nkey_file"] = f"{self.broker.secrets}/worker/nkey.seed"
+        return self.broker.settings(self._make, role, **_TABLES, nats=nats)
 
     def start(self) -> None:
         for number, role in enumerate(SERVICES):

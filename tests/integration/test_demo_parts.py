@@ -95,7 +95,7 @@ def test_a_job_with_exactly_one_end_is_as_it_should_be():
     [
         ([started("a")], "has 0 ends"),
         ([started("a"), completed("a"), completed("a")], "has 2 ends"),
-        ([completed("a")], "story that cannot be"),
+        ([completed("a")], "ended waiting"),
         (
             [JobDead(job_id="a", queue="q", error=JobError(kind="poison", message="lost"))],
             "ended dead: poison: lost",

@@ -26,7 +26,7 @@ def made(folder: Path, *more: str) -> Path:
 
 def test_each_role_has_a_key_of_its_own_and_the_broker_knows_it(tmp_path: Path) -> None:
     folder = made(tmp_path / "secrets")
-    users = (folder / "nats/users.conf").read_text("utf-8")
+    users = (folder / "nats/accounts.conf").read_text("utf-8")
     seeds = {role: (folder / role / "nkey.seed").read_bytes() for role in ROLES}
     assert len(set(seeds.values())) == len(ROLES)
     for seed in seeds.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -47,6 +48,14 @@ class LateBus:
             except (BusUnavailable, NoBrokerKnown) as error:
                 log.info("%s; trying again", error)
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    def now(self) -> float:
+        """POSIX seconds by the broker's clock; by this machine's until the broker has answered."""
+        return time.time() if self._bus is None else float(self._bus.now())
+
+    @property
+    def connected(self) -> bool:
+        return self._bus is not None and bool(self._bus.connected)
 
     def __getattr__(self, name: str) -> Any:
         if self._bus is not None:

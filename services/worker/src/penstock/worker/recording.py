@@ -31,7 +31,7 @@ from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.sealing import about_result, holds_sealed
 from penstock.worker.claims import Claims
-from penstock.worker.core.outcome import ended_by_itself, failed, too_large
+from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
 from penstock.worker.held import Held
 from penstock.worker.joblog import Unreadable
 
@@ -64,6 +64,7 @@ class Recorder:
                 job.result = self._claims.ring.seal(job.result, about)
             if len(job.result) > self._max_result_bytes:
                 job.error = too_large(len(job.result), self._max_result_bytes)
+                job.outlook = FINAL
         ours = [job for job in jobs if not job.lost]
         good = [job for job in ours if job.error is None and job.verdict is None]
         others = [job for job in ours if job.error is not None or job.verdict is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,9 +10,9 @@ from pathlib import Path
 import nkeys  # type: ignore[import-untyped]
 
 from penstock.cli.deploy import certificates
-from penstock.cli.deploy.roles import ROLES, permissions
+from penstock.cli.deploy.accounts import Key, configuration
+from penstock.cli.deploy.roles import ROLES
 from penstock.cli.errors import Failed
-from penstock.events.subjects import Subjects
 
 SEED_BYTES = 32
 
@@ -30,18 +29,18 @@ def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: 
         raise Failed(
             f"{folder} exists already; keys in use are not overwritten: move it away first"
         ) from None
-    made = list(_files(Subjects(prefix), names, now, days))
+    made = list(_files(prefix, names, now, days))
     return [_put(folder / name, content) for name, content in made]
 
 
 def _files(
-    subjects: Subjects, names: Sequence[str], now: datetime, days: int
+    prefix: str, names: Sequence[str], now: datetime, days: int
 ) -> Iterator[tuple[str, bytes]]:
     tls = certificates.make(names, now, days)
-    users = []
-    for name, role in ROLES.items():
+    keys = []
+    for name in ROLES:
         seed, public = _pair()
-        users.append({"nkey": public, "permissions": permissions(role, public, subjects)})
+        keys.append(Key(name=name, role=name, public=public, prefix=prefix))
         yield f"{name}/nkey.seed", seed
         yield f"{name}/ca.pem", tls.authority
     cluster, connect = (secrets.token_urlsafe(SEED_BYTES).encode() for _ in range(2))
@@ -51,8 +50,7 @@ def _files(
     yield "nats/ca.pem", tls.authority
     yield "nats/server.pem", tls.certificate
     yield "nats/server.key", tls.key
-    # Its configuration language takes JSON.
-    yield "nats/users.conf", f"users: {json.dumps(users, indent=2)}\n".encode()
+    yield "nats/accounts.conf", configuration(keys).encode()
 
 
 def _pair() -> tuple[bytes, str]:

@@ -1,4 +1,4 @@
-"""Who may do what on the broker: one user a role, with what it needs and no more.
+"""Who may do what on the broker: what each role needs, and no more.
 
 JetStream's API is plain subjects, so a permission to publish is also one to ask. What stands in the
 body of a request NATS does not look at: whoever may purge part of a stream may purge all of it.
@@ -6,12 +6,7 @@ body of a request NATS does not look at: whoever may purge part of a stream may 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
-
-from penstock.bus.nkeys import inbox
-from penstock.events.subjects import Subjects
 
 STREAMS = ("JOBS", "EVENTS", "SNAPSHOTS", "COMMANDS", "DEAD", "CHECKPOINTS", "STATE", "KEYS")
 
@@ -131,7 +126,7 @@ ROLES: dict[str, Role] = {
         about="an application that dispatches jobs and waits for results",
         publishes=_DISPATCHES,
         listens=_AWAITS,
-        reads=("EVENTS", "KEYS", "CHECKPOINTS"),
+        reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD"),
         purges=("JOBS",),
         makes_queues=True,
     ),
@@ -158,46 +153,3 @@ ROLES: dict[str, Role] = {
         about="reads events, nothing else", listens=("events.>",), reads=("EVENTS",)
     ),
 }
-
-
-def permissions(role: Role, public_key: str, subjects: Subjects) -> dict[str, dict[str, list[str]]]:
-    """What nats-server's configuration takes as the ``permissions`` of a user.
-
-    Args:
-        public_key: the user's; it names the inbox that only this user hears.
-    """
-    allowed = [f"{subjects.prefix}.{each}" for each in role.publishes]
-    heard = [f"{subjects.prefix}.{each}" for each in role.listens]
-    asked = [f"$JS.API.{each}" for each in _verbs(role, subjects)]
-    claims = [f"$JS.ACK.{subjects.jobs_stream}.>"] if role.claims else []
-    return {
-        "publish": {"allow": [*allowed, *asked, *claims]},
-        "subscribe": {"allow": [f"{inbox(public_key)}.>", *heard]},
-    }
-
-
-def _verbs(role: Role, subjects: Subjects) -> Iterable[str]:
-    """Parts of the JetStream API, without ``$JS.API.``."""
-    jobs = subjects.jobs_stream
-    for name in STREAMS:
-        yield f"STREAM.INFO.{subjects.stream(name)}"
-    for stream in map(subjects.stream, role.reads):
-        yield f"STREAM.MSG.GET.{stream}"
-        yield f"DIRECT.GET.{stream}"
-        if stream != jobs:  # a follower of it would be a second taker of jobs
-            yield f"CONSUMER.CREATE.{stream}.*"
-            yield f"CONSUMER.MSG.NEXT.{stream}.*"
-    for name in role.purges:
-        yield f"STREAM.PURGE.{subjects.stream(name)}"
-    if role.claims:
-        yield f"CONSUMER.MSG.NEXT.{jobs}.*"
-    if role.makes_queues:
-        yield f"CONSUMER.DURABLE.CREATE.{jobs}.*"
-    if role.counts_queues:
-        yield f"CONSUMER.LIST.{jobs}"
-    if role.pauses:
-        yield from (f"CONSUMER.{verb}.{jobs}.*" for verb in ("PAUSE", "INFO"))
-    if role.makes_streams:
-        yield from (f"STREAM.CREATE.{subjects.stream(name)}" for name in STREAMS)
-    if role.surveys:
-        yield from ("INFO", "STREAM.LIST")
