@@ -14,7 +14,7 @@ from typing import Any
 
 import nats.errors
 
-from penstock.bus import access, adapting, clock, streams
+from penstock.bus import access, clock, streams
 from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import (
     BusError,
@@ -86,7 +86,8 @@ class NatsBus:
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
-        self._may_not_make = asyncio.Event()
+        self._updating = asyncio.Lock()
+        self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
         self._timeout = settings.nats.request_timeout_seconds
@@ -131,6 +132,9 @@ class NatsBus:
         if ".stream.create." in text:
             self._may_not_make.set()
             return log.debug("streams are another role's to make")
+        if ".stream.update." in text:
+            self._may_not_update.set()
+            return log.debug("this key may not update streams")
         self.violations += 1
         return log.warning("the broker refused: %s", error)
 
@@ -175,6 +179,31 @@ class NatsBus:
             f"there is no stream {config['name']} yet, and this role may not make it: "
             "the orchestrator does, when it starts"
         )
+
+    async def update_streams(self, extra_bytes: int = 0) -> dict[str, dict[str, Any]]:
+        """Has streams that exist take over what changed in the settings.
+
+        Args:
+            extra_bytes: what the event log may hold beyond its bound.
+
+        Returns:
+            What was changed, by the stream's name.
+
+        Raises:
+            BusError: the broker did not answer, or did not accept a change.
+            NotPermitted: this key may not update streams.
+        """
+        updated: dict[str, dict[str, Any]] = {}
+        async with self._updating:  # an update holds the whole configuration
+            for stream in streams.streams(self._settings, self.subjects, extra_bytes):
+                name = stream["name"]
+                info = await self._api(f"STREAM.INFO.{name}")
+                stored, complete = info["config"], streams.complete(stream, 1)
+                if changes := streams.changes(stored, complete, info["state"]["bytes"]):
+                    asking = self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
+                    await access.unless_refused(self._may_not_update, asking)
+                    updated[name] = changes
+        return updated
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
         sent_at = self.clock.monotonic()
@@ -265,7 +294,10 @@ class NatsBus:
         return await self._reader.count(stream, subject)
 
     async def adapt_streams(self, extra_bytes: int = 0) -> None:
-        await adapting.adapt(self._api, self._settings, self.subjects, extra_bytes)
+        try:
+            await self.update_streams(extra_bytes)
+        except access.NotPermitted:
+            raise BusRefused("this key may not update streams: make its keys anew") from None
 
     async def extent(self, stream: str) -> Extent:
         return await self._reader.extent(stream)

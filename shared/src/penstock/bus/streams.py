@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.bus.protocol import QueueDepth
@@ -10,6 +11,13 @@ from penstock.events.subjects import Subjects
 
 MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
+_UPDATED: dict[str, Any] = {
+    "compression": "none",
+    "discard": "old",
+    "max_age": 0,
+    "max_bytes": -1,
+}
+"""Settings that a stream takes over when they change, with what the broker leaves out."""
 _DAY_NS = 86_400 * 1_000_000_000
 _LEAST_RESERVE_BYTES = 4_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
@@ -29,8 +37,12 @@ def least_reserve(whole_bytes: int) -> int:
     return max(whole_bytes // 5, _LEAST_RESERVE_BYTES)
 
 
-def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
-    """Configurations as the JetStream API takes them (durations in nanoseconds)."""
+def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> list[dict[str, Any]]:
+    """Configurations as the JetStream API takes them (durations in nanoseconds).
+
+    Args:
+        extra_bytes: what the event log may hold beyond its bound.
+    """
     prefix, keep = subjects.prefix, settings.streams
     return [
         {
@@ -47,13 +59,17 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
             "subjects": [f"{prefix}.events.*.*.*"],
             # The broker discards nothing: the orchestrator does, and carries what lives.
             "discard": "new",
-            "max_bytes": keep.events_max_bytes + events_reserve(keep.events_max_bytes),
+            "max_bytes": keep.events_max_bytes
+            + events_reserve(keep.events_max_bytes)
+            + extra_bytes,
             "allow_atomic": True,
+            "compression": keep.compression,
         },
         {
             "name": subjects.snapshots_stream,
             "subjects": [f"{prefix}.snapshots.*.*"],
             "max_age": int(keep.snapshots_max_age_hours * _HOUR_NS),
+            "compression": keep.compression,
         },
         {
             "name": subjects.commands_stream,
@@ -98,21 +114,20 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
     return {**common, **stream}
 
 
-def adapted(current: dict[str, Any], declared: dict[str, Any], held_bytes: int) -> dict[str, Any]:
-    """The configuration of a stream that exists, with the bounds of the one declared.
+def changes(
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], held_bytes: int = 0
+) -> dict[str, Any]:
+    """What a stream that exists has to take over from the settings, of what may change.
 
     Args:
-        current: as the broker has it; what is not a bound stays.
-        held_bytes: a bound below this would have the broker refuse everything.
+        stored: its configuration, as the broker returns it. wanted: the one of the settings.
+        held_bytes: what it holds; a bound below that would have the broker refuse everything.
     """
-    bounds = {
-        "discard": declared["discard"],
-        "max_age": declared.get("max_age", 0),
-        "max_bytes": declared.get("max_bytes", -1),
-    }
-    if 0 < bounds["max_bytes"] < held_bytes + _LEAST_RESERVE_BYTES:
-        bounds["max_bytes"] = max(current["max_bytes"], held_bytes + _LEAST_RESERVE_BYTES)
-    return {**current, **bounds}
+    found = {key: wanted.get(key, default) for key, default in _UPDATED.items()}
+    least = held_bytes + _LEAST_RESERVE_BYTES
+    if found["discard"] == "new" and found["max_bytes"] < least:
+        found["max_bytes"] = max(stored.get("max_bytes", 0), least)
+    return {key: value for key, value in found.items() if stored.get(key, _UPDATED[key]) != value}
 
 
 def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, Any]:

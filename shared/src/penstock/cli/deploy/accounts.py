@@ -136,6 +136,6 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
         yield from (f"CONSUMER.{verb}.{jobs}.*" for verb in ("PAUSE", "INFO"))
     if role.makes_streams:
         yield from (f"STREAM.CREATE.{subjects.stream(name)}" for name in STREAMS)
-        yield from (f"STREAM.UPDATE.{subjects.stream(name)}" for name in ("EVENTS", "CHECKPOINTS"))
+        yield from (f"STREAM.UPDATE.{subjects.stream(name)}" for name in STREAMS)
     if role.surveys:
         yield from ("INFO", "STREAM.LIST")
