@@ -216,6 +216,8 @@ def advance(
     record: JobRecord | None, event: Event | UnknownEvent, sequence: int
 ) -> JobRecord | None:
     """The record after whatever is stored at ``sequence``; see :func:`fold`."""
+    if record is None and isinstance(event, JobCompleted):
+        return _rest_of(event, sequence)
     if isinstance(event, JobEvent):
         with suppress(IllegalTransition):
             return evolve(record, event, sequence)
@@ -237,6 +239,25 @@ def passed_over(events: Iterable[tuple[int, Event | UnknownEvent]]) -> Iterator[
             state = record.state if record else "nothing"
             yield sequence, f"{event.name} may not follow state {state}"
         record = after
+
+
+def _rest_of(event: JobCompleted, sequence: int) -> JobRecord:
+    """A job of which only the end is left in the log: its call is not known any more."""
+    about = JobRecord(
+        id=event.job_id,
+        queue=event.queue,
+        function="",
+        payload=b"",
+        state=State.COMPLETED,
+        sequence=sequence,
+        changed_by=sequence,
+        changed_id=event.id,
+        dispatched_at=event.at,
+        available_at=event.at,
+        attempt=event.attempt,
+        life_from=sequence,
+    )
+    return msgspec.structs.replace(about, **_changes(about, event))
 
 
 def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:

@@ -51,8 +51,8 @@ class Sender:
             await self.send(event)
         except AlreadyDispatched:
             record = lifecycle.fold(await story.read(self._bus, self._subjects, event.job_id))
-            if record is None or record.dispatch_id != event.id:
-                raise
+            if record is None or record.dispatch_id not in ("", event.id):
+                raise  # without a first event, as of one whose end alone is left: ours, long over
             if record.life == 1 and not record.attempt and not record.state.ended:
                 message = self._queued(event, record.life_from, telemetry.inject())
                 await self._bus.append(message)

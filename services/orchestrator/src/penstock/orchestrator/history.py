@@ -36,6 +36,7 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
+from penstock.jobs.lifecycle import State
 from penstock.orchestrator import window
 from penstock.orchestrator.carrying import WholeCarrier
 from penstock.orchestrator.core.pace import Pace
@@ -237,6 +238,8 @@ class History:
         record = lifecycle.fold(events)
         if record is None or not events or events[0][0] > through:
             return None
+        if record.state is State.COMPLETED and record.changed_by > through:
+            return None  # its end stays in the log, with the result
         if any(at > through and type(event).__name__ == "JobCarried" for at, event in events):
             return None  # another orchestrator was at it, too
         return Living(record, one.trace)
