@@ -24,6 +24,7 @@ from penstock.bus.protocol import (
     WrongSequence,
     broker_time,
 )
+from penstock.events.envelope import whole_micros
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
@@ -132,13 +133,12 @@ class Recorder:
     def _completion(self, job: Held) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
-            correlation_id=job.id,
             source=self._joblog.source,
             queue=job.queue,
             attempt=job.attempt,
-            run_seconds=job.run_seconds,
+            run_seconds=whole_micros(job.run_seconds),
             result=job.result,
-            cpu_seconds=job.cpu_seconds,
+            cpu_seconds=whole_micros(job.cpu_seconds),
             peak_memory_bytes=job.peak_memory_bytes,
             spark_session=job.used_spark,
             spark_cost=job.spark_cost,
@@ -248,7 +248,6 @@ class Recorder:
         done, total = job.recorded_progress = job.progress
         event = JobProgressed(
             job_id=job.id,
-            correlation_id=job.id,
             source=self._joblog.source,
             done=done,
             total=total,
