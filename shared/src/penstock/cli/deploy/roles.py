@@ -48,10 +48,9 @@ _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 ROLES: dict[str, Role] = {
     "metrics": Role(
         about="measures",
-        publishes=("snapshots.pool.*",),
+        publishes=("snapshots.pool.*", "notices.queue.*"),
         listens=("beats.worker.>", "jobs.*"),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
-        makes_queues=True,
         counts_queues=True,
     ),
     "decider": Role(
@@ -89,12 +88,12 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "checkpoints.*",
             "state.exclusive.*",
+            "notices.queue.*",
         ),
         listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
         reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),
-        purges=("JOBS", "CHECKPOINTS"),
+        purges=("CHECKPOINTS",),
         claims=True,
-        makes_queues=True,
     ),
     "orchestrator": Role(
         about="heals, keeps schedules, batches and graphs; makes the streams",
@@ -108,7 +107,7 @@ ROLES: dict[str, Role] = {
                 for kind in ("cursor", "batch", "graph", "health", "schedule", "pause")
             ),
         ),
-        listens=_AWAITS,
+        listens=(*_AWAITS, "notices.queue.*"),
         reads=STREAMS,
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS"),
         makes_queues=True,
@@ -127,8 +126,6 @@ ROLES: dict[str, Role] = {
         publishes=_DISPATCHES,
         listens=_AWAITS,
         reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD"),
-        purges=("JOBS",),
-        makes_queues=True,
     ),
     "operator": Role(
         about="a person with the command line",
@@ -140,11 +137,11 @@ ROLES: dict[str, Role] = {
             "state.schedule.*",
             "state.health.probe",
             "notices.recover.*",
+            "notices.queue.*",
         ),
         listens=("events.>", "beats.worker.>", "notices.recovered.*"),
         reads=STREAMS,
-        purges=("JOBS", "DEAD", "STATE"),
-        makes_queues=True,
+        purges=("DEAD", "STATE"),
         counts_queues=True,
         pauses=True,
         surveys=True,
