@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline testing
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test compose-test upgrade-test chaos exact kills check bench clean lock docs
+.PHONY: help install demo test compose-test upgrade-test chaos exact kills check audit bench clean lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -17,7 +17,7 @@ $(READY): requirements.lock requirements-build.lock $(addsuffix /pyproject.toml,
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"Penstock needs Python 3.11 or newer, this is {v.major}.{v.minor}; run: make PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (the first time takes a minute or two: pyspark is large)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-build.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(addprefix -e ,$(PACKAGES))
 	@touch $@
@@ -43,13 +43,17 @@ exact: $(READY)  ## CONFIGURATIONS=10000 SEED=1: generated settings and measurem
 kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker are killed, seeded
 	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s tests/integration/test_pipeline_killed.py
 
-check: $(READY)  ## style, types, import contracts, generated docs
+check: $(READY)  ## style, types, import contracts, generated docs, locks, bill of materials
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python docs/generate.py --check
 	@$(BIN)/python deploy/lock.py --check
+	@$(BIN)/python deploy/sbom.py --check
+
+audit: $(READY)  ## ADVISORIES=zip-or-folder: known advisories of what is pinned (OSV format, or pip-audit; else skipped)
+	@$(BIN)/python deploy/audit.py $(ADVISORIES)
 
 docs: $(READY)  ## write the generated pages (events, settings)
 	@$(BIN)/python docs/generate.py
@@ -66,6 +70,7 @@ lock:  ## pin requirements.in anew, with hashes and without any address
 	@for f in requirements requirements-build $(basename $(wildcard benchmarks/peers/requirements-*.in)); do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 	@$(BIN)/python deploy/lock.py
+	@$(BIN)/python deploy/sbom.py
 
 clean:  ## remove the virtual environment and everything made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.*

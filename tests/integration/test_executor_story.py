@@ -25,7 +25,7 @@ async def test_the_worker_goes_on_with_the_story_of_the_command(settings: MakeSe
             host.start()
             client = Client(host.bus, prefix=host.settings.prefix)
             job_id = await client.dispatch(jobs.quick())
-            await client.wait(job_id, timeout_seconds=15)
+            await client.wait(job_id, timeout_seconds=60)
             spawn = collector.wait_for("spawn mail", within=10)
             first = collector.wait_for("first job mail", within=10)
     assert (spawn.trace_id, spawn.parent_id, spawn.kind) == (_TRACE, _SPAN, "consumer")

@@ -5,13 +5,26 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.events.envelope import MalformedEvent, UnknownEvent, encode
-from penstock.events.job import JOB_EVENTS, JobCancelled, JobStarted
+from penstock.events.envelope import MalformedEvent, UnknownEvent, encode, whole_micros
+from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStarted
 
 
 def test_an_event_comes_back_as_it_was() -> None:
     event = JobStarted(job_id="j", queue="q", attempt=1, host="h", worker="w")
     assert JOB_EVENTS.decode(encode(event)) == event
+
+
+def test_an_event_that_names_its_own_story_is_read() -> None:
+    """Earlier versions repeated the job's id, and wrote durations with all their digits."""
+    raw = (
+        b'{"type":"JobCompleted","id":"e","at":"2026-11-22T15:29:57.211973Z","source":"worker/vm.w",'
+        b'"correlation_id":"j","job_id":"j","queue":"bench","attempt":1,'
+        b'"run_seconds":0.000053049000143801095,"result":"AA==","cpu_seconds":0.000034975999999999985}'
+    )
+    completed = JOB_EVENTS.decode(raw)
+    assert isinstance(completed, JobCompleted)
+    assert (completed.correlation_id, completed.key) == ("j", "j")
+    assert whole_micros(completed.run_seconds) == 0.000053
 
 
 def test_an_event_of_a_later_version_is_passed_on_whole() -> None:

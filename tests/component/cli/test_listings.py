@@ -20,7 +20,7 @@ from penstock.cli.queue import queue_rows
 from penstock.cli.worker_list import living_workers
 from penstock.config.load import check
 from penstock.events.envelope import Event, encode
-from penstock.events.job import JobDispatched, JobStarted
+from penstock.events.job import JobDispatched, JobProgressed, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
@@ -121,6 +121,20 @@ async def test_one_job_with_its_story(bus) -> None:
     told = msgspec.to_builtins(detail(view))
     assert told["arguments"] == {"a": 1, "b": 2}
     assert [event["type"] for event in told["timeline"]] == ["JobDispatched"]
+
+
+async def test_progress_without_end_is_one_line_with_the_last_and_the_count(bus) -> None:
+    client = Client(bus)
+    job_id = await client.dispatch(add(a=1))
+    began = JobStarted(job_id=job_id, queue="reports", attempt=1, host="h", worker="w")
+    await publish(bus, began)
+    for done in range(1, 53):
+        await publish(bus, JobProgressed(job_id=job_id, done=done, total=60))
+    view = await client.job(job_id)
+    assert [line.split(maxsplit=1)[1] for line in description(view) if "Progressed" in line] == [
+        "JobProgressed  52 of 60  (the last of 52)"
+    ]
+    assert len(detail(view).timeline) == 54  # programs get each
 
 
 # --- queues and pools -----------------------------------------------------------------------------

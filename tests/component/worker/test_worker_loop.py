@@ -50,9 +50,14 @@ def fail(context: Context, times: int, how: str = "oops") -> int:
     return context.attempt
 
 
-@job(queue=QUEUE)
+@job(queue=QUEUE, tries=3, backoff=AT_ONCE)
 def large(size: int) -> bytes:
     return b"x" * size
+
+
+@job(queue=QUEUE, tries=3, backoff=AT_ONCE)
+def miscounted(value: Any) -> list[int]:
+    return value  # type: ignore[no-any-return]
 
 
 class Mute(Exception):
@@ -66,7 +71,7 @@ def fail_silently() -> None:
 
 
 JOBS: list[JobType[Any, Any]] = [
-    add, add_soon, pass_gate, pass_on, fail, large, fail_silently,
+    add, add_soon, pass_gate, pass_on, fail, large, fail_silently, miscounted,
 ]  # fmt: skip
 
 
@@ -156,6 +161,25 @@ async def test_what_cannot_be_recorded_as_it_is_ends_only_its_job(
         assert (view.state, view.error.kind) == (State.DEAD, kind)
         assert (await run(stage, add(x=1))).result == 2
     await stage.emptied()
+
+
+@pytest.mark.parametrize("call", [large(size=600_000), miscounted(value="many")])
+async def test_a_result_that_cannot_be_kept_is_final(stage: Stage, call: Call) -> None:
+    """The work was done; another attempt would do it once more, for the same result."""
+    async with stage.worker():
+        view = await run(stage, call)
+        assert (view.state, view.attempts) == (State.DEAD, 1)
+
+
+async def test_a_result_of_another_type_than_declared_is_named_with_both(stage: Stage) -> None:
+    async with stage.worker():
+        view = await run(stage, miscounted(value=[1, "x"]))
+        assert view.error.kind == "wrong-result"
+        assert view.error.message == (
+            f"{__name__}.miscounted declares the result list[int] and returned list: "
+            "Expected `int`, got `str` - at `$[1]`"
+        )
+        assert (await run(stage, miscounted(value=(1, 2)))).result == [1, 2]
 
 
 # --- a long job -----------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import Backoff, payload, queue
+from penstock.jobs import Backoff, job, payload, queue, schedule
+from penstock.jobs.making import Maker, Terms
 from penstock.jobs.queue import DeadLetter
+from penstock.jobs.schedule import Schedule
 
 SUBJECTS = Subjects("p")
 
@@ -37,6 +39,35 @@ def test_a_payload_names_its_schema_and_leaves_out_what_is_usual() -> None:
     raw = msgspec.msgpack.decode(payload.encode(call()))
     assert raw["type"] == "penstock.job.1"
     assert set(raw) == {"type", "id", "function", "queue", "arguments", "dispatched_at"}
+
+
+@job(name="payload_tests.rebuild", queue="reports")
+def rebuild(table: str) -> None: ...
+
+
+def test_a_dispatched_call_leaves_out_what_it_does_not_limit() -> None:
+    """msgspec leaves out a default that is identical, and writes out one that is only equal."""
+    dispatched = Maker("client", 10_000).event(rebuild(table="orders"), Terms())
+    raw = msgspec.msgpack.decode(dispatched.payload)
+    assert set(raw) == {"type", "id", "function", "queue", "arguments", "dispatched_at"}
+    assert dispatched.correlation_id is None
+
+
+def test_a_tick_of_a_schedule_leaves_out_what_it_does_not_limit() -> None:
+    template = Maker("client", 10_000).event(rebuild(table="orders"), Terms())
+    nightly = Schedule(
+        name="nightly",
+        cron="0 3 * * *",
+        queue="reports",
+        function=template.function,
+        payload=template.payload,
+        generation="g",
+        made_at=NOW,
+        done_until=NOW,
+    )
+    tick = schedule.dispatched(nightly, NOW, "orchestrator", NOW)
+    raw = msgspec.msgpack.decode(tick.payload)
+    assert "expires_at" not in raw
 
 
 @pytest.mark.parametrize(

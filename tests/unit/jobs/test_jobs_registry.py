@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.events.subjects import BadName
 from penstock.jobs import BadArguments, Context, UnknownJob, job, registry
+from penstock.jobs.errors import WrongResult
 from penstock.jobs.registry import JobType, find
 
 
@@ -244,3 +245,64 @@ def test_plain_and_async_functions() -> None:
     assert soon.is_async
     assert not rebuild.is_async
     assert find("soon") is soon
+
+
+class Sum(msgspec.Struct):
+    total: Decimal
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (float, 3),
+        (tuple[int, str], (1, "a")),
+        (set[int], {1}),
+        (Sum, Sum(Decimal("1.5"))),
+        (None, None),
+    ],
+)
+def test_what_the_encoding_makes_the_declared_type_is_no_wrong_result(
+    declared: Any, value: Any
+) -> None:
+    def work() -> Any: ...
+
+    work.__annotations__["return"] = declared
+    kind = job(name="tests.work")(work)
+    assert kind.decode_result(kind.encode_result(value)) == value
+
+
+def test_a_wrong_result_of_a_job_with_secrets_is_not_quoted() -> None:
+    @job(name="tests.secret", encrypted=True)
+    def secret() -> Literal["a", "b"]: ...
+
+    @job(name="tests.open")
+    def open_() -> Literal["a", "b"]: ...
+
+    with pytest.raises(WrongResult, match="'password'"):
+        open_.encode_result("password")
+    with pytest.raises(WrongResult) as refused:
+        secret.encode_result("password")
+    assert "password" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"timeout_seconds": "5m"}, "timeout_seconds: found '5m', expected seconds, such as 300"),
+        ({"tries": 2.5}, "tries: found 2.5, expected a whole number"),
+        ({"max_lost": "3"}, "max_lost: found '3', expected a whole number"),
+        ({"tries": -1}, "tries: found -1, expected 0 or more"),
+    ],
+)
+def test_numbers_of_a_job_that_are_none_are_refused_with_what_is_expected(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        job(**settings)(lambda: None)
+
+
+def test_a_context_that_is_not_first_is_refused_where_it_is_written() -> None:
+    with pytest.raises(TypeError, match=r"the context is parameter 2, expected the first"):
+
+        @job
+        def late(table: str, context: Context) -> None: ...

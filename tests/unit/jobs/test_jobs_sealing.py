@@ -150,6 +150,18 @@ def test_arguments_open_in_the_call_they_were_sealed_in(
     assert bytes(sealing.arguments(travelled(sealed_call(call), dispatched_at=9.0), RING)) == PLAIN
 
 
+def test_arguments_open_whether_defaults_were_written_out_or_not() -> None:
+    """Earlier versions wrote limits of 0 and a plain backoff out, into the message and its seal."""
+    plain = msgspec.structs.replace(PAY, timeout_seconds=payload.UNLIMITED)
+    zero = float("0")  # equal to the default, and another object
+    written_out = msgspec.structs.replace(
+        plain, timeout_seconds=zero, expires_at=zero, backoff=Backoff()
+    )
+    assert len(payload.encode(written_out)) > len(payload.encode(plain))
+    for call in (plain, written_out):
+        assert bytes(sealing.arguments(travelled(sealed_call(call)), RING)) == PLAIN
+
+
 def test_a_callback_opens_after_its_batch_was_reopened_and_no_other_does() -> None:
     call = sealed_call(msgspec.structs.replace(PAY, id="nightly_then"))
     assert bytes(sealing.arguments(travelled(call, id="nightly_then_2"), RING)) == PLAIN

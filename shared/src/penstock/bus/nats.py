@@ -90,7 +90,7 @@ class NatsBus:
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
-        self._may_not_make = asyncio.Event()
+        self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
         reach = settings.nats
@@ -140,6 +140,9 @@ class NatsBus:
         if ".stream.create." in text:
             self._may_not_make.set()
             return log.debug("streams are another role's to make")
+        if ".stream.update." in text:
+            self._may_not_update.set()
+            return log.debug("this key may not update streams")
         self.violations += 1
         return log.warning("the broker refused: %s", error)
 
@@ -184,6 +187,26 @@ class NatsBus:
             f"there is no stream {config['name']} yet, and this role may not make it: "
             "the orchestrator does, when it starts"
         )
+
+    async def update_streams(self) -> dict[str, dict[str, Any]]:
+        """Has streams that exist take over what changed in the settings.
+
+        Returns:
+            What was changed, by the stream's name.
+
+        Raises:
+            BusError: the broker did not answer, or did not accept a change.
+            NotPermitted: this key may not update streams.
+        """
+        updated: dict[str, dict[str, Any]] = {}
+        for stream in streams.streams(self._settings, self.subjects):
+            name = stream["name"]
+            stored = (await self._api(f"STREAM.INFO.{name}"))["config"]
+            if changes := streams.changes(stored, stream):
+                asking = self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
+                await access.unless_refused(self._may_not_update, asking)
+                updated[name] = changes
+        return updated
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
         sent_at = self.clock.monotonic()

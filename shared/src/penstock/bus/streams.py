@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.bus.protocol import QueueDepth
@@ -10,6 +11,8 @@ from penstock.events.subjects import Subjects
 
 MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
+_UPDATED: dict[str, Any] = {"compression": "none"}
+"""Settings that a stream takes over when they change, with what the broker leaves out."""
 _DAY_NS = 86_400 * 1_000_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
 
@@ -33,11 +36,13 @@ def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
             "max_age": int(keep.events_max_age_days * _DAY_NS),
             "max_bytes": keep.events_max_bytes,
             "allow_atomic": True,
+            "compression": keep.compression,
         },
         {
             "name": subjects.snapshots_stream,
             "subjects": [f"{prefix}.snapshots.*.*"],
             "max_age": int(keep.snapshots_max_age_hours * _HOUR_NS),
+            "compression": keep.compression,
         },
         {
             "name": subjects.commands_stream,
@@ -81,6 +86,19 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
         "duplicate_window": 120 * 1_000_000_000,
     }
     return {**common, **stream}
+
+
+def changes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stream that exists has to take over from the settings, of what may change.
+
+    Args:
+        stored: its configuration, as the broker returns it. wanted: the one of the settings.
+    """
+    return {
+        key: wanted[key]
+        for key, default in _UPDATED.items()
+        if key in wanted and stored.get(key, default) != wanted[key]
+    }
 
 
 def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from penstock.cli import wording
 from penstock.cli.output import Column
 from penstock.cli.story import happened
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JobDispatched, JobError
+from penstock.events.job import JobDispatched, JobError, JobProgressed
 from penstock.jobs import showing
 from penstock.jobs.lifecycle import JobRecord, passed_over
 from penstock.jobs.view import JobView
@@ -119,8 +120,16 @@ def description(view: JobView) -> list[str]:
 
 
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
+    """One line an event; progress that follows on progress is one line, with the last of it."""
     ignored = dict(passed_over(events))
-    return [_line(event, ignored.get(sequence, "")) for sequence, event in events]
+    lines: list[str] = []
+    for is_progress, group in groupby(events, lambda entry: isinstance(entry[1], JobProgressed)):
+        run = list(group)
+        for sequence, event in run[-1:] if is_progress else run:
+            lines.append(_line(event, ignored.get(sequence, "")))
+        if is_progress and len(run) > 1:
+            lines[-1] += f"  (the last of {len(run)})"
+    return lines
 
 
 def _line(event: Event | UnknownEvent, ignored: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from penstock.cli.command import Lazy, LazyGroup
+from penstock.runtime.interpreter import working_directory_last
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
@@ -98,8 +99,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """What the console script calls; job modules in the working directory can be imported."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    working_directory_last()
     cli.main(prog_name="penstock")
 
 

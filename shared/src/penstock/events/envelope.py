@@ -27,6 +27,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def whole_micros(seconds: float) -> float:
+    """A duration in whole microseconds: more digits are noise, and take 12 bytes of each event."""
+    return round(seconds, 6)
+
+
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone: two of them can always be compared."""
 
@@ -41,7 +46,8 @@ class Event(
         at: when it happened, UTC.
         source: service and instance that says so, e.g. ``worker/host-a.7f3c``.
         causation_id: id of the event or message that led to this one.
-        correlation_id: id of the story it belongs to (job id, scaling round).
+        correlation_id: id of the story it belongs to (scaling round, batch of a callback); none for
+            that of its own key: a job's event belongs to the job's story.
     """
 
     noun: ClassVar[str] = ""

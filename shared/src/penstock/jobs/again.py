@@ -34,7 +34,7 @@ def dispatched(
     new = msgspec.structs.replace(old, id=job_id, dispatched_at=time.time(), handed=all_handed)
     return JobDispatched(
         job_id=job_id,
-        correlation_id=correlation_id or job_id,
+        correlation_id=correlation_id or None,
         causation_id=causation_id,
         source=source,
         queue=old.queue,

@@ -13,6 +13,7 @@
     ├── NotFound              no job of that id
     ├── MissingKey            encrypted with a key that is not in this process's key ring
     ├── Undecryptable         encrypted for something else, or changed since
+    ├── WrongResult           a result that is not of the type its function declares
     └── IllegalTransition     an event that may not follow; carries the job's recent story
     Verdict               raised inside a job or its middleware, instead of a result
     ├── Defer             it goes again later; the attempt does not count
@@ -62,6 +63,10 @@ class MissingKey(JobsError):
 
 
 class Undecryptable(JobsError):
+    pass
+
+
+class WrongResult(JobsError):
     pass
 
 

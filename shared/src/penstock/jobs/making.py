@@ -108,10 +108,12 @@ class Maker:
                     arguments=msgspec.Raw(call.arguments),
                     dispatched_at=time.time(),
                     tries=kind.tries,
-                    timeout_seconds=kind.timeout_seconds,
+                    timeout_seconds=kind.timeout_seconds or payload.UNLIMITED,
                     backoff=kind.retries.backoff,
                     tags=tags,
-                    expires_at=terms.expires_at.timestamp() if terms.expires_at else 0.0,
+                    expires_at=terms.expires_at.timestamp()
+                    if terms.expires_at
+                    else payload.UNLIMITED,
                     masked=kind.masked + self._masked,
                 ),
             )
@@ -124,7 +126,6 @@ class Maker:
             )
         return JobDispatched(
             job_id=job_id,
-            correlation_id=job_id,
             source=self.source,
             queue=queue,
             function=kind.name,

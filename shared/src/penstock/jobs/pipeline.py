@@ -10,13 +10,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from typing import Any
 
 from penstock.config.embedded import PIPELINE_QUEUE
 from penstock.config.settings import Pipeline
 from penstock.jobs.context import Context
 from penstock.jobs.registry import Call, job
+from penstock.runtime.interpreter import module_command
 
 _LOOK_SECONDS = 5.0
 _SAID_LETTERS = 2000
@@ -28,59 +28,111 @@ class PipelineFailed(RuntimeError):
     """A command of the pipeline ended with an error: why, in its own words."""
 
 
+_of_this_worker: list[Pipeline] = []
+
+
+def use(own: Pipeline) -> None:
+    """Has the jobs of this process work with these settings; the worker calls it at its start."""
+    _of_this_worker[:] = [own]
+
+
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
-def land(context: Context, lake: str, master: str, nkey_file: str = "") -> dict[str, int]:
-    """Lands what was stored since the last time, and sums it up; rows in the lake by part."""
-    said = _run(
-        context, nkey_file, "run", "--lake", lake, "--master", master, "--catch-up", "--rollup"
-    )
+def land(context: Context, lake: str = "", master: str = "", nkey_file: str = "") -> dict[str, int]:
+    """Lands what was stored since the last time, and sums it up; rows in the lake by part.
+
+    Args:
+        lake: ignored, as the others: the settings of the worker's host decide where a job writes,
+            which Spark it trusts, and whose key it uses. Messages of earlier versions have them.
+    """
+    own = _settings(context, lake=lake, master=master, nkey_file=nkey_file)
+    said = _run(context, own.nkey_file, "run", *_where(own), "--catch-up", "--rollup")
     return {part["part"]: part["rows"] for part in said}
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
 def forecast(
     context: Context,
-    lake: str,
-    master: str,
-    weeks: float,
-    zone: str,
-    special_days: tuple[str, ...],
+    lake: str = "",
+    master: str = "",
+    weeks: float = 0,
+    zone: str = "",
+    special_days: tuple[str, ...] = (),
     nkey_file: str = "",
 ) -> list[str]:
-    """Forecasts, made of what is new, too, and told to whoever decides; of which pools."""
-    land.function(context, lake, master, nkey_file)
-    special = [part for day in special_days for part in ("--special-day", day)]
-    options = ("--weeks", f"{weeks:g}", "--zone", zone, *special)
-    lake_and_master = ("--lake", lake, "--master", master)
-    said = _run(context, nkey_file, "forecast", *lake_and_master, *options)
+    """Forecasts, made of what is new, too, and told to whoever decides; of which pools.
+
+    Args:
+        lake: ignored, as the others; see `land`.
+    """
+    own = _settings(
+        context, lake=lake, master=master, weeks=weeks, zone=zone, special_days=special_days,
+        nkey_file=nkey_file,
+    )  # fmt: skip
+    land.function(context)
+    special = [part for day in own.special_days for part in ("--special-day", day)]
+    options = ("--weeks", f"{own.weeks:g}", "--zone", own.zone, *special)
+    said = _run(context, own.nkey_file, "forecast", *_where(own), *options)
     return [made["pool"] for made in said]
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=3600)
-def report(context: Context, lake: str, master: str, out: str) -> None:
-    """Writes a page about the last seven days."""
-    _run(context, "", "report", "--lake", lake, "--master", master, "--out", out)
+def report(context: Context, lake: str = "", master: str = "", out: str = "") -> None:
+    """Writes a page about the last seven days.
+
+    Args:
+        lake: ignored, as the others; see `land`.
+
+    Raises:
+        PipelineFailed: this host's settings name no page.
+    """
+    own = _settings(context, lake=lake, master=master, report_file=out)
+    if not own.report_file:
+        raise PipelineFailed("pipeline.report_file is empty here; name the page on this host")
+    _run(context, "", "report", *_where(own), "--out", own.report_file)
 
 
 def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
     """Cron expression and call by the name of the schedule."""
-    lake, master, key = wanted.lake, wanted.master, wanted.nkey_file
     found = {
-        "pipeline-land": (wanted.land, land(lake, master, key)),
-        "pipeline-forecast": (
-            wanted.forecast,
-            forecast(lake, master, wanted.weeks, wanted.zone, wanted.special_days, key),
-        ),
+        "pipeline-land": (wanted.land, land()),
+        "pipeline-forecast": (wanted.forecast, forecast()),
     }
     if wanted.report_file:
-        found["pipeline-report"] = (wanted.report, report(lake, master, wanted.report_file))
-    return {name: (cron, call) for name, (cron, call) in found.items() if lake and cron}
+        found["pipeline-report"] = (wanted.report, report())
+    return {name: (cron, call) for name, (cron, call) in found.items() if wanted.lake and cron}
+
+
+def _settings(context: Context, **arguments: Any) -> Pipeline:
+    """What this worker's host says, whatever the call says.
+
+    Raises:
+        PipelineFailed: it names no lake.
+    """
+    own = _of_this_worker[0] if _of_this_worker else Pipeline()
+    if not own.lake:
+        raise PipelineFailed(
+            "pipeline.lake is empty in the settings of this worker's host; name the lake there: "
+            "the jobs of the pipeline take nothing from their arguments"
+        )
+    differing = sorted(
+        name for name, value in arguments.items() if value and value != getattr(own, name)
+    )
+    if differing:
+        context.logger.warning(
+            "arguments are ignored, this host's settings [pipeline] are in force: %s",
+            ", ".join(differing),
+        )
+    return own
+
+
+def _where(own: Pipeline) -> tuple[str, ...]:
+    return "--lake", own.lake, "--master", own.master
 
 
 def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
     """What the command said, with a key of its own if need be. Raises PipelineFailed."""
     words = [command] if command == "report" else ["pipeline", command]
-    argv = [sys.executable, "-m", "penstock.cli.main", "--json", *words, *options]
+    argv = module_command("penstock.cli.main", "--json", *words, *options)
     key = {"PENSTOCK_NATS__NKEY_FILE": nkey_file} if nkey_file else {}
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **key}

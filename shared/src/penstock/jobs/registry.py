@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import msgspec
 
 from penstock.events.subjects import check_name
-from penstock.jobs.errors import BadArguments, UnknownJob
+from penstock.jobs.errors import BadArguments, UnknownJob, WrongResult
 from penstock.jobs.middleware import Middleware, Timeout
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay, Retries
 from penstock.jobs.retry import retries as put_in_order
@@ -84,6 +84,7 @@ class JobType(Generic[P, R]):
         self._fields = self._arguments.__struct_fields__
         hints = typing.get_type_hints(function)
         self._result = msgspec.msgpack.Decoder(hints.get("return", Any))
+        self._checks_result = self._result.type is not Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Call:
         """A call with these arguments.
@@ -112,9 +113,40 @@ class JobType(Generic[P, R]):
             raise BadArguments(f"{self.name}{self.signature}: {error}") from error
         return {name: getattr(found, name) for name in self._fields}
 
+    def encode_result(self, value: Any) -> bytes:
+        """A result as MessagePack, if whoever reads it gets the declared type.
+
+        It is read as a reader will: what the encoding makes equal (a list and a tuple) is.
+
+        Raises:
+            WrongResult: names both types. TypeError: it cannot be encoded.
+        """
+        encoded = encode_result(value)
+        if self._checks_result:
+            try:
+                self._result.decode(encoded)
+            except Exception as error:  # also what an author's own types raise
+                raise WrongResult(self._mismatch(value, error)) from error
+        return encoded
+
     def decode_result(self, result: bytes) -> R:
-        value: R = self._result.decode(result)
+        """Raises WrongResult: it was stored by another version of the function, say."""
+        try:
+            value: R = self._result.decode(result)
+        except Exception as error:
+            raise WrongResult(self._mismatch(None, error)) from error
         return value
+
+    def _mismatch(self, value: Any, error: Exception) -> str:
+        """Without the value, which may be secret; the decoder's words quote some of it."""
+        text = f"{self.name} declares the result {_type_name(self._result.type)}"
+        if value is not None:
+            text += f" and returned {_type_name(type(value))}"
+        return text if self.encrypted or self.masked else f"{text}: {error}"
+
+
+def _type_name(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)
 
 
 def encode_result(value: Any) -> bytes:
@@ -190,8 +222,7 @@ def job(
     """
 
     def mark(marked: Callable[..., Any]) -> JobType[Any, Any]:
-        if tries < 0 or timeout_seconds < 0 or max_lost < 0:
-            raise ValueError("tries, timeout_seconds and max_lost cannot be negative")
+        _check_numbers(tries=tries, timeout_seconds=timeout_seconds, max_lost=max_lost)
         limits = [each.seconds for each in middleware if isinstance(each, Timeout)]
         kind: JobType[Any, Any] = JobType(
             marked,
@@ -213,6 +244,17 @@ def job(
         return kind
 
     return mark(function) if function is not None else mark
+
+
+def _check_numbers(**numbers: object) -> None:
+    for name, value in numbers.items():
+        kinds = (int, float) if name.endswith("_seconds") else int
+        wanted = "seconds" if name.endswith("_seconds") else "a whole number"
+        example = ", such as 300 for five minutes" if name.endswith("_seconds") else ""
+        if not isinstance(value, kinds) or isinstance(value, bool) or math.isnan(value):
+            raise TypeError(f"{name}: found {value!r}, expected {wanted}{example}")
+        if value < 0:
+            raise ValueError(f"{name}: found {value!r}, expected 0 or more")
 
 
 def _why_unreachable(name: str) -> str:
@@ -306,9 +348,21 @@ def _split_context(name: str, signature: inspect.Signature) -> tuple[bool, list[
             raise TypeError(f"{name}: *{parameter.name} cannot be typed; name each argument")
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise TypeError(f"{name}: {parameter.name} is positional-only; jobs are called by name")
+    for parameter in parameters[1:]:
+        if parameter.name == "context" and _is_context(parameter.annotation):
+            raise TypeError(
+                f"{name}: the context is parameter {parameters.index(parameter) + 1}, expected the "
+                "first: def work(context: Context, ...)"
+            )
     if parameters and parameters[0].name == "context":
         return True, parameters[1:]
     return False, parameters
+
+
+def _is_context(annotation: object) -> bool:
+    """By its name: the class itself belongs to workers."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return text.rpartition(".")[2] == "Context"
 
 
 def argument_struct(

@@ -155,12 +155,11 @@ def dispatched(
         call,
         id=job_id,
         dispatched_at=now.timestamp(),
-        expires_at=(tick + expires).timestamp() if expires else 0.0,
+        expires_at=(tick + expires).timestamp() if expires else payload.UNLIMITED,
     )
     return JobDispatched(
         id=token("tick", job_id),
         job_id=job_id,
-        correlation_id=job_id,
         source=source,
         at=now,
         queue=schedule.queue,

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.jobs import registry
+from penstock.jobs.errors import WrongResult
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.sealing import KeyRing, about_result, is_sealed
 
@@ -46,7 +47,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> Any:
-        """The decoded result; None before completion. Raises MissingKey, Undecryptable."""
+        """The decoded result; None before completion.
+
+        Raises:
+            MissingKey, Undecryptable, WrongResult: it cannot be read here.
+        """
         raw = self.record.result
         if is_sealed(raw):
             job = self.record
@@ -54,4 +59,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
             return None
         kind = registry.REGISTRY.get(self.record.function)
-        return kind.decode_result(raw) if kind else msgspec.msgpack.decode(raw)
+        if kind is None:
+            return msgspec.msgpack.decode(raw)
+        try:
+            return kind.decode_result(raw)
+        except WrongResult as error:
+            raise WrongResult(f"job {self.record.id}: {error}") from error

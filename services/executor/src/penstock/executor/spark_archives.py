@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from penstock.executor.spark_java import SparkMissing, find_spark
 from penstock.runtime import children
+from penstock.runtime.interpreter import module_command
 from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor")
@@ -40,7 +40,7 @@ async def _make(kind: str) -> None:
         if await asyncio.to_thread(lambda: bool(find_spark().archive(kind).flags)):
             return
         log.info("class archive %r is being made: Spark will start faster", kind)
-        argv = [sys.executable, "-m", "penstock.executor.spark_training", kind, *lines.flags()]
+        argv = module_command("penstock.executor.spark_training", kind, *lines.flags())
         child = children.start(argv, name="spark training")
         await child.ended()
         await child.stop()

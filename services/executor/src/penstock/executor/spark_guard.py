@@ -22,6 +22,7 @@ from pathlib import Path
 
 from penstock.executor.spark_left import has_executors, running, send
 from penstock.runtime import children
+from penstock.runtime.interpreter import module_command
 from penstock.runtime.locks import is_held
 from penstock.telemetry import lines
 
@@ -35,7 +36,7 @@ _PAUSE_SECONDS = 5.0
 async def keep(run_dir: Path, grace_seconds: float, drain_seconds: float) -> None:
     """Has a guard beside this process, without end; cancelled, it leaves the guard to its task."""
     argv = [
-        *(sys.executable, "-m", "penstock.executor.spark_guard"),
+        *module_command("penstock.executor.spark_guard"),
         *("--run-dir", str(run_dir), "--executor", str(os.getpid())),
         *("--grace-seconds", str(grace_seconds), "--drain-seconds", str(drain_seconds)),
         *lines.flags(),

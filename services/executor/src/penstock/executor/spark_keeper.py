@@ -36,6 +36,7 @@ from penstock.config import Settings
 from penstock.executor import spark_server
 from penstock.executor.spark_release import release
 from penstock.executor.spark_server import Options, Server, ServerFailed
+from penstock.runtime.interpreter import module_command
 from penstock.runtime.locks import is_held
 from penstock.runtime.tasks import Tasks
 from penstock.telemetry import lines
@@ -55,7 +56,7 @@ def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str
     """
     spark = settings.spark
     argv = [
-        *(sys.executable, "-m", "penstock.executor.spark_keeper", "--run-dir", str(run_dir)),
+        *module_command("penstock.executor.spark_keeper", "--run-dir", str(run_dir)),
         *("--threads", str(spark.threads), "--memory", spark.memory),
         *("--idle-seconds", str(spark.idle_seconds)),
         *(("--ui",) if spark.measure_cost else ()),

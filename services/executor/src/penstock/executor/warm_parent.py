@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -16,12 +15,13 @@ import msgspec
 from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.assignment import Assignment
+from penstock.runtime.interpreter import module_command
 from penstock.telemetry import lines
 from penstock.telemetry.collector import endpoint_of
 
 log = logging.getLogger("penstock.executor")
 
-COMMAND = (sys.executable, "-m", "penstock.worker.zygote")
+COMMAND = tuple(module_command("penstock.worker.zygote"))
 _LINE_LIMIT = 1 << 20
 _WARM_SECONDS = 120.0
 """An author's module that takes longer to import blocks all workers: the parent is started anew."""

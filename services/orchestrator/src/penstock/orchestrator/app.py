@@ -13,7 +13,7 @@ from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
-from penstock.orchestrator import pauses, standing
+from penstock.orchestrator import pauses, standing, stream_settings
 from penstock.orchestrator.cancelled import CancelledSchedules
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
@@ -105,6 +105,7 @@ class Orchestrator:
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
+            self._service.spawn(stream_settings.keep(self._service, self._bus), "stream settings")
             self._service.spawn(self._punctual.run(), "delayed jobs")
             health = HealthWatch(self._service, self._bus)
             self._service.spawn(health.run(), "health")

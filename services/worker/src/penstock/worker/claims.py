@@ -16,6 +16,7 @@ from penstock.bus.protocol import (
     broker_time,
 )
 from penstock.config import Profile, Settings
+from penstock.events.envelope import whole_micros
 from penstock.events.job import (
     JobCancelled,
     JobReleased,
@@ -131,13 +132,12 @@ class Claims:
     def _started(self, job: Held) -> JobStarted:
         return JobStarted(
             job_id=job.id,
-            correlation_id=job.id,
             source=self.joblog.source,
             queue=job.queue,
             attempt=job.attempt,
             host=self._host,
             worker=self._worker,
-            pickup_seconds=job.pickup_seconds,
+            pickup_seconds=whole_micros(job.pickup_seconds),
             message=job.delivery.sequence,
             max_lost=job.max_lost,
         )

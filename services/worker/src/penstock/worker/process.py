@@ -14,6 +14,7 @@ import uvloop
 from penstock import telemetry
 from penstock.bus.nats import connect
 from penstock.config import ConfigError, Settings
+from penstock.config.embedded import PIPELINE_JOBS
 from penstock.config.topology import pools
 from penstock.jobs import registry
 from penstock.runtime.assignment import Assignment
@@ -27,6 +28,10 @@ def main(assignment: Assignment) -> int:
     # `pyspark.sql.functions` build columns for Connect, also before the first session is open
     os.environ.setdefault("SPARK_CONNECT_MODE_ENABLED", "1")
     registry.load(assignment.settings.jobs.modules)
+    if PIPELINE_JOBS in assignment.settings.jobs.modules:
+        from penstock.jobs import pipeline  # noqa: PLC0415 - declares jobs when it is imported
+
+        pipeline.use(assignment.settings.pipeline)
     gc.freeze()
     return uvloop.run(_serve(assignment))
 

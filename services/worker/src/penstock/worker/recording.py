@@ -24,13 +24,14 @@ from penstock.bus.protocol import (
     WrongSequence,
     broker_time,
 )
+from penstock.events.envelope import whole_micros
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.sealing import about_result, holds_sealed
 from penstock.worker.claims import Claims
-from penstock.worker.core.outcome import ended_by_itself, failed, too_large
+from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
 from penstock.worker.held import Held
 from penstock.worker.joblog import Unreadable
 
@@ -63,6 +64,7 @@ class Recorder:
                 job.result = self._claims.ring.seal(job.result, about)
             if len(job.result) > self._max_result_bytes:
                 job.error = too_large(len(job.result), self._max_result_bytes)
+                job.outlook = FINAL
         ours = [job for job in jobs if not job.lost]
         good = [job for job in ours if job.error is None and job.verdict is None]
         others = [job for job in ours if job.error is not None or job.verdict is not None]
@@ -131,13 +133,12 @@ class Recorder:
     def _completion(self, job: Held) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
-            correlation_id=job.id,
             source=self._joblog.source,
             queue=job.queue,
             attempt=job.attempt,
-            run_seconds=job.run_seconds,
+            run_seconds=whole_micros(job.run_seconds),
             result=job.result,
-            cpu_seconds=job.cpu_seconds,
+            cpu_seconds=whole_micros(job.cpu_seconds),
             peak_memory_bytes=job.peak_memory_bytes,
             spark_session=job.used_spark,
             spark_cost=job.spark_cost,
@@ -247,7 +248,6 @@ class Recorder:
         done, total = job.recorded_progress = job.progress
         event = JobProgressed(
             job_id=job.id,
-            correlation_id=job.id,
             source=self._joblog.source,
             done=done,
             total=total,

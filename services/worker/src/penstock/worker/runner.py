@@ -21,13 +21,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from penstock import telemetry
-from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict
+from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict, WrongResult
 from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.pulse import Pulse
 from penstock.telemetry import names
 from penstock.worker import around, watchdog
-from penstock.worker.core.outcome import error_of, timed_out
+from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
 from penstock.worker.gates import Gates
 from penstock.worker.held import Held
 from penstock.worker.memory_peak import MemoryPeak
@@ -185,7 +185,7 @@ class Runner:
         try:
             try:
                 with _span(job) as job.span:
-                    job.result = encode_result(self._call(job))
+                    job.result = job.kind.encode_result(self._call(job))
             except Verdict as verdict:
                 job.verdict = verdict
             except BaseException as error:  # an author may raise anything, SystemExit included
@@ -206,6 +206,9 @@ class Runner:
 
     def _note(self, job: Held, error: BaseException) -> None:
         """What an attempt that did not succeed leads to."""
+        if isinstance(error, WrongResult):
+            job.error, job.outlook = wrong_result(error), FINAL
+            return
         if isinstance(error, TimedOut):
             job.error = timed_out(job.timeout_seconds)
         else:

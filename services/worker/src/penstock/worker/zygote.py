@@ -29,6 +29,7 @@ import msgspec
 
 from penstock.runtime import record
 from penstock.runtime.assignment import Assignment
+from penstock.runtime.interpreter import working_directory_last
 from penstock.telemetry import lines
 from penstock.worker import left_behind, warmth
 
@@ -190,5 +191,6 @@ def _worker_main(assignment: Assignment) -> int:
 
 
 if __name__ == "__main__":
+    working_directory_last()  # modules of jobs may lie there
     lines.start("warning")  # until the executor says how
     sys.exit(main())

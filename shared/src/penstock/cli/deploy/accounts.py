@@ -186,6 +186,7 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
     if role.pauses:
         yield from (f"CONSUMER.{verb}.{jobs}.*" for verb in ("PAUSE", "INFO"))
     if role.makes_streams:
-        yield from (f"STREAM.CREATE.{subjects.stream(name)}" for name in STREAMS)
+        for verb in ("CREATE", "UPDATE"):
+            yield from (f"STREAM.{verb}.{subjects.stream(name)}" for name in STREAMS)
     if role.surveys:
         yield from ("INFO", "STREAM.LIST")

@@ -17,8 +17,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         publishes / listens: subjects. reads: streams that it reads and follows.
         purges: streams from which it removes messages. claims: takes jobs from queues.
-        makes_queues: makes the consumers of queues. counts_queues: asks how long they are.
-        pauses: stops and resumes queues. makes_streams: creates the streams.
+        makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
+            gets which jobs. counts_queues: asks how long they are.
+        pauses: stops and resumes queues. makes_streams: creates and updates the streams.
         surveys: sees all streams and the account.
     """
 
@@ -109,7 +110,7 @@ ROLES: dict[str, Role] = {
         ),
         listens=(*_AWAITS, "notices.queue.*"),
         reads=STREAMS,
-        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS"),
+        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
         makes_queues=True,
         counts_queues=True,
         pauses=True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from penstock.config import Settings
+from penstock.runtime.interpreter import module_command
 from penstock.runtime.private import remove_private
 from penstock.runtime.spark_master import address
 
@@ -56,7 +56,7 @@ def command(settings: Settings) -> list[str]:
     """Starts the Master; one that is started again goes on where the last one ended."""
     cluster = settings.cluster
     return [
-        *(sys.executable, "-m", "penstock.executor.spark_master"),
+        *module_command("penstock.executor.spark_master"),
         *("--folder", str(_folder(settings))),
         *("--secret-file", cluster.secret_file),
         *("--interface", cluster.interface),

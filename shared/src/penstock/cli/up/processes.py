@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child, ChildFailed
+from penstock.runtime.interpreter import module_command
 
 SERVICES = ("metrics", "decider", "orchestrator", "executor")
 _LAST_TO_END = ("metrics", "orchestrator")
@@ -96,7 +96,7 @@ class Processes:
 
     def _begin(self, name: str) -> Child:
         return children.start(
-            [sys.executable, "-m", "penstock.cli.main", name, *self._flags],
+            module_command("penstock.cli.main", name, *self._flags),
             name=name,
             log=self._log(name),
             env={

@@ -12,10 +12,12 @@ from penstock.events.job import (
     JobFailed,
     JobRetrying,
 )
-from penstock.jobs.errors import Defer, Verdict
+from penstock.jobs.errors import Defer, Verdict, WrongResult
 from penstock.jobs.retry import Backoff, Outlook
 
 _USUAL = Outlook()
+FINAL = Outlook(fatal=True)
+"""Of work that was done: another attempt would do it again, for the same result."""
 _MESSAGE_LIMIT = 4_000
 _TRACEBACK_LIMIT = 16_000
 _LEAST_SECONDS, _MOST_SECONDS = 0.01, 366 * 86_400.0
@@ -116,6 +118,10 @@ def error_of(raised: BaseException, traceback: str) -> JobError:
         message=_text(message[:_MESSAGE_LIMIT]),
         traceback=_text(traceback[-_TRACEBACK_LIMIT:]),
     )
+
+
+def wrong_result(error: WrongResult) -> JobError:
+    return JobError(kind="wrong-result", message=_text(str(error)[:_MESSAGE_LIMIT]))
 
 
 def too_large(result_bytes: int, limit: int) -> JobError:
