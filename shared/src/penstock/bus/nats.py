@@ -135,6 +135,8 @@ class NatsBus:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
             self.trouble = f"{error}{access.TLS_FIRST}"
         text = str(error).lower()  # nats-py has made it small already
+        if "authorization violation" in text:
+            self.trouble = access.NOT_AUTHORIZED
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
         if ".stream.create." in text:
