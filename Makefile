@@ -31,8 +31,8 @@ test: $(READY)  ## unit, contract and integration tests on a real broker and rea
 compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a partition, a rolling restart (10 min)
 	@$(BIN)/python -m pytest tests/compose
 
-chaos: $(READY)  ## RUNS=20 SEED=1: seeded faults under load; each run prints its faults and verdict
-	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1)
+chaos: $(READY)  ## RUNS=20 SEED=1 FAULTS=: seeded faults under load; each run prints its faults and verdict
+	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) $(if $(FAULTS),--faults $(FAULTS))
 
 upgrade-test: $(READY)  ## an installation of the version before, with living jobs, is taken over (2 min; needs the git history)
 	@UPGRADE_TEST=1 $(BIN)/python -m pytest tests/upgrade

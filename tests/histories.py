@@ -49,6 +49,7 @@ class Rule(StrEnum):
     COUNTS = "a batch's counts equal a recount of its jobs' own events"
     RECOUNT = "the broker counts as many events as were read"
     RUNS = "a completed job ran, and what ran had a token"
+    EXPIRED = "no job expires before its time"
     EXCLUSIVE = "two jobs of an exclusive queue never run at a time"
 
 
@@ -167,6 +168,16 @@ def unwitnessed(
         if completed and not ran[job_id]:
             found.append(Breach(Rule.RUNS, job_id, "completed, and never ran"))
     return found
+
+
+def expired(histories: Histories) -> list[Breach]:
+    """Jobs that ended as expired, where none has a time that could have come."""
+    return [
+        Breach(Rule.EXPIRED, job_id, f"expired at {sequence}")
+        for job_id, story in histories.items()
+        for sequence, event in story
+        if isinstance(event, JobCancelled) and event.cause == "expired"
+    ]
 
 
 def overlapping(runs: Iterable[Run]) -> list[Breach]:

@@ -10,9 +10,13 @@ from contextlib import suppress
 from typing import Any
 
 import psutil
-from tests.chaos.chaos_jobs import QUEUE, touch
+from tests.chaos.chaos_jobs import QUEUE
+from tests.chaos.clocks import HOUR
+from tests.chaos.forgery import forge
 from tests.chaos.plan import Fault, Kind, Plan, choose
+from tests.chaos.recovery import STALLED_SECONDS, recovers, refuses
 from tests.chaos.site import CLAIM_SECONDS, Site
+from tests.chaos.storage import fill_disk, hang_disk, open_batches, turn_log_over
 from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError, Delivery, Outgoing
@@ -21,8 +25,6 @@ from penstock.jobs.errors import NotFound
 
 Harm = Callable[[Site, Fault], Coroutine[Any, Any, None]]
 
-_STALLED_SECONDS = 60.0
-"""Load goes on meanwhile: nothing ends for so long only if something hangs for good."""
 _PAST_THE_CLAIM_SECONDS = 2.5 * CLAIM_SECONDS
 _SOME = 8
 
@@ -34,12 +36,13 @@ async def befall(site: Site, plan: Plan) -> None:
         for fault in plan.faults:
             await eventually(
                 lambda: len(site.ended) >= fault.after,  # noqa: B023
-                _STALLED_SECONDS,
+                STALLED_SECONDS,
                 f"{fault.after} jobs ended ({len(site.ended)} have)",
             )
-            healing.append(asyncio.create_task(_DO[fault.kind](site, fault)))
+            healing.append(asyncio.create_task(DO[fault.kind](site, fault)))
             if fault.kind in _ONE_AT_A_TIME:
                 await healing[-1]
+                await recovers(site, str(fault))
         await asyncio.gather(*healing)
     finally:
         for task in healing:
@@ -97,6 +100,16 @@ async def _taken_over(site: Site) -> None:
         await eventually(lambda: site.recovered > before, _PAST_THE_CLAIM_SECONDS)
 
 
+async def _shift_clock(site: Site, fault: Fault) -> None:
+    """Of a host or an orchestrator; one that is wrong already is set right."""
+    clock = choose(site.parts.clocks, fault.pick)
+    ahead = choose((HOUR, -HOUR), fault.pick * len(site.parts.clocks) % 1)
+    clock.set(0 if clock.ahead_seconds else ahead)
+    for worker in site.workers():
+        host = next(host for host in site.hosts if worker in host.workers())
+        assert host.clock is None or host.clock.rules(worker.pid), "a worker without its clock"
+
+
 # --- the broker -----------------------------------------------------------------------------------
 async def _kill_broker(site: Site, _: Fault) -> None:
     site.broker.restart()
@@ -105,30 +118,9 @@ async def _kill_broker(site: Site, _: Fault) -> None:
 async def _freeze_broker(site: Site, _: Fault) -> None:
     site.broker.freeze()
     try:
-        await _refuses(site)
+        await refuses(site)
     finally:
         site.broker.thaw()
-
-
-async def _fill_disk(site: Site, _: Fault) -> None:
-    assert site.disk
-    await asyncio.to_thread(site.disk.fill)
-    await _refuses(site)
-    site.disk.make_room()
-    site.broker.restart()
-
-
-async def _refuses(site: Site) -> None:
-    """Until a dispatch is refused, which it must be."""
-
-    async def refused() -> bool:
-        try:
-            site.acknowledged.append(await site.client.dispatch(touch(witness=str(site.witness))))
-        except BusError:
-            return True
-        return False
-
-    await eventually(refused, _STALLED_SECONDS, "a dispatch refused")
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -144,12 +136,13 @@ async def _double(site: Site, fault: Fault) -> None:
 
 async def _reorder(site: Site, fault: Fault) -> None:
     """One in three is kept until its claim has lapsed, as by a client that died with it."""
-    puller = site.bus.puller(QUEUE)
+    bus = site.buses["worker"]
+    puller = bus.puller(QUEUE)
     with suppress(BusError):
         taken = await puller.fetch(_SOME, CLAIM_SECONDS)
         random.Random(fault.pick).shuffle(taken)
         back: list[Delivery] = [each for n, each in enumerate(taken) if n % 3]
-        await site.bus.give_back([each.ack_subject for each in back])
+        await bus.give_back([each.ack_subject for each in back])
     await puller.close()
 
 
@@ -165,8 +158,17 @@ def _some_jobs(site: Site, fault: Fault) -> list[str]:
     return random.Random(fault.pick).sample(latest, min(_SOME, len(latest)))
 
 
-_ONE_AT_A_TIME = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.FILL_DISK)
-_DO: dict[Kind, Harm] = {
+_ONE_AT_A_TIME = (
+    Kind.KILL_BROKER,
+    Kind.FREEZE_BROKER,
+    Kind.FILL_DISK,
+    Kind.HANG_DISK,
+    Kind.OPEN_BATCHES,
+    Kind.TURN_LOG_OVER,
+    Kind.FORGE,
+)
+"""What befalls the whole installation: after each, it recovers before the next."""
+DO: dict[Kind, Harm] = {
     Kind.KILL_WORKER: _signal_worker(signal.SIGKILL),
     Kind.STOP_WORKER: _stop_worker,
     Kind.END_WORKER: _signal_worker(signal.SIGTERM),
@@ -175,7 +177,12 @@ _DO: dict[Kind, Harm] = {
     Kind.KILL_BROKER: _kill_broker,
     Kind.FREEZE_BROKER: _freeze_broker,
     Kind.CUT_HOST: _cut_host,
-    Kind.FILL_DISK: _fill_disk,
+    Kind.FILL_DISK: fill_disk,
+    Kind.HANG_DISK: hang_disk,
+    Kind.OPEN_BATCHES: open_batches,
+    Kind.TURN_LOG_OVER: turn_log_over,
+    Kind.SHIFT_CLOCK: _shift_clock,
+    Kind.FORGE: forge,
     Kind.DOUBLE: _double,
     Kind.REORDER: _reorder,
     Kind.CANCEL: _cancel,

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Protocol
 
+from tests.chaos.allowed import demand
 from tests.integration.partition import Wire
 
 _numbers = itertools.count()
-_NEEDED = "needs root: "
-
-
-class NotAllowed(RuntimeError):
-    """This machine does not let us; says what was refused."""
 
 
 class Link(Protocol):
@@ -87,45 +80,5 @@ def network() -> Iterator[Network]:
         yield Network(stack)
 
 
-class Disk:
-    """A small disk of its own, which can be filled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._filler = folder / "filler"
-
-    def fill(self) -> None:
-        with self._filler.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"\0" * 65_536)
-            except OSError:
-                return
-
-    def make_room(self) -> None:
-        self._filler.unlink(missing_ok=True)
-
-
-@contextmanager
-def small_disk(size_bytes: int) -> Iterator[Disk]:
-    """Raises NotAllowed where nothing may be mounted."""
-    with tempfile.TemporaryDirectory(prefix="penstock-disk-") as folder:
-        _run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "penstock", folder)
-        try:
-            yield Disk(Path(folder))
-        finally:
-            _run("umount", "--lazy", folder)
-
-
 def _ip(*arguments: str) -> None:
-    _run("ip", *arguments)
-
-
-def _run(*argv: str) -> None:
-    try:
-        subprocess.run(argv, check=True, capture_output=True, timeout=10)
-    except OSError as error:
-        raise NotAllowed(f"{_NEEDED}{error}") from error
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode("utf-8", "replace").strip()
-        raise NotAllowed(f"{_NEEDED}`{' '.join(argv)}` said {said!r}") from error
+    demand("ip", *arguments)

@@ -18,6 +18,8 @@ LANES = 4
 BATCH, BATCH_JOBS = "nightly", 60
 _MOST_OPEN = 60
 """Jobs that wait or run, so that there is load to the end and no more than can be carried."""
+EXPIRES_SECONDS = 900.0
+"""Longer than a run, less than a wrong clock is off."""
 _STALLED_SECONDS = 60.0
 _AGAIN_SECONDS = 0.05
 
@@ -37,14 +39,17 @@ async def _lane(site: Site, chance: random.Random, jobs: int) -> None:
         )
         job_id, call = new_id(), _some_call(site, chance)
         delay, stubborn = chance.choice([0, 0, 0, 0.3]), chance.random() < 0.7
-        taken += await _dispatched(site, job_id, call, delay, stubborn)
+        expires = chance.choice([None, EXPIRES_SECONDS])
+        taken += await _dispatched(site, job_id, call, delay, expires, stubborn)
 
 
-async def _dispatched(site: Site, job_id: str, call: Call, delay: float, stubborn: bool) -> bool:
+async def _dispatched(
+    site: Site, job_id: str, call: Call, delay: float, expires: float | None, stubborn: bool
+) -> bool:
     """Whether it was acknowledged; one not ``stubborn`` is given up at the first refusal."""
     while True:
         try:
-            await site.client.dispatch(call, delay=delay, job_id=job_id)
+            await site.client.dispatch(call, delay=delay, expires=expires, job_id=job_id)
         except AlreadyDispatched:  # our own, whose answer was lost
             pass
         except BusError:

@@ -7,22 +7,30 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import psutil
 from tests.chaos.chaos_jobs import QUEUE, VAULT
-from tests.chaos.links import Disk, Link
+from tests.chaos.clocks import Clock
+from tests.chaos.disks import Disk
+from tests.chaos.links import Link
+from tests.histories import Entry
 from tests.integration import orchestrating
+from tests.integration.guarded import GuardedBroker
+from tests.waiting import eventually
 
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import BusError, Outgoing
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import encode
+from penstock.events.job import JOB_EVENTS
 from penstock.events.scaling import WorkersScaled
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
+from penstock.jobs.story import read_event
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
@@ -31,45 +39,98 @@ from penstock.runtime.record import Record, living
 CLAIM_SECONDS = 1.5
 WORKERS = {QUEUE: 2, VAULT: 1}
 """On each host."""
+_ORCHESTRATORS = 2
+FORGED = "forged-"
+"""Begins the names of jobs that a stranger wrote about."""
+HARNESS = ("orchestrator", "dispatcher", "decider", "worker")
+"""Roles whose keys the harness uses, for what they may do."""
 _LOOK_SECONDS = 0.05
 
 
 class Host:
     """One executor and the workers that it started."""
 
-    def __init__(self, settings: Settings, link: Link) -> None:
-        self.settings, self.link = settings, link
+    def __init__(self, settings: Settings, link: Link, clock: Clock | None) -> None:
+        self.settings, self.link, self.clock = settings, link, clock
         self.run_dir = Path(settings.host.run_dir)
 
     def start(self) -> Child:
         written = msgspec.json.encode(self.settings).decode()
         argv = [*self.link.prefix, sys.executable, "-m", "tests.integration.executing", written]
         name = self.settings.host.name
-        return children.start(argv, name=name, log=self.run_dir.parent / f"{name}.log")
+        log = self.run_dir.parent / f"{name}.log"
+        return children.start(argv, name=name, log=log, env=_environment(self.clock))
 
     def workers(self) -> list[Record]:
         return [each for each in living(self.run_dir) if _runs(each.pid)]
 
 
-class Site:
-    """What faults are done to, and what load is put on."""
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an installation is made of.
 
-    def __init__(
-        self, broker: Broker, settings: Settings, bus: NatsBus, hosts: list[Host], disk: Disk | None
-    ) -> None:
-        self.broker, self.settings, self.bus, self.hosts = broker, settings, bus, hosts
-        self.disk = disk
-        self.subjects = Subjects(settings.prefix)
-        self.client = Client.over(bus, settings)
-        self.witness = Path(settings.host.run_dir).parent / "witness"
+    Attributes:
+        links: one a host. folder: for run folders, logs and what jobs record of their runs.
+        disk: that the broker stores on, where it is one that can be filled.
+        clocks: of the hosts, then of the orchestrators; empty where none can be set.
+        events_max_bytes: of the event log.
+    """
+
+    broker: Broker
+    links: list[Link]
+    folder: Path
+    disk: Disk | None = None
+    clocks: list[Clock] = []
+    events_max_bytes: int = 64_000_000
+
+    def settings(self, url: str, name: str, role: str) -> Settings:
+        """Of the process ``name``; with the keys of ``role``, where the broker asks for them."""
+        nats = {"url": url, "request_timeout_seconds": 1, "connect_timeout_seconds": 10}
+        if isinstance(self.broker, GuardedBroker):
+            keys = self.broker.secrets
+            nats |= {"ca_file": f"{keys}/{role}/ca.pem", "nkey_file": f"{keys}/{role}/nkey.seed"}
+            if role == "executor":
+                nats["worker_nkey_file"] = f"{keys}/worker/nkey.seed"
+        return _settings(nats, name, self.folder, self.events_max_bytes)
+
+    def clock(self, number: int) -> Clock | None:
+        return self.clocks[number] if self.clocks else None
+
+
+class Site:
+    """What faults are done to, and what load is put on.
+
+    Attributes:
+        buses: a connection for each role of `HARNESS`.
+        histories: what was recorded of each job, as it was stored; the log may discard it later.
+        recorded: the sequence of the last event in it.
+        recoveries: for each fault of the whole installation, how long until jobs ended again.
+        turned_over: whether the log has discarded what it held.
+    """
+
+    def __init__(self, parts: Parts, buses: dict[str, NatsBus], hosts: list[Host]) -> None:
+        self.parts, self.buses, self.hosts = parts, buses, hosts
+        self.broker, self.disk = parts.broker, parts.disk
+        self.bus = buses["orchestrator"]
+        self.settings = parts.settings(self.broker.url, "client", "dispatcher")
+        self.subjects = Subjects(self.settings.prefix)
+        self.client = Client.over(buses["dispatcher"], self.settings)
+        self.witness = parts.folder / "witness"
         self.acknowledged: list[str] = []
         self.ended: set[str] = set()
-        self.recovered = self.refused = 0
+        self.histories: dict[str, list[Entry]] = {}
+        self.recoveries: list[tuple[str, float]] = []
+        self.recovered = self.refused = self.recorded = 0
+        self.turned_over = False
         self._starts: list[Callable[[], Child]] = [
             *(host.start for host in hosts),
-            *[lambda: orchestrating.start(settings)] * 2,
+            *(partial(self._start_orchestrator, number) for number in range(_ORCHESTRATORS)),
         ]
         self._children: list[Child] = []
+
+    def _start_orchestrator(self, number: int) -> Child:
+        settings = self.parts.settings(self.broker.url, f"orchestrator-{number}", "orchestrator")
+        clock = self.parts.clock(len(self.hosts) + number)
+        return orchestrating.start(settings, environment=_environment(clock))
 
     @property
     def executors(self) -> list[Child]:
@@ -83,11 +144,14 @@ class Site:
         return [worker for host in self.hosts for worker in host.workers()]
 
     async def command(self) -> None:
-        """What a decider would: so many workers on each host."""
+        """What a decider does that has just become the leader: so many workers on each host."""
+        decider = self.buses["decider"]
+        lease = self.subjects.state("lease", "decider")
+        epoch = await decider.append(Outgoing(lease, b"{}"))
         for host in self.hosts:
             name = host.settings.host.name
-            plan = WorkersScaled(host=name, epoch=1, version=1, pools=WORKERS)
-            await self.bus.append(Outgoing(self.subjects.command(name), encode(plan)))
+            plan = WorkersScaled(host=name, epoch=epoch, version=1, pools=WORKERS)
+            await decider.append(Outgoing(self.subjects.command(name), encode(plan)))
 
     async def supervise(self) -> None:
         """Starts executors and orchestrators, and again those that end, as systemd would."""
@@ -99,15 +163,34 @@ class Site:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def watch(self) -> None:
-        """Counts what faults and load wait for."""
-        names = ("JobCompleted", "JobDead", "JobCancelled", "JobRecovered")
-        wanted = [self.subjects.events("job", "*", name) for name in names]
-        async for stored in self.bus.follow(self.subjects.events_stream, wanted, "all"):
+        """Records the jobs' events as they are stored, and counts what faults and load wait for."""
+        pattern = self.subjects.events("job")
+        async for stored in self.bus.follow(self.subjects.events_stream, [pattern], "all"):
+            self.recorded = stored.sequence
             _, job_id, name = stored.subject.rsplit(".", 2)
+            if job_id.startswith(FORGED):
+                continue
+            event = read_event(stored, JOB_EVENTS)
+            self.histories.setdefault(job_id, []).append((stored.sequence, event))
             if name == "JobRecovered":
                 self.recovered += 1
-            else:
+            elif name in ("JobCompleted", "JobDead", "JobCancelled"):
                 self.ended.add(job_id)
+
+    async def up_to_date(self) -> bool:
+        """Whether all job events that the broker stored until now are recorded."""
+        pattern = self.subjects.events("job")
+        last = await self.bus.last(self.subjects.events_stream, pattern)
+        return last is None or self.recorded >= last.sequence
+
+    async def staffed(self, within_seconds: float) -> None:
+        """Returns when each host has the workers that it was commanded to have."""
+        wanted = sum(WORKERS.values())
+        await eventually(
+            lambda: all(len(host.workers()) == wanted for host in self.hosts),
+            within_seconds,
+            f"{wanted} workers on each host",
+        )
 
     async def end(self) -> None:
         """Nothing of it runs afterwards."""
@@ -118,45 +201,49 @@ class Site:
         for worker in self.workers():
             with suppress(psutil.Error):
                 psutil.Process(worker.pid).send_signal(signal.SIGKILL)
-        with suppress(BusError):
-            await self.bus.close()
+        for bus in self.buses.values():
+            with suppress(BusError):
+                await bus.close()
 
 
 @asynccontextmanager
-async def site(
-    broker: Broker, links: list[Link], folder: Path, disk: Disk | None = None
-) -> AsyncIterator[Site]:
-    """An installation at work.
-
-    Args:
-        links: one a host. folder: for run folders, logs and what jobs tell.
-        disk: that the broker stores on, if it is one that can be filled.
-    """
-    settings = _settings(broker.url, "client", folder)
+async def site(parts: Parts) -> AsyncIterator[Site]:
+    """An installation at work."""
     hosts = [
-        Host(_settings(link.url, f"host-{name}", folder), link)
-        for name, link in zip("ab", links, strict=True)
+        Host(parts.settings(link.url, f"host-{name}", "executor"), link, parts.clock(number))
+        for number, (name, link) in enumerate(zip("ab", parts.links, strict=True))
     ]
-    found = Site(broker, settings, await connect(settings, "chaos"), hosts, disk)
-    await found.command()
-    at_work = [asyncio.create_task(found.supervise()), asyncio.create_task(found.watch())]
+    buses = {
+        role: await connect(parts.settings(parts.broker.url, "client", role), f"chaos {role}")
+        for role in HARNESS
+    }
+    installation = Site(parts, buses, hosts)
+    await installation.command()
+    at_work = [
+        asyncio.create_task(installation.supervise()),
+        asyncio.create_task(installation.watch()),
+    ]
     try:
-        yield found
+        yield installation
     finally:
         for task in at_work:
             task.cancel()
         outcomes = await asyncio.gather(*at_work, return_exceptions=True)
-        await found.end()
+        await installation.end()
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
 
 
-def _settings(url: str, name: str, folder: Path) -> Settings:
+def _environment(clock: Clock | None) -> dict[str, str]:
+    return clock.environment if clock else {}
+
+
+def _settings(nats: dict[str, object], name: str, folder: Path, events_max_bytes: int) -> Settings:
     return check(
         {
-            "nats": {"url": url, "request_timeout_seconds": 1, "connect_timeout_seconds": 10},
-            "streams": {"events_max_bytes": 16_000_000},
+            "nats": nats,
+            "streams": {"events_max_bytes": events_max_bytes},
             "pools": {
                 QUEUE: {"tries": 1},
                 VAULT: {"kind": "exclusive", "min_workers": 2, "max_workers": 2, "tries": 1},

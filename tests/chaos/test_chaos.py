@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chaos.links import NotAllowed
-from tests.chaos.plan import Kind, Plan, draw
+from tests.chaos.__main__ import arguments
+from tests.chaos.allowed import NotAllowed
+from tests.chaos.faults import DO
+from tests.chaos.plan import ABOUT, USUAL, Kind, Plan, draw
 from tests.chaos.run import run
 
 from penstock.runtime.paths import temporary_dir
 
-ANYWHERE = [kind for kind in Kind if kind is not Kind.FILL_DISK]
+ANYWHERE = [
+    kind
+    for kind in USUAL
+    if kind not in (Kind.FILL_DISK, Kind.HANG_DISK, Kind.SHIFT_CLOCK, Kind.FORGE)
+]
+DISKS = [Kind.FILL_DISK, Kind.HANG_DISK, Kind.KILL_WORKER]
+STRANGERS = [Kind.FORGE, Kind.OPEN_BATCHES, Kind.SHIFT_CLOCK]
 
 
 @pytest.fixture
@@ -25,10 +33,16 @@ def folder() -> Iterator[Path]:
     "plan",
     [
         draw(4, ANYWHERE, 160),
-        draw(1, [Kind.FILL_DISK, Kind.KILL_WORKER], 120, 2),
+        draw(2, DISKS, 120, 3),
+        draw(2, STRANGERS, 100, 3),
         draw(4, [Kind.CUT_HOST, Kind.KILL_WORKER, Kind.STOP_WORKER], 120, 3, namespaces=True),
     ],
-    ids=["all that needs no root", "disk full", "partition"],
+    ids=[
+        "all that needs no root",
+        "disk full and hanging",
+        "forged messages and a wrong clock",
+        "partition",
+    ],
 )
 async def test_each_acknowledged_dispatch_ends_exactly_once(plan: Plan, folder: Path) -> None:
     try:
@@ -45,4 +59,16 @@ def last_words(folder: Path) -> str:
 
 def test_a_seed_is_a_plan() -> None:
     assert draw(1) == draw(1) != draw(2)
-    assert {fault.kind for seed in range(40) for fault in draw(seed).faults} == set(Kind)
+    assert {fault.kind for seed in range(40) for fault in draw(seed).faults} == set(USUAL)
+
+
+def test_the_command_that_repeats_a_run_draws_the_same_plan() -> None:
+    for plan in (draw(7), draw(9, [Kind.FORGE, Kind.CANCEL], 80, 3, namespaces=True)):
+        options = arguments(plan.again.split()[3:])
+        again = draw(options.seed, options.faults, options.jobs, options.count, plan.namespaces)
+        assert again == plan
+        assert options.namespaces == ("always" if plan.namespaces else "never")
+
+
+def test_each_kind_of_fault_is_described_and_done() -> None:
+    assert set(ABOUT) == set(DO) == set(Kind)

@@ -14,6 +14,7 @@ from tests.histories import (
     Story,
     broken,
     check,
+    expired,
     miscounted,
     overlapping,
     unended,
@@ -210,3 +211,9 @@ def test_the_log_tells_what_happened(runs: list[Run], right: bool) -> None:
 )  # fmt: skip
 def test_an_overlap_is_found(runs: list[Run], found: set[Rule]) -> None:
     assert rules(overlapping(runs)) == found
+
+
+def test_a_job_that_expires_before_its_time_is_found() -> None:
+    early = story(dispatched(), JobCancelled(job_id="a", reason="", cause="expired"))
+    assert rules(expired(early)) == {Rule.EXPIRED}
+    assert expired(story(*GOOD["cancelled"])) == []

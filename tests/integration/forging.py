@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import string
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec.inspect as mi
@@ -58,19 +58,27 @@ def forged(role: str) -> st.SearchStrategy[Forged]:
     return st.sampled_from(ROLES[role].publishes).flatmap(on)
 
 
-def on(pattern: str) -> st.SearchStrategy[Forged]:
-    """One message on a subject that fits ``pattern``, which is relative to the prefix."""
+def on(pattern: str, targets: Sequence[str] = ("work", "test-host")) -> st.SearchStrategy[Forged]:
+    """One message on a subject that fits ``pattern``, which is relative to the prefix.
+
+    Args:
+        targets: pools and hosts that there are.
+    """
     noun = ".".join(pattern.split(".")[:2])
     kinds = _KINDS.get(noun, _KINDS.get(noun.split(".")[0], ()))
     bodies = st.one_of(_broken(), *map(_well_typed_body, kinds))
-    return st.builds(Forged, _subject(pattern, kinds), bodies, st.sampled_from(_STREAM_HEADERS))
+    return st.builds(
+        Forged, _subject(pattern, kinds, targets), bodies, st.sampled_from(_STREAM_HEADERS)
+    )
 
 
-def _subject(pattern: str, kinds: tuple[type, ...]) -> st.SearchStrategy[str]:
+def _subject(
+    pattern: str, kinds: tuple[type, ...], targets: Sequence[str]
+) -> st.SearchStrategy[str]:
     """Pools and hosts are those that there are; jobs and all else are the stranger's own."""
     own = st.text(string.ascii_lowercase, min_size=6, max_size=6).map("forged-{}".format)
     known = pattern.split(".", maxsplit=1)[0] in {"snapshots", "commands", "beats"}
-    token = st.sampled_from(["work", "test-host"]) if known else own
+    token = st.sampled_from(targets) if known else own
     names = st.sampled_from([kind.__name__ for kind in kinds] or ["Unheard"])
     parts: list[st.SearchStrategy[str]] = []
     for index, part in enumerate(pattern.split(".")):

@@ -16,6 +16,7 @@ from penstock.bus import nkeys
 from penstock.cli.deploy.keys import write
 from penstock.config import Settings
 from penstock.runtime.broker import Broker
+from penstock.runtime.paths import LOOPBACK
 
 SHIPPED = Path(__file__).parents[2] / "deploy/nats/nats.conf"
 
@@ -27,10 +28,16 @@ class GuardedBroker(Broker):
         secrets: what `penstock deploy keys` made.
     """
 
-    def __init__(self, folder: Path, prefix: str = "penstock") -> None:
-        super().__init__()
+    def __init__(
+        self,
+        folder: Path,
+        prefix: str = "penstock",
+        store: Path | None = None,
+        address: str = LOOPBACK,
+    ) -> None:
+        super().__init__(store, address=address)
         self.secrets = folder / "secrets"
-        write(self.secrets, prefix, ["127.0.0.1"], datetime.now(UTC), 2)
+        write(self.secrets, prefix, [address], datetime.now(UTC), 2)
 
     @property
     def log(self) -> str:
@@ -61,9 +68,9 @@ class GuardedBroker(Broker):
         for shipped, ours in (
             ("$NATS_NAME", "guarded"),
             ("$NATS_MAX_STORE", "8GB"),
-            ("port: 4222", f"host: 127.0.0.1\nport: {self._port or -1}"),
+            ("port: 4222", f"host: {self._address}\nport: {self._port or -1}"),
             ("127.0.0.1:8222", f"127.0.0.1:{self._monitor or -1}"),
-            ('"/data"', f'"{self._folder / "store"}"'),
+            ('"/data"', f'"{self._store or self._folder / "store"}"'),
             ('include "secrets/accounts.conf"', (secrets / "accounts.conf").read_text("utf-8")),
             ("/etc/nats/secrets", str(secrets)),
         ):

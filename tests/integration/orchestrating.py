@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,12 @@ class Doomed:
         return answers
 
 
-def start(settings: Settings, *doom: str) -> Child:
+def start(settings: Settings, *doom: str, environment: Mapping[str, str] | None = None) -> Child:
     """The process; its log lies beside the run folder."""
     written = msgspec.json.encode(settings).decode()
     argv = [sys.executable, "-m", "tests.integration.orchestrating", written, *doom]
     log = Path(settings.host.run_dir).parent / "orchestrator.log"
-    return children.start(argv, name="orchestrator", log=log)
+    return children.start(argv, name="orchestrator", log=log, env=environment)
 
 
 def main(arguments: list[str]) -> None:

@@ -34,7 +34,11 @@ class Wire:
         self._whole.set()
 
     async def _serve(self, near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
-        far, ask = await asyncio.open_connection(self._host, self._port)
+        try:
+            far, ask = await asyncio.open_connection(self._host, self._port)
+        except OSError:  # the broker does not run
+            answer.close()
+            return
         for reader, writer in ((near, ask), (far, answer)):
             task = asyncio.create_task(self._forward(reader, writer))
             self._tasks.add(task)

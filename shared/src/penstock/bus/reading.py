@@ -121,7 +121,7 @@ class Reader:
             inbox = await self._patiently(partial(self._follower, stream, subjects, position))
             self._inboxes.add(inbox)
             try:
-                while not inbox.trouble:
+                while not (inbox.trouble or inbox.cut_short):
                     for raw in await inbox.take(_FOLLOW_BATCH, _FOLLOW_WAIT_SECONDS):
                         message = stored(*raw)
                         position = message.sequence + 1
