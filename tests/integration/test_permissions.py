@@ -30,6 +30,7 @@ DECISION, BEAT = "penstock.events.pool.q.ScalingDecisionMade", "penstock.beats.w
 DELETE, PURGE = "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.PURGE.EVENTS"
 CREATE, UPDATE = "$JS.API.STREAM.CREATE.EVENTS", "$JS.API.STREAM.UPDATE.EVENTS"
 TAKE, ACK = "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_q", "$JS.ACK.JOBS.q_q.1.1.1.1.1"
+MAKE, EMPTY = "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q", "$JS.API.STREAM.PURGE.JOBS"
 FORBIDDEN = {
     "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
     "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q"],
@@ -53,12 +54,8 @@ UNHEARD = {
     "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
 }
 EVERYBODY = [DELETE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]
-SHORTENS_HISTORY = [
-    PURGE,
-    UPDATE,
-    *(f"penstock.events.{n}.x.{n.title()}Carried" for n in ("job", "batch", "graph")),
-]
-"""What the orchestrator alone may, since it carries what lives past the log's end."""
+CARRIED = [f"penstock.events.{n}.x.{n.title()}Carried" for n in ("job", "batch", "graph")]
+ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, *CARRIED]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +68,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]
 async def test_what_a_role_must_not_publish_is_refused(guarded: GuardedBroker, role: str) -> None:
     errors: list[str] = []
     client = await join(guarded, role, errors)
-    own = [] if role == "orchestrator" else SHORTENS_HISTORY
-    subjects = [*FORBIDDEN[role], *EVERYBODY, *own]
+    subjects = [*FORBIDDEN[role], *EVERYBODY]
+    if role != "orchestrator":
+        subjects += ALL_BUT_THE_ORCHESTRATOR
     for subject in subjects:
         await client.publish(subject, b"{}")
     await _all_refused(client, errors, len(subjects))
