@@ -337,6 +337,19 @@ async def test_a_cancelled_job_is_not_brought_back(stage: Stage) -> None:
     assert (await stage.waiting(), await stage.state(job_id)) == (0, "cancelled")
 
 
+async def test_the_schedule_of_a_cancelled_job_is_removed(stage: Stage) -> None:
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"), delay=3600)
+    stream, schedule = stage.subjects.jobs_stream, stage.subjects.schedule("*", job_id)
+    assert await stage.bus.last(stream, schedule)
+    await stage.client.cancel(job_id)
+
+    async def is_removed() -> bool:
+        return await stage.bus.last(stream, schedule) is None
+
+    await eventually(is_removed, 10, "the schedule's removal")
+
+
 async def test_a_restart_goes_on_where_the_last_one_stood(stage: Stage) -> None:
     orchestrator = await stage.start()
     for _ in range(3):

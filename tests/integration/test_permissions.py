@@ -30,6 +30,7 @@ DECISION, BEAT = "penstock.events.pool.q.ScalingDecisionMade", "penstock.beats.w
 DELETE, PURGE = "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.PURGE.EVENTS"
 CREATE, UPDATE = "$JS.API.STREAM.CREATE.EVENTS", "$JS.API.STREAM.UPDATE.EVENTS"
 TAKE, ACK = "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_q", "$JS.ACK.JOBS.q_q.1.1.1.1.1"
+MAKE, EMPTY = "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q", "$JS.API.STREAM.PURGE.JOBS"
 FORBIDDEN = {
     "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
     "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q"],
@@ -52,7 +53,8 @@ UNHEARD = {
     "pipeline": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
     "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
 }
-EVERYBODY = [DELETE, PURGE, UPDATE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]
+EVERYBODY = [DELETE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]
+ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,8 @@ async def test_what_a_role_must_not_publish_is_refused(guarded: GuardedBroker, r
     errors: list[str] = []
     client = await join(guarded, role, errors)
     subjects = [*FORBIDDEN[role], *EVERYBODY]
+    if role != "orchestrator":
+        subjects += ALL_BUT_THE_ORCHESTRATOR
     for subject in subjects:
         await client.publish(subject, b"{}")
     await _all_refused(client, errors, len(subjects))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -155,6 +157,25 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     assert not any("starting it again" in text for text in up.told())
     gone = up.shell.call("queue", "ls", code=2)
     assert "no 'penstock up' runs in this folder" in gone.stderr
+
+
+def test_other_accounts_of_the_machine_cannot_use_the_broker(up: Up) -> None:
+    up.until_ready()
+    url, monitor_url = find_url(up.folder / ".penstock")
+    token, _, place = url.removeprefix("nats://").rpartition("@")
+    assert len(token) >= 32
+    up.until(lambda: up.shell.json("pool", "ls")[0]["ready"] == 1, "a worker")
+    for process in up.processes():
+        assert token not in " ".join(process.cmdline())
+    for guess in ("", f"{'x' * len(token)}@"):
+        refused = up.shell.call("queue", "ls", "--nats-url", f"nats://{guess}{place}", code=1)
+        assert "refuses these credentials" in refused.stderr
+    root = monitor_url.rpartition("/")[0]
+    for page in ("", "/varz", "/connz", "/jsz", "/healthz"):
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{root}{page}")
+    with urlopen(f"{monitor_url}/healthz") as answer:
+        assert answer.status == 200
 
 
 def test_a_service_that_dies_is_started_again(up: Up) -> None:

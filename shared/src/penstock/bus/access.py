@@ -17,6 +17,11 @@ T = TypeVar("T")
 
 TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
 
+NOT_AUTHORIZED = (
+    "it refuses these credentials (authorization violation): nats.nkey_file must hold a key that "
+    "it knows; the broker of 'penstock up' is for its own user, from the folder it runs in"
+)
+
 
 class NotPermitted(Exception):
     """The broker said that a permission was violated."""

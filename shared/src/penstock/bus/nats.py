@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ import nats.errors
 
 from penstock.bus import access, clock, streams
 from penstock.bus.clock import BrokerClock
+from penstock.bus.nkeys import HEARD
 from penstock.bus.protocol import (
     BusError,
     BusRefused,
@@ -28,7 +30,8 @@ from penstock.bus.protocol import (
     Subscription,
 )
 from penstock.bus.publishing import LEADERLESS, Publisher
-from penstock.bus.pull import Inbox, delivery
+from penstock.bus.pull import Inbox
+from penstock.bus.puller import NatsPuller
 from penstock.bus.reading import Reader
 from penstock.bus.wire import NotPrivate, WireClient, frame
 from penstock.config import Settings
@@ -37,9 +40,11 @@ from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")
 
+_HEARD = f"{HEARD}."
 _ASK_AGAIN_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
 _NO_STREAM = 10059
+_NO_CONSUMER = 10014
 _NO_STORAGE = 10047
 _FAR = "2200-01-01T00:00:00Z"
 _MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
@@ -88,7 +93,12 @@ class NatsBus:
         self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
-        self._timeout = settings.nats.request_timeout_seconds
+        reach = settings.nats
+        # With a key, this client has an account of its own: it hears others under a prefix, and
+        # the orchestrator alone may make consumers of queues.
+        self._has_account = bool(reach.nkey_file or reach.credentials_file)
+        self.makes_queues = not self._has_account
+        self._timeout = reach.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
 
@@ -125,6 +135,8 @@ class NatsBus:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
             self.trouble = f"{error}{access.TLS_FIRST}"
         text = str(error).lower()  # nats-py has made it small already
+        if "authorization violation" in text:
+            self.trouble = access.NOT_AUTHORIZED
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
         if ".stream.create." in text:
@@ -299,6 +311,13 @@ class NatsBus:
     async def ensure_queue(self, queue: str) -> None:
         if queue in self._queues:
             return
+        if self.makes_queues:
+            await self.make_queue(queue)
+        else:
+            await self.signal(self.subjects.queue_wanted(queue))
+
+    async def make_queue(self, queue: str) -> None:
+        """Makes the queue's consumer, even if it was there when it was last looked at."""
         stream = self.subjects.jobs_stream
         config = streams.consumer(self.subjects, queue, self._settings.jobs.claim_seconds)
         await self._api(
@@ -310,7 +329,8 @@ class NatsBus:
     def puller(self, queue: str) -> NatsPuller:
         return NatsPuller(self, queue)
 
-    def _queue_inbox(self, queue: str) -> Inbox:
+    def queue_inbox(self, queue: str) -> Inbox:
+        """Where a puller of this queue gets its deliveries."""
         stream, name = self.subjects.jobs_stream, self.subjects.consumer(queue)
         inbox = Inbox(
             self._client,
@@ -320,9 +340,17 @@ class NatsBus:
         self._inboxes.add(inbox)
         return inbox
 
+    def forget_inbox(self, inbox: Inbox) -> None:
+        self._inboxes.discard(inbox)
+
+    def forget_queue(self, queue: str) -> None:
+        """Its consumer may be gone: it is made again at the next use."""
+        self._queues.discard(queue)
+
     async def pause_queue(self, queue: str, paused: bool) -> None:
         await self.ensure_queue(queue)
         place = f"{self.subjects.jobs_stream}.{self.subjects.consumer(queue)}"
+        await self._made(queue, place)
         if paused:
             await self._api(f"CONSUMER.PAUSE.{place}", {"pause_until": _FAR})
             return
@@ -334,6 +362,19 @@ class NatsBus:
             ends = datetime.fromisoformat(info["ts"]) + timedelta(seconds=moment)
             await self._api(f"CONSUMER.PAUSE.{place}", {"pause_until": ends.isoformat()})
             await asyncio.sleep(moment)
+
+    async def _made(self, queue: str, place: str) -> None:
+        """Returns when the queue has its consumer; another process may have to make it."""
+        deadline = time.monotonic() + self._timeout
+        while not self.makes_queues:
+            info = await self._api(f"CONSUMER.INFO.{place}", fail=False)
+            if info.get("error", {}).get("err_code") != _NO_CONSUMER:
+                return
+            if time.monotonic() > deadline:
+                raise BusUnavailable(
+                    f"queue {queue} has no consumer; the orchestrator makes it: does one run?"
+                )
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         await self._answer([d.ack_subject for d in deliveries], b"+ACK")
@@ -376,18 +417,25 @@ class NatsBus:
         at_most: int = 0,
     ) -> Subscription:
         def on(found: str, _: bytes, body: bytes, __: bytes | None) -> None:
+            if at_most and listening.heard >= at_most:
+                return
+            listening.heard += 1
             try:
-                result = handler(found, body)
+                result = handler(found.removeprefix(_HEARD), body)
             except Exception:
                 log.exception("handler of %s failed", subject)
                 return
             if result is not None:
                 self._soon(result)
 
-        subscription = await self._client.subscribe_raw(subject, on)
-        if at_most:
-            await subscription.unsubscribe(limit=at_most)
-        return _Listening(subscription)
+        listening = _Listening()
+        sources = (subject, f"{_HEARD}{subject}") if self._has_account else (subject,)
+        for source in sources:
+            subscription = await self._client.subscribe_raw(source, on)
+            listening.subscriptions.append(subscription)
+            if at_most:
+                await subscription.unsubscribe(limit=at_most)
+        return listening
 
     def _soon(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -400,35 +448,14 @@ class NatsBus:
             log.error("handler failed: %r", error, exc_info=error)
 
 
-class NatsPuller:
-    """A queue's :class:`penstock.bus.protocol.Puller`."""
-
-    def __init__(self, bus: NatsBus, queue: str) -> None:
-        self._bus, self._queue = bus, queue
-        self._inbox = bus._queue_inbox(queue)
-
-    async def fetch(self, batch: int, wait_seconds: float) -> list[Delivery]:
-        await self._bus.ensure_queue(self._queue)
-        try:
-            raw = await self._inbox.take(batch, wait_seconds)
-        except nats.errors.Error as error:
-            raise BusUnavailable(f"not connected to the broker: {error!r}") from error
-        if self._inbox.trouble:
-            log.warning("queue %s: %s", self._queue, self._inbox.trouble)
-            self._bus._queues.discard(self._queue)  # its consumer may be gone: make it again
-            await asyncio.sleep(0.2)
-        return [delivery(*message) for message in raw]
-
-    async def close(self) -> None:
-        self._bus._inboxes.discard(self._inbox)
-        with suppress(nats.errors.Error, TimeoutError):
-            await self._inbox.close()
-
-
 class _Listening:
-    def __init__(self, subscription: Any) -> None:
-        self._subscription = subscription
+    """What is heard from processes with the same key, and from those with others."""
+
+    def __init__(self) -> None:
+        self.subscriptions: list[Any] = []
+        self.heard = 0
 
     async def unsubscribe(self) -> None:
-        with suppress(nats.errors.Error):
-            await self._subscription.unsubscribe()
+        for subscription in self.subscriptions:
+            with suppress(nats.errors.Error):
+                await subscription.unsubscribe()

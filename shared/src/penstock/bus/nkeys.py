@@ -7,6 +7,8 @@ from typing import Any
 
 from penstock.bus.protocol import BusRefused
 
+HEARD = "heard"
+"""First token of what other keys publish, in the account of a key that hears it."""
 MAX_SEED_BYTES = 200
 
 

@@ -20,6 +20,7 @@ from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 _ACK = b"$JS.ACK."
 _FINAL = {404, 408}  # nothing there; the pull expired
+_NO_CONSUMER = 503  # no responders
 _RETRY_SECONDS = 0.2
 
 
@@ -50,6 +51,7 @@ class Inbox:
         self._want = 0
         self._pull = 0
         self._outstanding = 0.0
+        self.has_no_consumer = False
         self.trouble = ""
         """The last refusal, e.g. that the consumer is gone; empty when all is well."""
         self.cut_short = False
@@ -119,6 +121,7 @@ class Inbox:
         status, _ = parse_headers(headers)
         self._outstanding = 0.0
         if status not in _FINAL:
+            self.has_no_consumer = status == _NO_CONSUMER
             self.trouble = (headers or b"").decode("utf-8", "replace").strip() or "no answer"
         self._wake()
 

@@ -136,6 +136,10 @@ class Subjects:
     def worker_report(self, host: str, worker: str) -> str:
         return f"{self.prefix}.beats.worker.{host}.{worker}"
 
+    def queue_wanted(self, queue: str) -> str:
+        """Asks the orchestrator to make a queue's consumer."""
+        return f"{self.prefix}.notices.queue.{queue}"
+
     def recover_asked(self, host: str) -> str:
         """Asks a host's executor about stuck jobs."""
         return f"{self.prefix}.notices.recover.{host}"

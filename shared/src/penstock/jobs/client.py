@@ -346,9 +346,6 @@ class Client:
             )
             if await self._transition(event, view.record.sequence):
                 await self._bus.signal(self._subjects.cancel_notice(job_id))
-                await self._bus.remove(
-                    self._subjects.jobs_stream, self._subjects.schedule(view.record.queue, job_id)
-                )
                 return await self.job(job_id)
         raise JobRefused(f"job {job_id} changes too quickly to be cancelled; try again")
 

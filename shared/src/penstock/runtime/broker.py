@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, closing
+from hashlib import blake2b
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from penstock.runtime.children import Child, ChildFailed, start, wait_until
 from penstock.runtime.paths import LOOPBACK, temporary_dir
@@ -56,23 +57,38 @@ class Broker:
     Args:
         store: folder for what it keeps; None for a temporary one.
         port: 0 for any free one. It stays the same through restarts.
-        address: where it listens; whoever reaches it there may do anything.
+        address: where it listens; without a token, whoever reaches it there may do anything.
+        token: clients must show it, and the monitoring pages lie below a path that follows from it;
+            empty for none. Letters, digits, ``-`` and ``_``.
     """
 
-    def __init__(self, store: Path | None = None, port: int = 0, address: str = LOOPBACK) -> None:
+    def __init__(
+        self,
+        store: Path | None = None,
+        port: int = 0,
+        address: str = LOOPBACK,
+        token: str = "",
+    ) -> None:
         self._store, self._port, self._monitor = store, port, 0
-        self._address = address
+        self._address, self._token = address, token
         self._open = ExitStack()
         self._folder = Path()
         self.child: Child | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://{self._address}:{self._port}"
+        shown = f"{self._token}@" if self._token else ""
+        return f"nats://{shown}{self._address}:{self._port}"
 
     @property
     def monitor_url(self) -> str:
-        return f"http://{LOOPBACK}:{self._monitor}"
+        return f"http://{LOOPBACK}:{self._monitor}{self._monitor_path}"
+
+    @property
+    def _monitor_path(self) -> str:
+        """nats-server has no password for its monitoring pages: their place is the secret."""
+        mark = blake2b(self._token.encode(), digest_size=16, person=b"monitor").hexdigest()
+        return f"/{mark}" if self._token else ""
 
     def __enter__(self) -> Self:
         self._folder = self._open.enter_context(temporary_dir())
@@ -100,6 +116,7 @@ class Broker:
         """
         server = find_server()
         config = self._folder / "nats.conf"
+        config.touch(mode=0o600)  # it may hold a token
         config.write_text(self._config(), "utf-8")
         self.child = start(
             [str(server), "--config", str(config)],
@@ -145,13 +162,16 @@ class Broker:
     def _config(self) -> str:
         for name in ("ports", "store"):
             (self._folder / name).mkdir(exist_ok=True)
-        settings = {
+        settings: dict[str, Any] = {
             "host": self._address,
             "port": self._port or -1,  # -1: the server takes a free one and writes it down
             "http": f"{LOOPBACK}:{self._monitor or -1}",
             "ports_file_dir": str(self._folder / "ports"),
             "jetstream": {"store_dir": str(self._store or self._folder / "store")},
         }
+        if self._token:
+            settings["authorization"] = {"token": self._token}
+            settings["http_base_path"] = self._monitor_path
         return json.dumps(settings, indent=2)  # its configuration language takes JSON
 
     def _ports_known(self) -> bool:
@@ -170,7 +190,7 @@ class Broker:
     def _healthy(self) -> bool:
         with closing(HTTPConnection(LOOPBACK, self._monitor, timeout=1.0)) as asked:
             try:
-                asked.request("GET", "/healthz?js-enabled-only=true")
+                asked.request("GET", f"{self._monitor_path}/healthz?js-enabled-only=true")
                 return asked.getresponse().status == 200
             except (OSError, HTTPException):
                 return False

@@ -14,12 +14,14 @@ from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.orchestrator import pauses, standing, stream_settings
+from penstock.orchestrator.cancelled import CancelledSchedules
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
 from penstock.orchestrator.log import steps
 from penstock.orchestrator.old_letters import OldLetters
 from penstock.orchestrator.punctual import Punctual
+from penstock.orchestrator.queue_consumers import QueueConsumers
 from penstock.orchestrator.readings import Readings
 from penstock.orchestrator.reconcile import Reconciler
 from penstock.orchestrator.schedules import Ticker
@@ -74,6 +76,10 @@ class Orchestrator:
         self.wholes = Wholes(self._bus, self._subjects, self._client)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._punctual = Punctual(self._bus, self._subjects, running.pause)
+        self._cancelled = CancelledSchedules(self._bus, self._subjects, running.pause)
+        self._queues: QueueConsumers | None = None
+        if isinstance(self._bus, NatsBus):
+            self._queues = QueueConsumers(self._bus, self._subjects, running.settings)
         self.table = Unresolved(after_seconds, most)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._old_letters = OldLetters(self._bus, self._subjects, after_seconds)
@@ -93,6 +99,9 @@ class Orchestrator:
         self._service.spawn(self.ticker.run(), "ticks")
         self._service.spawn(standing.keep(self._service, self._client), "schedules of the settings")
         self._service.spawn(pauses.keep(self._service), "pauses")
+        self._service.spawn(self._cancelled.run(), "cancelled jobs")
+        if self._queues:
+            self._service.spawn(self._queues.run(), "queues")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
@@ -134,6 +143,9 @@ class Orchestrator:
             self.table.see(step)
             self._punctual.see(step)
             self._old_letters.see(step)
+            self._cancelled.see(step)
+            if self._queues:
+                self._queues.see(step)
 
     @property
     def _is_behind(self) -> bool:

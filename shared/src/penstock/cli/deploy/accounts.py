@@ -2,10 +2,12 @@
 
 NATS checks which subjects a client publishes to, but not which subject it names for the reply: the
 broker sends the answer, and the broker may write anywhere in the client's account. An account of
-its own for each key closes that. A key's account holds no stream; what its role may ask and publish
-is imported from the account with the streams, one subject at a time. A reply subject is then one of
-the key's own account, where nothing else listens, and an answer that goes to an imported subject is
-a request that the key may make anyway.
+its own for each key closes that. A key's account holds no stream; what its role may ask and store
+is imported from the account with the streams, one subject at a time. A reply subject is then one
+of the key's own account, where no stream listens, and an answer that goes to an imported subject
+is a request that the key may make anyway. What keys hear of each other, their accounts import from
+one another, under a prefix since circles are not allowed. The account with the streams passes
+nothing on by itself, so that no consumer can push copies anywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.nkeys import inbox
+from penstock.bus.nkeys import HEARD, inbox
 from penstock.cli.deploy.roles import ROLES, STREAMS, Role
 from penstock.events.subjects import Subjects
 
@@ -51,11 +53,18 @@ def accounts(keys: Sequence[Key]) -> dict[str, dict[str, Any]]:
     """What nats-server's configuration takes as ``accounts``."""
     made: dict[str, dict[str, Any]] = {}
     for prefix in dict.fromkeys(key.prefix for key in keys):
-        subjects = Subjects(prefix)
-        made[core(prefix)] = {"jetstream": "enabled", "exports": _exports(subjects)}
+        asked = dict.fromkeys(
+            s for role in ROLES.values() for s in services(role, Subjects(prefix))
+        )
+        made[core(prefix)] = {"jetstream": "enabled", "exports": [*map(_service, asked)]}
     for key in keys:
-        made[f"{core(key.prefix)}/{key.name}"] = _account(key)
+        made[name(key)] = _account(key, [k for k in keys if k.prefix == key.prefix and k != key])
     return made
+
+
+def name(key: Key) -> str:
+    """Name of a key's account."""
+    return f"{core(key.prefix)}/{key.name}"
 
 
 def core(prefix: str) -> str:
@@ -69,29 +78,63 @@ def configuration(keys: Sequence[Key]) -> str:
     return "".join(lines)
 
 
-def _account(key: Key) -> dict[str, Any]:
+def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
     role, subjects = ROLES[key.role], Subjects(key.prefix)
     source = core(key.prefix)
     asked, heard = list(services(role, subjects)), list(listened(role, subjects))
     allowed = {
-        "publish": {"allow": asked},
-        "subscribe": {"allow": [f"{inbox(key.public)}.>", *heard]},
+        "publish": {"allow": [*asked, *signalled(role, subjects)]},
+        "subscribe": {
+            "allow": [f"{inbox(key.public)}.>", *heard, *(f"{HEARD}.{one}" for one in heard)]
+        },
     }
-    imported = dict.fromkeys([_ACCOUNT_INFO, *asked])
     return {
         "users": [{"nkey": key.public, "permissions": allowed}],
         "imports": [
-            *({"service": {"account": source, "subject": subject}} for subject in imported),
-            *({"stream": {"account": source, "subject": subject}} for subject in heard),
+            *(
+                {"service": {"account": source, "subject": subject}}
+                for subject in dict.fromkeys([_ACCOUNT_INFO, *asked])
+            ),
+            *(
+                {"stream": {"account": name(other), "subject": subject}, "prefix": HEARD}
+                for other in others
+                for subject in _overheard(other, heard)
+            ),
         ],
+        "exports": [{"stream": subject} for subject in _published(role, subjects)],
     }
 
 
-def _exports(subjects: Subjects) -> list[dict[str, Any]]:
-    """All that any role needs. Only the accounts of this configuration could import it."""
-    asked = dict.fromkeys(s for role in ROLES.values() for s in services(role, subjects))
-    heard = dict.fromkeys(s for role in ROLES.values() for s in listened(role, subjects))
-    return [*map(_service, asked), *({"stream": subject} for subject in heard)]
+def _overheard(other: Key, heard: Sequence[str]) -> Iterator[str]:
+    """Of what another key publishes, what a key hears that hears these subjects.
+
+    It comes from the account of the other key, not by way of the streams' account: what came to an
+    account as a request for a service is not passed on as a stream.
+    """
+    published = _published(ROLES[other.role], Subjects(other.prefix))
+    both = (overlap(one, two) for one in published for two in heard)
+    yield from dict.fromkeys(subject for subject in both if subject)
+
+
+def _published(role: Role, subjects: Subjects) -> Iterator[str]:
+    """Messages of a role, stored or not."""
+    yield from (f"{subjects.prefix}.{subject}" for subject in role.publishes)
+
+
+def overlap(one: str, two: str) -> str:
+    """The subjects that match both patterns, as a pattern; empty for none."""
+    mine, yours = one.split("."), two.split(".")
+    found: list[str] = []
+    for at in range(max(len(mine), len(yours))):
+        left = mine[at] if at < len(mine) else ""
+        right = yours[at] if at < len(yours) else ""
+        if left == ">" or right == ">":
+            rest = (yours if left == ">" else mine)[at:]
+            return ".".join([*found, *rest]) if rest else ""
+        if (left != right and "*" not in (left, right)) or not (left and right):
+            return ""
+        found.append(right if left == "*" else left)
+    return ".".join(found)
 
 
 def _service(subject: str) -> dict[str, str]:
@@ -100,11 +143,20 @@ def _service(subject: str) -> dict[str, str]:
 
 
 def services(role: Role, subjects: Subjects) -> Iterator[str]:
-    """Subjects that a role may publish to: messages, and requests to the JetStream API."""
-    yield from (f"{subjects.prefix}.{subject}" for subject in role.publishes)
+    """What a role may ask of the streams' account: to store messages, and the JetStream API."""
+    yield from (f"{subjects.prefix}.{one}" for one in role.publishes if not _is_signal(one))
     yield from (f"{_API}.{verb}" for verb in verbs(role, subjects))
     if role.claims:
         yield f"$JS.ACK.{subjects.jobs_stream}.>"
+
+
+def signalled(role: Role, subjects: Subjects) -> Iterator[str]:
+    """Subjects that a role may publish to and that no stream stores."""
+    yield from (f"{subjects.prefix}.{one}" for one in role.publishes if _is_signal(one))
+
+
+def _is_signal(subject: str) -> bool:
+    return subject.startswith(("beats.", "notices."))
 
 
 def listened(role: Role, subjects: Subjects) -> Iterator[str]:
@@ -134,6 +186,7 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
     if role.pauses:
         yield from (f"CONSUMER.{verb}.{jobs}.*" for verb in ("PAUSE", "INFO"))
     if role.makes_streams:
-        yield from (f"STREAM.CREATE.{subjects.stream(name)}" for name in STREAMS)
+        for verb in ("CREATE", "UPDATE"):
+            yield from (f"STREAM.{verb}.{subjects.stream(name)}" for name in STREAMS)
     if role.surveys:
         yield from ("INFO", "STREAM.LIST")

@@ -17,8 +17,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         publishes / listens: subjects. reads: streams that it reads and follows.
         purges: streams from which it removes messages. claims: takes jobs from queues.
-        makes_queues: makes the consumers of queues. counts_queues: asks how long they are.
-        pauses: stops and resumes queues. makes_streams: creates the streams.
+        makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
+            gets which jobs. counts_queues: asks how long they are.
+        pauses: stops and resumes queues. makes_streams: creates and updates the streams.
         surveys: sees all streams and the account.
     """
 
@@ -48,10 +49,9 @@ _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 ROLES: dict[str, Role] = {
     "metrics": Role(
         about="measures",
-        publishes=("snapshots.pool.*",),
+        publishes=("snapshots.pool.*", "notices.queue.*"),
         listens=("beats.worker.>", "jobs.*"),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
-        makes_queues=True,
         counts_queues=True,
     ),
     "decider": Role(
@@ -89,12 +89,12 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "checkpoints.*",
             "state.exclusive.*",
+            "notices.queue.*",
         ),
         listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
         reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),
-        purges=("JOBS", "CHECKPOINTS"),
+        purges=("CHECKPOINTS",),
         claims=True,
-        makes_queues=True,
     ),
     "orchestrator": Role(
         about="heals, keeps schedules, batches and graphs; makes the streams",
@@ -108,9 +108,9 @@ ROLES: dict[str, Role] = {
                 for kind in ("cursor", "batch", "graph", "health", "schedule", "pause")
             ),
         ),
-        listens=_AWAITS,
+        listens=(*_AWAITS, "notices.queue.*"),
         reads=STREAMS,
-        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS"),
+        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
         makes_queues=True,
         counts_queues=True,
         pauses=True,
@@ -127,8 +127,6 @@ ROLES: dict[str, Role] = {
         publishes=_DISPATCHES,
         listens=_AWAITS,
         reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD"),
-        purges=("JOBS",),
-        makes_queues=True,
     ),
     "operator": Role(
         about="a person with the command line",
@@ -140,11 +138,11 @@ ROLES: dict[str, Role] = {
             "state.schedule.*",
             "state.health.probe",
             "notices.recover.*",
+            "notices.queue.*",
         ),
         listens=("events.>", "beats.worker.>", "notices.recovered.*"),
         reads=STREAMS,
-        purges=("JOBS", "DEAD", "STATE"),
-        makes_queues=True,
+        purges=("DEAD", "STATE"),
         counts_queues=True,
         pauses=True,
         surveys=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import secrets
 import shutil
 import signal
 import sys
@@ -41,6 +42,7 @@ from penstock.runtime.paths import check_port, temporary_dir
 from penstock.runtime.private import private_dir, remove_private
 
 DRAW_SECONDS = 0.5
+_TOKEN_BYTES = 32
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +92,8 @@ def _prepared(
         broker = None
         if not settings.nats.url:
             _check_port(options.port)
-            broker = stack.enter_context(Broker(folder / "nats", options.port))
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            broker = stack.enter_context(Broker(folder / "nats", options.port, token=token))
             settings = with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
             names = state.run_folder(here)

@@ -1,0 +1,85 @@
+"""Makes the consumers of queues, which no other role may: a consumer decides who gets which jobs.
+
+A queue is made at its first sign: the settings name it, a job is dispatched to it, it holds jobs,
+or a worker asks for it. A job that comes before its consumer waits in the stream. Any number of
+orchestrators may do this; making one that exists changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+
+from penstock.bus.nats import NatsBus
+from penstock.bus.protocol import BusError
+from penstock.config import Settings
+from penstock.config.serving import serving
+from penstock.events.subjects import BadName, Subjects, check_name
+from penstock.orchestrator.core.unresolved import Step
+
+log = logging.getLogger("penstock.orchestrator")
+
+MOST_WANTED = 10_000
+"""Names kept while the broker is away; what is dropped is asked for again."""
+_LOOK_SECONDS = 10.0
+_AGAIN_SECONDS = 1.0
+"""A queue is made at most so often, however many ask for it."""
+
+
+class QueueConsumers:
+    """The queues of one installation."""
+
+    def __init__(self, bus: NatsBus, subjects: Subjects, settings: Settings) -> None:
+        self._bus, self._subjects = bus, subjects
+        self._wanted = dict.fromkeys(serving(settings).owners)
+        self._made: dict[str, float] = {}
+        self._signs = asyncio.Event()
+        bus.makes_queues = True
+
+    def see(self, step: Step) -> None:
+        """A step of a job, which may be the first of its queue."""
+        if step.queue and step.queue not in self._made:
+            self._want(step.queue)
+
+    def _want(self, queue: str) -> None:
+        with suppress(BadName):
+            if len(self._wanted) < MOST_WANTED:
+                self._wanted[check_name("queue", queue)] = None
+                self._signs.set()
+
+    def _asked(self, subject: str, _: bytes) -> None:
+        """A worker found no consumer, whatever was made before."""
+        queue = subject.rpartition(".")[2]
+        if time.monotonic() - self._made.get(queue, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
+            self._want(queue)
+
+    async def run(self) -> None:
+        """Without end."""
+        await self._bus.listen(self._subjects.queue_wanted("*"), self._asked)
+        while True:
+            try:
+                await self._make_wanted()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._signs.wait()
+                        continue
+                await self._look()
+            except BusError as error:
+                log.debug("queues: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _make_wanted(self) -> None:
+        self._signs.clear()
+        for queue in tuple(self._wanted):
+            await self._bus.make_queue(queue)
+            self._made[queue] = time.monotonic()
+            del self._wanted[queue]
+
+    async def _look(self) -> None:
+        """Queues that hold jobs and have no consumer, whatever became of their signs."""
+        held = await self._bus.count(self._subjects.jobs_stream, self._subjects.queue("*"))
+        names = {subject.rpartition(".")[2] for subject in held}
+        for queue in names - self._made.keys():
+            self._want(queue)
