@@ -205,7 +205,8 @@ async def _settled(installation: Site) -> None:
         histories = installation.histories
         if unended(histories, histories):
             return False
-        return not any(depth.waiting or depth.claimed for depth in depths.values())
+        ours = (depth for queue, depth in depths.items() if not queue.startswith(FORGED))
+        return not any(depth.waiting or depth.claimed for depth in ours)
 
     await eventually(quiet, _SETTLED_SECONDS, "all jobs ended and all queues empty")
     await installation.client.batches.wait(BATCH, _SETTLED_SECONDS)
