@@ -50,11 +50,11 @@ async def standstill(
     found = next(each for each in await services(bus, settings) if each.name == ORCHESTRATOR)
     if _lives(found):
         return ""
-    silent = "ever"
+    silent = "yet"
     if found.silent_seconds is not None:
         silent = f"for {found.silent_seconds:.0f} s"
     return (
-        f"no orchestrator has been heard {silent}: schedules, batches and healing stand still; "
+        f"no orchestrator has reported {silent}: schedules, batches and healing stand still; "
         f"{overdue(schedules, now)} ticks overdue"
     )
 

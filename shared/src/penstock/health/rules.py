@@ -150,7 +150,8 @@ def _services(facts: Facts) -> Reasons:
     for service in facts.services:
         if service.silent_seconds is None:
             rest = _STANDS_STILL.get(service.name, "")
-            yield State.DEGRADED, f"no {service.name} has ever run here{rest}"
+            ticks = _overdue(facts) if service.name == ORCHESTRATOR else ""
+            yield State.DEGRADED, f"no {service.name} has ever run here{rest}{ticks}"
         elif service.silent_seconds > service.allowed_seconds:
             rest = _STANDS_STILL.get(service.name, "")
             yield (
