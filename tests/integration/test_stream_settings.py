@@ -90,7 +90,7 @@ async def test_a_key_that_may_not_update_streams_leaves_them(
     with GuardedBroker(tmp_path) as broker:
         bus = await connect(broker.settings(settings, "orchestrator", streams=PLAIN))
         await bus.close()
-        bus = await connect(broker.settings(settings, "orchestrator", streams=COMPRESSED))
+        bus = await connect(broker.settings(settings, "operator", streams=COMPRESSED))
         with pytest.raises(NotPermitted):
             await bus.update_streams()
         assert bus.violations == 0

@@ -13,12 +13,28 @@ MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
 _UPDATED: dict[str, Any] = {"compression": "none"}
 """Settings that a stream takes over when they change, with what the broker leaves out."""
+_BOUNDS: dict[str, Any] = {"max_bytes": -1, "discard": "old"}
+"""The same, of streams that :func:`_bounded` bounds; not of the event log, which would be cut."""
 _DAY_NS = 86_400 * 1_000_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
 
 
 def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
     """Configurations as the JetStream API takes them (durations in nanoseconds)."""
+    bound = settings.streams.others_max_bytes
+    return [_bounded(stream, bound) for stream in _streams(settings, subjects)]
+
+
+def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
+    """A full stream refuses what is new, lest it lose what was acknowledged: history alone ages."""
+    # nats-server (2.15.1) refuses "discard new" for a stream with schedules, which the jobs' is.
+    if "max_bytes" in stream or "allow_msg_schedules" in stream or not max_bytes:
+        return stream
+    ages = stream["name"].endswith("SNAPSHOTS")
+    return {**stream, "max_bytes": max_bytes, "discard": "old" if ages else "new"}
+
+
+def _streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
     prefix, keep = subjects.prefix, settings.streams
     return [
         {
@@ -94,9 +110,10 @@ def changes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, A
     Args:
         stored: its configuration, as the broker returns it. wanted: the one of the settings.
     """
+    updated = _UPDATED | _BOUNDS if "discard" in wanted else _UPDATED
     return {
         key: wanted[key]
-        for key, default in _UPDATED.items()
+        for key, default in updated.items()
         if key in wanted and stored.get(key, default) != wanted[key]
     }
 
