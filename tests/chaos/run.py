@@ -24,6 +24,7 @@ from tests.chaos.site import FORGED, Parts, Site, site
 from tests.chaos.storage import LOG_BYTES
 from tests.histories import (
     Breach,
+    Rule,
     broken,
     expired,
     miscounted,
@@ -37,6 +38,7 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError
 from penstock.events.job import JobDispatched
+from penstock.jobs.errors import NotFound
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import LOOPBACK
 
@@ -131,7 +133,7 @@ async def _run(plan: Plan, folder: Path) -> Verdict:
                 dispatch_all(installation, plan.seed, plan.jobs - BATCH_JOBS),
             )
             await _settled(installation)
-        except (AssertionError, BusError) as error:
+        except (AssertionError, BusError, NotFound) as error:
             hung = f"it came to a stop: {error!r}; queues: {await _queues(installation)}"
         breaches = await _patiently(lambda: _breaches(installation))
         return Verdict(
@@ -203,7 +205,8 @@ async def _settled(installation: Site) -> None:
         histories = installation.histories
         if unended(histories, histories):
             return False
-        return not any(depth.waiting or depth.claimed for depth in depths.values())
+        ours = (depth for queue, depth in depths.items() if not queue.startswith(FORGED))
+        return not any(depth.waiting or depth.claimed for depth in ours)
 
     await eventually(quiet, _SETTLED_SECONDS, "all jobs ended and all queues empty")
     await installation.client.batches.wait(BATCH, _SETTLED_SECONDS)
@@ -234,7 +237,11 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def _breaches(installation: Site) -> list[Breach]:
     histories, subjects = installation.histories, installation.subjects
-    batch = await installation.client.batches.show(BATCH)
+    try:
+        batch = await installation.client.batches.show(BATCH)
+        miscounts = miscounted(histories, {BATCH: (BATCH_JOBS, batch.counts)})
+    except NotFound as error:
+        miscounts = [Breach(Rule.COUNTS, BATCH, str(error))]
     stored = await installation.bus.count(subjects.events_stream, subjects.events("job", "*", "*"))
     counted = {
         subject: number
@@ -250,7 +257,7 @@ async def _breaches(installation: Site) -> list[Breach]:
         *unwitnessed(histories, witnessed, histories),
         *expired(histories),
         *overlapping(run for run in witnessed if run.job_id in in_vault),
-        *miscounted(histories, {BATCH: (BATCH_JOBS, batch.counts)}),
+        *miscounts,
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections import Counter
 from contextlib import suppress
@@ -168,9 +169,12 @@ async def _fill_log(site: Site) -> None:
         await eventually(lambda: _caught_up(site), STALLED_SECONDS, "all events recorded")
         subject = site.subjects.events("health", f"{FORGED}{written}", "Filler")
         answers = await site.bus.append_many(
-            [Outgoing(subject, b" " * _FILLER_BYTES)] * _FILLER_MESSAGES
+            [Outgoing(subject, os.urandom(_FILLER_BYTES))] * _FILLER_MESSAGES
         )
-        written += _FILLER_BYTES * sum(isinstance(answer, int) for answer in answers)
+        stored = sum(isinstance(answer, int) for answer in answers)
+        written += _FILLER_BYTES * stored
+        if not stored:  # the log is full until what lives was carried on
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _ends(site: Site) -> tuple[int, int]:

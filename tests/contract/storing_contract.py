@@ -11,7 +11,15 @@ import pytest
 from tests.contract.setting import Examined, bodies, numbered, take
 from tests.waiting import eventually
 
-from penstock.bus.protocol import Bus, BusRefused, Expect, Outgoing, PayloadTooLarge, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusRefused,
+    Expect,
+    Outgoing,
+    PayloadTooLarge,
+    StreamFull,
+    WrongSequence,
+)
 
 
 class StoringContract:
@@ -75,6 +83,44 @@ class StoringContract:
         assert await bus.last(stream, nobody) is None
         assert await bus.next(stream, nobody, 1) is None
         assert await bus.history(stream, nobody) == []
+
+    async def test_the_log_tells_how_much_it_holds_and_where_it_begins(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream = examined.subjects.events_stream
+        before = await bus.extent(stream)
+        first, last = [await bus.append(Outgoing(examined.event("a"), b"x" * 500)) for _ in "ab"]
+        held = await bus.extent(stream)
+        assert (held.last, held.messages) == (last, before.messages + 2)
+        assert 1000 < held.bytes - before.bytes < 1400
+        assert held.max_bytes >= 16_000_000
+
+        await bus.remove(stream, ">", first + 1)
+
+        assert (await bus.extent(stream)).first == last
+        assert (await bus.extent(stream)).bytes < held.bytes
+        await bus.remove(stream, ">", last + 1)
+        assert (await bus.extent(stream)).first == last + 1
+        assert await bus.append(Outgoing(examined.event("a"), b"")) == last + 1
+
+    async def test_a_full_log_refuses_and_discards_nothing(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream, body = examined.subjects.events_stream, b"x" * 900_000
+        first = await bus.append(Outgoing(examined.event("first"), b"1"))
+        room = (await bus.extent(stream)).max_bytes // len(body) + 1
+        answers = await bus.append_many([Outgoing(examined.event("a"), body)] * room)
+        assert isinstance(answers[-1], StreamFull)
+        stored = await bus.last(stream, examined.event("first"))
+        assert stored and stored.sequence == first
+        with pytest.raises(StreamFull):
+            await bus.append_atomic([Outgoing(examined.event("b"), body)] * 2)
+
+        await bus.adapt_streams(2_000_000)
+
+        await bus.append(Outgoing(examined.event("a"), body))
+        await bus.remove(stream, ">", (await bus.extent(stream)).last + 1)
+        await bus.adapt_streams()
 
     async def test_remove_takes_one_subject_only(self, bus: Bus, examined: Examined) -> None:
         stream = examined.subjects.events_stream

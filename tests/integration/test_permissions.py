@@ -54,7 +54,8 @@ UNHEARD = {
     "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
 }
 EVERYBODY = [DELETE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]
-ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY]
+CARRIED = [f"penstock.events.{n}.x.{n.title()}Carried" for n in ("job", "batch", "graph")]
+ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, *CARRIED]
 
 
 @pytest.fixture(scope="module")

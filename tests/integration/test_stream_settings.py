@@ -83,16 +83,21 @@ async def test_an_orchestrator_has_existing_streams_compressed(
     assert grown < plain_bytes / 2
 
 
-async def test_a_key_that_may_not_update_streams_leaves_them(
+async def test_the_orchestrators_key_may_update_streams_and_others_leave_them(
     tmp_path: Path, settings: MakeSettings
 ) -> None:
     settings.prefix = "penstock"
     with GuardedBroker(tmp_path) as broker:
         bus = await connect(broker.settings(settings, "orchestrator", streams=PLAIN))
         await bus.close()
-        bus = await connect(broker.settings(settings, "operator", streams=COMPRESSED))
+        bus = await connect(broker.settings(settings, "metrics", streams=COMPRESSED))
         with pytest.raises(NotPermitted):
             await bus.update_streams()
         assert bus.violations == 0
+        await bus.close()
+        bus = await connect(broker.settings(settings, "orchestrator", streams=COMPRESSED))
         assert (await configuration(bus, "EVENTS"))["compression"] == "none"
+        changes = {"compression": "s2"}
+        assert await bus.update_streams() == {"EVENTS": changes, "SNAPSHOTS": changes}
+        assert await bus.update_streams() == {}
         await bus.close()

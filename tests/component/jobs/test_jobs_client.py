@@ -171,7 +171,7 @@ async def test_a_delayed_job_is_kept_by_the_broker(broker: Broker, when: Any) ->
         ({"delay": -1}, "0 s to"),
         ({"delay": float("nan")}, "0 s to"),
         ({"delay": float("inf")}, "0 s to"),
-        ({"delay": 1e30}, "10 years"),
+        ({"delay": 1e30}, "a year"),
         ({"delay": timedelta(seconds=-1)}, "0 s to"),
         ({"at": datetime(2030, 1, 1)}, "time zone"),
         ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, "not both"),

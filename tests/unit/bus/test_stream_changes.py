@@ -24,10 +24,26 @@ def test_the_log_and_the_snapshots_are_compressed_unless_the_settings_say_no(nam
 
 @pytest.mark.parametrize("stored", [{}, {"compression": "none"}])
 def test_a_stream_of_an_earlier_version_takes_compression_over(stored: dict[str, Any]) -> None:
+    stored = {"discard": "new", "max_bytes": 5_000_000_000, **stored}
     assert streams.changes(stored, stream("EVENTS")) == {"compression": "s2"}
     assert streams.changes(stored, stream("EVENTS", compression="none")) == {}
 
 
+def test_the_broker_is_kept_from_discarding_events_of_an_earlier_version() -> None:
+    stored = {"compression": "s2", "discard": "old", "max_bytes": 4_000_000_000, "max_age": 7}
+    assert streams.changes(stored, stream("EVENTS"), 4_000_000_000) == {
+        "discard": "new", "max_bytes": 5_000_000_000, "max_age": 0,
+    }  # fmt: skip
+
+
+def test_a_bound_below_what_the_log_holds_waits() -> None:
+    stored = {"compression": "s2", "discard": "new", "max_bytes": 50_000_000}
+    wanted = stream("EVENTS", events_max_bytes=10_000_000)
+    assert streams.changes(stored, wanted, 40_000_000) == {}
+    assert streams.changes(stored, wanted, 5_000_000) == {"max_bytes": 14_000_000}
+
+
 def test_what_is_as_wanted_stays() -> None:
-    assert streams.changes({"compression": "s2", "max_bytes": 7}, stream("EVENTS")) == {}
-    assert streams.changes({"compression": "s2"}, stream("JOBS")) == {}
+    stored = {"compression": "s2", "discard": "new", "max_bytes": 5_000_000_000, "other": 7}
+    assert streams.changes(stored, stream("EVENTS")) == {}
+    assert streams.changes({}, stream("JOBS")) == {}

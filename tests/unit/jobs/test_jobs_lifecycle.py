@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.jobs.telling import BROKEN, EVENT_TYPES, NOW, event, told
 
-from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.envelope import Event, UnknownEvent, encode
 from penstock.events.job import (
     JOB_EVENTS,
     JobCancelled,
+    JobCarried,
     JobCommitted,
     JobCompleted,
     JobDead,
@@ -49,7 +50,8 @@ LEGAL = {(state, edge.event): edge.target for edge in TRANSITIONS for state in e
 
 
 def test_every_event_and_every_state_is_in_the_table() -> None:
-    assert {edge.event for edge in TRANSITIONS} == set(JOB_EVENTS) == set(EVENT_TYPES)
+    assert {edge.event for edge in TRANSITIONS} == set(EVENT_TYPES)
+    assert {*EVENT_TYPES, JobCarried} == set(JOB_EVENTS)  # which takes the place of others
     assert {edge.target for edge in TRANSITIONS} | {State.SCHEDULED} == set(State)
     assert all(record is None or record.state is state for state, record in REACHED.items())
 
@@ -134,7 +136,23 @@ def test_what_may_not_follow_moves_the_sequence_and_nothing_else() -> None:
     completed = lifecycle.advance(record, event(JobCompleted), 3)
     after = lifecycle.advance(completed, event(JobStarted, worker="thief"), 4)
     assert after == msgspec.structs.replace(completed, sequence=4)  # type: ignore[type-var]
-    assert lifecycle.advance(None, event(JobCompleted), 1) is None
+    assert lifecycle.advance(None, event(JobStarted), 1) is None
+
+
+def test_an_end_whose_earlier_events_left_the_log_is_told_alone() -> None:
+    end = event(JobCompleted)
+    record = lifecycle.fold([(7, event(JobStarted)), (8, end)])
+    assert record is not None
+    assert (record.state, record.result, record.payload) == (State.COMPLETED, end.result, b"")
+
+
+def test_what_takes_the_place_of_events_leads_to_the_same_record() -> None:
+    for record in filter(None, REACHED.values()):
+        carried = lifecycle.carried(record, "test")
+        raw = JOB_EVENTS.decode(encode(carried))
+        assert lifecycle.fold([(50, raw)]) == msgspec.structs.replace(record, sequence=50)
+        after = lifecycle.advance(record, raw, 51)
+        assert after == msgspec.structs.replace(record, sequence=51)
 
 
 def test_a_new_life_begins_anew_and_remembers_that_it_is_not_the_first() -> None:
@@ -192,9 +210,10 @@ def test_a_story_with_garbage_folds_as_without_it(
     assert with_garbage == msgspec.structs.replace(without, sequence=story[-1][0])
     assert without.sequence == without.changed_by
     record: JobRecord | None = None
-    for sequence, legal in counted:  # raises where one may not follow
-        assert isinstance(legal, JobEvent)
-        record = evolve(record, legal, sequence)
+    for sequence, legal in counted:
+        record = lifecycle.advance(record, legal, sequence)
+        assert record is not None
+        assert record.changed_by == sequence
 
 
 @given(any_events)

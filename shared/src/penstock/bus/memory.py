@@ -17,6 +17,7 @@ from penstock.bus.protocol import (
     BusRefused,
     BusUnavailable,
     Delivery,
+    Extent,
     Outgoing,
     QueueDepth,
     Stored,
@@ -124,6 +125,12 @@ class MemoryBus:
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return self._open().stream(stream).count(subject)
+
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
+        self._open().stream(self.subjects.events_stream).extra_bytes = extra_bytes
+
+    async def extent(self, stream: str) -> Extent:
+        return self._open().stream(stream).extent()
 
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         broker = self._open()

@@ -10,7 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Expect, Outgoing, Stored, WrongSequence
+from penstock.bus.protocol import Expect, Extent, Outgoing, Stored, StreamFull, WrongSequence
+
+_AROUND_BYTES = 30
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -40,6 +42,9 @@ class Stream:
         self.last_sequence = 0
         self.messages: dict[int, Stored] = {}
         self._patterns: list[str] = config["subjects"]
+        self._max_bytes: int = max(config.get("max_bytes", 0), 0)
+        self._refuses_when_full = config.get("discard") == "new"
+        self._bytes = self.extra_bytes = 0
         self._keeps_last_only = config.get("max_msgs_per_subject") == 1
         self._sequences: dict[str, dict[int, None]] = {}
         self._below: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -49,12 +54,15 @@ class Stream:
         return any(matches(pattern, subject) for pattern in self._patterns)
 
     def check(self, message: Outgoing) -> None:
-        """Raises WrongSequence where the message's expectation does not hold."""
+        """Raises WrongSequence where the message's expectation does not hold, StreamFull."""
         if (expect := message.expect) is not None:
             last = self.last(_guarded(message, expect))
             found = last.sequence if last else 0
             if found != expect.sequence:
                 raise WrongSequence(message.subject, expect.sequence, found)
+        size = _size(message.subject, message.body, message.headers)
+        if self._refuses_when_full and self._bytes + size > self._max_bytes + self.extra_bytes:
+            raise StreamFull(f"{message.subject}: its stream is full (maximum bytes exceeded)")
 
     def add(self, subject: str, body: bytes, headers: Mapping[str, str], at: float) -> Stored:
         self.last_sequence += 1
@@ -68,6 +76,7 @@ class Stream:
         if self._keeps_last_only:
             self.remove(subject)
         self.messages[stored.sequence] = stored
+        self._bytes += _size(subject, body, headers)
         self._sequences.setdefault(subject, {})[stored.sequence] = None
         for head in _heads(subject):
             self._below[head][subject] = None
@@ -97,6 +106,15 @@ class Stream:
     def count(self, pattern: str) -> dict[str, int]:
         return {subject: len(self._sequences[subject]) for subject in self._subjects(pattern)}
 
+    def extent(self) -> Extent:
+        return Extent(
+            first=next(iter(self.messages), self.last_sequence + bool(self.last_sequence)),
+            last=self.last_sequence,
+            messages=len(self.messages),
+            bytes=self._bytes,
+            max_bytes=self._max_bytes + self.extra_bytes,
+        )
+
     def remove(self, pattern: str, before: int = 0) -> None:
         for number in self._in_order(pattern):
             if not before or number < before:
@@ -107,6 +125,7 @@ class Stream:
         stored = self.messages.pop(sequence, None)
         if stored is None:
             return
+        self._bytes -= _size(stored.subject, stored.body, stored.headers)
         left = self._sequences[stored.subject]
         del left[sequence]
         if not left:
@@ -126,6 +145,12 @@ class Stream:
 
     def _in_order(self, pattern: str) -> list[int]:
         return sorted(number for found in self._found(pattern) for number in found)
+
+
+def _size(subject: str, body: bytes, headers: Mapping[str, str]) -> int:
+    """As NATS counts it: subject, headers and body, and 30 bytes around them."""
+    named = sum(len(key) + len(value) + 4 for key, value in headers.items())
+    return len(subject) + len(body) + (named + 12 if named else 0) + _AROUND_BYTES
 
 
 def _guarded(message: Outgoing, expect: Expect) -> str:

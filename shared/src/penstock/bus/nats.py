@@ -23,6 +23,7 @@ from penstock.bus.protocol import (
     BusRefused,
     BusUnavailable,
     Delivery,
+    Extent,
     Outgoing,
     QueueDepth,
     StorageTooSmall,
@@ -90,6 +91,7 @@ class NatsBus:
         self._queues: set[str] = set()
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
+        self._updating = asyncio.Lock()
         self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
@@ -190,8 +192,11 @@ class NatsBus:
             "the orchestrator does, when it starts"
         )
 
-    async def update_streams(self) -> dict[str, dict[str, Any]]:
+    async def update_streams(self, extra_bytes: int = 0) -> dict[str, dict[str, Any]]:
         """Has streams that exist take over what changed in the settings.
+
+        Args:
+            extra_bytes: what the event log may hold beyond its bound.
 
         Returns:
             What was changed, by the stream's name.
@@ -201,13 +206,15 @@ class NatsBus:
             NotPermitted: this key may not update streams.
         """
         updated: dict[str, dict[str, Any]] = {}
-        for stream in streams.streams(self._settings, self.subjects):
-            name = stream["name"]
-            stored = (await self._api(f"STREAM.INFO.{name}"))["config"]
-            if changes := streams.changes(stored, stream):
-                asking = self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
-                await access.unless_refused(self._may_not_update, asking)
-                updated[name] = changes
+        async with self._updating:  # an update holds the whole configuration
+            for stream in streams.streams(self._settings, self.subjects, extra_bytes):
+                name = stream["name"]
+                info = await self._api(f"STREAM.INFO.{name}")
+                stored, complete = info["config"], streams.complete(stream, 1)
+                if changes := streams.changes(stored, complete, info["state"]["bytes"]):
+                    asking = self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
+                    await access.unless_refused(self._may_not_update, asking)
+                    updated[name] = changes
         return updated
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
@@ -297,6 +304,15 @@ class NatsBus:
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         return await self._reader.count(stream, subject)
+
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
+        try:
+            await self.update_streams(extra_bytes)
+        except access.NotPermitted:
+            raise BusRefused("this key may not update streams: make its keys anew") from None
+
+    async def extent(self, stream: str) -> Extent:
+        return await self._reader.extent(stream)
 
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         bound = {"seq": before} if before else {}

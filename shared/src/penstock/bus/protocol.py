@@ -56,6 +56,10 @@ class BusRefused(BusError):
     pass
 
 
+class StreamFull(BusUnavailable):
+    """A stream that refuses what comes when it is full is full, or nearly so."""
+
+
 class StorageTooSmall(BusRefused):
     """The broker's storage has no room for a stream, which is reserved when it is made."""
 
@@ -105,6 +109,22 @@ class Stored(msgspec.Struct, frozen=True):
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a stream holds.
+
+    Attributes:
+        first: sequence of its oldest message, or of the next one where it is empty. last: of the
+            latest there ever was; both 0 before the first.
+        max_bytes: what it may hold; 0 for no bound of its own.
+    """
+
+    first: int
+    last: int
+    messages: int
+    bytes: int
+    max_bytes: int
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -231,6 +251,20 @@ class Bus(Protocol):
 
         A few paged requests, each as large as the subjects are many: not for every second.
         """
+        ...
+
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
+        """Has the streams that are there keep what the settings say; the orchestrator does it.
+
+        Those that an earlier version made are changed in place.
+
+        Args:
+            extra_bytes: what the event log may hold beyond that, for a while.
+        """
+        ...
+
+    async def extent(self, stream: str) -> Extent:
+        """How much the stream holds now, by the word of its leader."""
         ...
 
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:

@@ -15,6 +15,7 @@ from penstock.bus.protocol import (
     BusUnavailable,
     Outgoing,
     PayloadTooLarge,
+    StreamFull,
     TooManyBatches,
     WrongSequence,
 )
@@ -27,6 +28,7 @@ _NO_RESPONDERS = 503
 _BATCH_NOT_KEPT = {10210, 10176}
 """Too many atomic batches are open (the server allows 50 a stream, of all clients together), or
 this one was dropped before its commit: in both cases nothing of it was stored."""
+_FULL = 10077
 LEADERLESS = {10008, 10118}
 """Errors of a cluster that pass: JetStream is temporarily unavailable, the stream is offline."""
 
@@ -178,7 +180,7 @@ class Publisher:
         clustered = self._client.clustered
         answers = [_outcome(messages[0], answer, clustered) for answer in gather.answers]
         for outcome in answers:  # the first says why; the commit then only that none was begun
-            if isinstance(outcome, WrongSequence | TooManyBatches):
+            if isinstance(outcome, WrongSequence | TooManyBatches | StreamFull):
                 raise outcome
         if isinstance(answers[1], BusError):
             raise answers[1]
@@ -203,5 +205,7 @@ def _outcome(message: Outgoing, answer: bytes | None, clustered: bool) -> int | 
         return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
     if error.err_code in _BATCH_NOT_KEPT:
         return TooManyBatches(f"{message.subject}: {error.description}; nothing was stored")
+    if error.err_code == _FULL:
+        return StreamFull(f"{message.subject}: its stream is full ({error.description})")
     kind = BusUnavailable if error.err_code in LEADERLESS else BusRefused
     return kind(f"{message.subject}: {error.description}")

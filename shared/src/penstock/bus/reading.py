@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import nats.errors
 
-from penstock.bus.protocol import BusRefused, BusUnavailable, Stored
+from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
 from penstock.bus.pull import Inbox, stored
 from penstock.bus.wire import WireClient, own_headers, parse_headers
 
@@ -108,6 +108,17 @@ class Reader:
             if not page or len(counts) >= answer.get("total", 0):
                 break
         return counts
+
+    async def extent(self, stream: str) -> Extent:
+        info = await self._api(f"STREAM.INFO.{stream}")
+        state = info["state"]
+        return Extent(
+            first=state["first_seq"],
+            last=state["last_seq"],
+            messages=state["messages"],
+            bytes=state["bytes"],
+            max_bytes=max(info["config"].get("max_bytes", 0), 0),
+        )
 
     async def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"

@@ -11,18 +11,40 @@ from penstock.events.subjects import Subjects
 
 MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
-_UPDATED: dict[str, Any] = {"compression": "none"}
+_UPDATED: dict[str, Any] = {
+    "compression": "none",
+    "discard": "old",
+    "max_age": 0,
+    "max_bytes": -1,
+}
 """Settings that a stream takes over when they change, with what the broker leaves out."""
-_BOUNDS: dict[str, Any] = {"max_bytes": -1, "discard": "old"}
-"""The same, of streams that :func:`_bounded` bounds; not of the event log, which would be cut."""
 _DAY_NS = 86_400 * 1_000_000_000
+_LEAST_RESERVE_BYTES = 4_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
 
 
-def streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
-    """Configurations as the JetStream API takes them (durations in nanoseconds)."""
+def events_reserve(max_bytes: int) -> int:
+    """What the event log may hold beyond its history's limit: for ends of jobs, and for carrying.
+
+    Args:
+        max_bytes: ``streams.events_max_bytes``.
+    """
+    return max(max_bytes // 4, _LEAST_RESERVE_BYTES)
+
+
+def least_reserve(whole_bytes: int) -> int:
+    """The same, of what the stream may hold in all: limit and reserve."""
+    return max(whole_bytes // 5, _LEAST_RESERVE_BYTES)
+
+
+def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> list[dict[str, Any]]:
+    """Configurations as the JetStream API takes them (durations in nanoseconds).
+
+    Args:
+        extra_bytes: what the event log may hold beyond its bound.
+    """
     bound = settings.streams.others_max_bytes
-    return [_bounded(stream, bound) for stream in _streams(settings, subjects)]
+    return [_bounded(stream, bound) for stream in _streams(settings, subjects, extra_bytes)]
 
 
 def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
@@ -34,7 +56,7 @@ def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     return {**stream, "max_bytes": max_bytes, "discard": "old" if ages else "new"}
 
 
-def _streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
+def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[dict[str, Any]]:
     prefix, keep = subjects.prefix, settings.streams
     return [
         {
@@ -49,8 +71,11 @@ def _streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
         {
             "name": subjects.events_stream,
             "subjects": [f"{prefix}.events.*.*.*"],
-            "max_age": int(keep.events_max_age_days * _DAY_NS),
-            "max_bytes": keep.events_max_bytes,
+            # The broker discards nothing: the orchestrator does, and carries what lives.
+            "discard": "new",
+            "max_bytes": keep.events_max_bytes
+            + events_reserve(keep.events_max_bytes)
+            + extra_bytes,
             "allow_atomic": True,
             "compression": keep.compression,
         },
@@ -74,8 +99,7 @@ def _streams(settings: Settings, subjects: Subjects) -> list[dict[str, Any]]:
         {
             "name": subjects.checkpoints_stream,
             "subjects": [f"{prefix}.checkpoints.*"],
-            "max_msgs_per_subject": 1,
-            "max_age": int(keep.dead_max_age_days * _DAY_NS),
+            "max_msgs_per_subject": 1,  # removed when their jobs have ended, at no age
         },
         {
             "name": subjects.state_stream,
@@ -104,18 +128,20 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
     return {**common, **stream}
 
 
-def changes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def changes(
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], held_bytes: int = 0
+) -> dict[str, Any]:
     """What a stream that exists has to take over from the settings, of what may change.
 
     Args:
         stored: its configuration, as the broker returns it. wanted: the one of the settings.
+        held_bytes: what it holds; a bound below that would have the broker refuse everything.
     """
-    updated = _UPDATED | _BOUNDS if "discard" in wanted else _UPDATED
-    return {
-        key: wanted[key]
-        for key, default in updated.items()
-        if key in wanted and stored.get(key, default) != wanted[key]
-    }
+    found = {key: wanted.get(key, default) for key, default in _UPDATED.items()}
+    least = held_bytes + _LEAST_RESERVE_BYTES
+    if found["discard"] == "new" and found["max_bytes"] < least:
+        found["max_bytes"] = max(stored.get("max_bytes", 0), least)
+    return {key: value for key, value in found.items() if stored.get(key, _UPDATED[key]) != value}
 
 
 def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from penstock.bus.protocol import Bus, Stored
 from penstock.cli import eventlog
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobDispatched
+from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
@@ -47,7 +47,7 @@ async def newest_jobs(bus: Bus, subjects: Subjects, wanted: Wanted) -> list[JobR
 async def _records(client: Client, messages: Sequence[Stored]) -> AsyncIterator[JobRecord]:
     for job_id, history in reversed(_by_job(messages).items()):
         try:
-            whole = isinstance(history[0][1], JobDispatched)
+            whole = isinstance(history[0][1], JobDispatched | JobCarried)
             record = fold(history) if whole else (await client.job(job_id)).record
         except JobsError:  # its first events aged out: its state cannot be told
             continue

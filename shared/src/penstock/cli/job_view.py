@@ -13,7 +13,7 @@ from penstock.cli import wording
 from penstock.cli.output import Column
 from penstock.cli.story import happened
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JobDispatched, JobError, JobProgressed
+from penstock.events.job import JobError, JobProgressed
 from penstock.jobs import showing
 from penstock.jobs.lifecycle import JobRecord, passed_over
 from penstock.jobs.view import JobView
@@ -82,11 +82,10 @@ def row(record: JobRecord) -> JobRow:
 
 
 def detail(view: JobView) -> JobDetail:
-    first = view.events[0][1]
     return JobDetail(
         job=row(view.record),
         tags=view.record.tags,
-        tries=first.tries if isinstance(first, JobDispatched) else 0,
+        tries=view.record.tries,
         arguments=showing.arguments(view.record.payload),
         result=showing.result(view.record.result, view.record.payload),
         error=view.record.error,

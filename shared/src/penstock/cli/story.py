@@ -8,6 +8,7 @@ from typing import Any
 from penstock.cli.wording import clock, seconds
 from penstock.events.batch import (
     BatchCancelled,
+    BatchCarried,
     BatchClosed,
     BatchCompleted,
     BatchCreated,
@@ -22,6 +23,7 @@ from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.forecasting import ForecastMade
 from penstock.events.graph import (
     GraphCancelled,
+    GraphCarried,
     GraphCompleted,
     GraphFailed,
     GraphReopened,
@@ -31,6 +33,7 @@ from penstock.events.graph import (
 from penstock.events.health import HealthChanged
 from penstock.events.job import (
     JobCancelled,
+    JobCarried,
     JobCommitted,
     JobCompleted,
     JobDead,
@@ -162,6 +165,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobCancelled: lambda event: str(event.reason),
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
     JobRevived: _revived,
+    JobCarried: lambda event: f"{event.state}; earlier events have left the log",
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
     BatchClosed: lambda _: "no more jobs from outside",
@@ -171,6 +175,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     BatchFailed: lambda event: f"{event.reason} ({_counts(event.counts)})",
     BatchCancelled: lambda event: f"{event.reason} ({_counts(event.counts)})",
     BatchReopened: lambda event: f"round {event.round}",
+    BatchCarried: lambda event: f"{event.state}; earlier events have left the log",
+    GraphCarried: lambda event: f"{event.state}; earlier events have left the log",
     GraphStarted: lambda event: " ".join([event.title, f"{len(event.steps)} steps"]).strip(),
     GraphCompleted: lambda _: "all steps have completed",
     GraphStopping: lambda event: str(event.reason),

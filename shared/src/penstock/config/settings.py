@@ -54,11 +54,15 @@ class Streams(Section, frozen=True, kw_only=True):
 
     Attributes:
         replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
-        events_max_age_days / events_max_bytes: the event log's bounds. The broker counts, and
-            reserves, bytes as they were before they were compressed.
-        compression: how the broker stores event log and snapshots; ``s2`` takes less than half of
-            the disk. What is read is the same. The orchestrator sets it for streams that exist;
-            the broker obeys from its next restart on, and leaves older blocks as they are.
+        events_max_age_days / events_max_bytes: how old history in the event log may become, and
+            what it may take with the jobs that have not ended. The orchestrator shortens it, and
+            carries what lives past its end; the broker reserves a quarter more (4 MB at least), so
+            that ends of jobs can always be stored. Above an eighth more no job is accepted.
+            The broker counts, and reserves, bytes as they were before they were compressed.
+        compression: how the broker stores event log and snapshots; ``s2`` takes two fifths of the
+            disk for events, at most three for snapshots. What is read is the same. The orchestrator
+            sets it for streams that exist; the broker obeys from its next restart on, and leaves
+            older blocks as they are.
         snapshots_max_age_hours: how far back decisions can be recomputed.
         dead_max_age_days: how long dead letters wait for an operator.
         others_max_bytes: bound of each other stream but that of the jobs; 0 for none but the

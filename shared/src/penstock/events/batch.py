@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from penstock.events.brief import brief, brief_fields
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Instant
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,6 +120,37 @@ class BatchReopened(BatchEvent, frozen=True, kw_only=True, tag=True):
     round: int
 
 
+class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
+    """All that the batch's earlier events led to: they leave the log, and this takes their place.
+
+    Attributes:
+        slots: how each of its jobs stands, by who added it: a byte a job, compressed (zlib); None
+            where that is not known, of a batch that has ended.
+        counted_to: the log's sequence up to which jobs are counted in ``slots``.
+        added_at / progressed_at: POSIX seconds of the last job added and the last progress told.
+        others: as of `penstock.jobs.batch_record.BatchRecord`, by the same names.
+    """
+
+    state: str
+    title: str
+    allowed_failures: int
+    allowed_percent: float | None
+    callbacks: Callbacks
+    open_seconds: float
+    first_sequence: int
+    created_at: Instant
+    changed_at: Instant
+    ended_at: Instant | None = None
+    counts: Counts = Counts()
+    cause: str = ""
+    reason: str = ""
+    round: int = 0
+    slots: dict[str, bytes] | None = None
+    counted_to: int = 0
+    added_at: float = 0.0
+    progressed_at: float = 0.0
+
+
 BATCH_EVENTS = Codec(
     BatchCreated,
     BatchClosed,
@@ -129,4 +160,5 @@ BATCH_EVENTS = Codec(
     BatchFailed,
     BatchCancelled,
     BatchReopened,
+    BatchCarried,
 )

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.events.batch import Callbacks
 from penstock.events.brief import brief, brief_fields
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Instant
 
 
 class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,6 +79,39 @@ class GraphReopened(GraphEvent, frozen=True, kw_only=True, tag=True):
     round: int
 
 
+class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """All that the graph's earlier events led to: they leave the log, and this takes their place.
+
+    Attributes:
+        slots: how the jobs of its steps stand, by the steps' positions; None where that is not
+            known, of a graph that has ended.
+        again: steps whose jobs are to be given another life.
+        counted_to: the log's sequence up to which jobs are counted in ``slots``.
+        others: as of `penstock.jobs.graph_record.GraphRecord`, by the same names.
+    """
+
+    state: str
+    steps: tuple[GraphStep, ...]
+    title: str
+    callbacks: Callbacks
+    first_sequence: int
+    started_at: Instant
+    ended_at: Instant | None = None
+    reason: str = ""
+    failed_step: str = ""
+    failed_job: str = ""
+    round: int = 0
+    slots: dict[int, int] | None = None
+    again: tuple[int, ...] = ()
+    counted_to: int = 0
+
+
 GRAPH_EVENTS = Codec(
-    GraphStarted, GraphStopping, GraphCompleted, GraphFailed, GraphCancelled, GraphReopened
+    GraphStarted,
+    GraphStopping,
+    GraphCompleted,
+    GraphFailed,
+    GraphCancelled,
+    GraphReopened,
+    GraphCarried,
 )

@@ -191,6 +191,7 @@ class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         payload: the encoded call; another than before where the arguments were ``changed``.
         reason: who wanted it, for people.
+        commits: output that stands from earlier lives, where the events of these are gone.
     """
 
     queue: str
@@ -200,6 +201,54 @@ class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
     tries: int = 1
     changed: bool = False
     reason: str = ""
+    commits: dict[str, str] = {}
+
+
+class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
+    """All that the job's earlier events led to: they leave the log, and this takes their place.
+
+    Nothing happened to the job. Where earlier events are still there, they count and this does not.
+
+    Attributes:
+        state: as of `penstock.jobs.lifecycle.State`. dispatch_id: id of its first event.
+        changed_by / changed_id: sequence and id of the last event that counted.
+        life_from / token / void_before: sequences of earlier events, which stay what they were.
+            Checkpoints of attempts before the last of these are void.
+        others: as of `penstock.jobs.lifecycle.JobRecord`, by the same names.
+    """
+
+    queue: str
+    function: str
+    payload: bytes
+    state: str
+    dispatched_at: Instant
+    available_at: Instant
+    changed_by: int
+    life_from: int
+    changed_id: str = ""
+    dispatch_id: str = ""
+    put_off: str = ""
+    tags: tuple[str, ...] = ()
+    tries: int = 0
+    attempt: int = 0
+    next_attempt: int = 1
+    lost_workers: int = 0
+    max_lost: int = 0
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    host: str = ""
+    worker: str = ""
+    message: int = 0
+    token: int = 0
+    done: int | None = None
+    total: int | None = None
+    result: bytes = b""
+    error: JobError | None = None
+    retry_of: str | None = None
+    run_seconds: float | None = None
+    life: int = 1
+    commits: dict[str, str] = {}
+    void_before: int = 0
 
 
 JOB_EVENTS = Codec(
@@ -215,4 +264,5 @@ JOB_EVENTS = Codec(
     JobCancelled,
     JobDead,
     JobRevived,
+    JobCarried,
 )

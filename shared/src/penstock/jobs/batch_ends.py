@@ -11,7 +11,9 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import UnknownEvent
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
+from penstock.jobs.batch_record import BatchRecord
 from penstock.jobs.members import Member, member
+from penstock.jobs.slots import Slot, Slots
 from penstock.jobs.story import read_event
 
 
@@ -24,6 +26,11 @@ class Ended(StrEnum):
     CANCELLED = "cancelled"
 
 
+_ENDED = {
+    Slot.COMPLETED: Ended.COMPLETED,
+    Slot.FAILED: Ended.FAILED,
+    Slot.CANCELLED: Ended.CANCELLED,
+}
 END_EVENTS = {
     "JobCompleted": Ended.COMPLETED,
     "JobDead": Ended.FAILED,
@@ -35,29 +42,32 @@ END_EVENTS = {
 async def ended_members(
     bus: Bus,
     subjects: Subjects,
-    batch_id: str,
-    first_sequence: int,
+    batch: BatchRecord,
     names: Iterable[str] = END_EVENTS,
 ) -> dict[Member, Ended]:
-    """How each job of the batch ended last. Reads the log since the batch's creation.
+    """How each job of the batch ended last.
+
+    Reads the log since the batch's creation; where that has left the log, since what took its
+    place, which holds the jobs that had ended.
 
     Args:
         names: of events that are read; without ``JobCompleted``, the many, it is quick: a job that
             failed and completed later was revived in between.
     """
-    latest: dict[Member, Ended] = {}
+    latest = {place: _ENDED[slot] for place, slot in Slots(batch.id, batch.slots).ended()}
+    start = batch.counted_to + 1 if batch.slots is not None else batch.first_sequence
     wanted = [subjects.events("job", "*", name) for name in names]
     stream = subjects.events_stream
     lasts = [await bus.last(stream, subject) for subject in wanted]
     end = max((last.sequence for last in lasts if last), default=0)
-    if end < first_sequence:
-        return {}
-    following: Any = bus.follow(stream, wanted, first_sequence)
+    if end < start:
+        return latest
+    following: Any = bus.follow(stream, wanted, start)
     async with aclosing(following) as messages:
         async for stored in messages:
             _, job_id, name = stored.subject.rsplit(".", 2)
             place = member(job_id)
-            if place is not None and place.batch == batch_id and _counts(stored):
+            if place is not None and place.batch == batch.id and _counts(stored):
                 latest[place] = END_EVENTS[name]
             if stored.sequence >= end:
                 break

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.events.batch import (
     BatchCancelled,
+    BatchCarried,
     BatchClosed,
     BatchCompleted,
     BatchCreated,
@@ -85,6 +86,9 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
         first_sequence: of its creation: no event of its jobs lies before.
         counts: as of the last progress, or exact once it has ended.
         round: how often failed jobs were run again. ended_at: None while it has not ended.
+        is_shortened: its first events have left the log.
+        slots / counted_to: its jobs up to that sequence of the log, whose events may have left it;
+            see :class:`penstock.events.batch.BatchCarried`.
     """
 
     id: str
@@ -103,6 +107,9 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     reason: str = ""
     round: int = 0
+    is_shortened: bool = False
+    slots: dict[str, bytes] | None = None
+    counted_to: int = 0
 
     def allowed(self, total: int) -> int:
         """How many of ``total`` jobs may fail."""
@@ -111,12 +118,65 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
         return int(total * self.allowed_percent / 100)
 
 
+_CARRIED = (
+    *("title", "allowed_failures", "allowed_percent", "callbacks", "open_seconds"),
+    *("first_sequence", "created_at", "changed_at", "ended_at", "counts", "cause", "reason"),
+    "round",
+)
+
+
+def carried(
+    record: BatchRecord,
+    source: str,
+    slots: dict[str, bytes] | None = None,
+    counted_to: int = 0,
+    added_at: float = 0.0,
+    progressed_at: float = 0.0,
+) -> BatchCarried:
+    """The event that takes the place of all that led to ``record``; see there."""
+    state = {name: getattr(record, name) for name in _CARRIED}
+    return BatchCarried(
+        batch_id=record.id,
+        correlation_id=record.id,
+        source=source,
+        state=record.state,
+        slots=slots,
+        counted_to=counted_to,
+        added_at=added_at,
+        progressed_at=progressed_at,
+        **state,
+    )
+
+
+def _restored(event: BatchCarried, sequence: int) -> BatchRecord:
+    """Raises IllegalTransition: its state is of a later version."""
+    try:
+        state = BatchState(event.state)
+    except ValueError as error:
+        raise IllegalTransition(f"batch {event.batch_id}: {error}") from error
+    fields = {name: getattr(event, name) for name in _CARRIED}
+    return BatchRecord(
+        id=event.batch_id,
+        state=state,
+        sequence=sequence,
+        is_shortened=True,
+        slots=event.slots,
+        counted_to=event.counted_to,
+        **fields,
+    )
+
+
 def evolve(record: BatchRecord | None, event: BatchEvent, sequence: int) -> BatchRecord:
     """The record after ``event``, stored at ``sequence``.
 
     Raises:
         IllegalTransition: the event may not follow.
     """
+    if isinstance(event, BatchCarried):
+        if record is None:
+            return _restored(event, sequence)
+        counted = {"slots": event.slots, "counted_to": event.counted_to} if event.slots else {}
+        return msgspec.structs.replace(record, sequence=sequence, **counted)
     edge = _BY_EVENT.get(type(event))
     state = record.state if record else None
     if edge is None or state not in edge.sources:

@@ -28,6 +28,7 @@ from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 from penstock.jobs.log import say, until
 from penstock.jobs.members import Member
 from penstock.jobs.registry import Call
+from penstock.jobs.slots import Slots
 
 _CHUNK = 500
 _LANES = 2
@@ -198,16 +199,17 @@ class Batches:
         async def lane() -> None:
             while events := list(islice(prepared, _CHUNK)):
                 chunks.append([event.job_id for event in events])
-                await self._check(batch_id, takes)
-                await self._chunk(events)
+                record = await self._check(batch_id, takes)
+                await self._chunk(_not_over(record, events))
 
         await asyncio.gather(*(lane() for _ in range(_LANES)))
         return [job_id for chunk in chunks for job_id in chunk]
 
-    async def _check(self, batch_id: str, takes: tuple[BatchState, ...]) -> None:
-        state = (await self.show(batch_id)).state
-        if state not in takes:
-            raise JobRefused(f"batch {batch_id} is {state}: no jobs can be added to it")
+    async def _check(self, batch_id: str, takes: tuple[BatchState, ...]) -> BatchRecord:
+        record = await self.show(batch_id)
+        if record.state not in takes:
+            raise JobRefused(f"batch {batch_id} is {record.state}: no jobs can be added to it")
+        return record
 
     async def _chunk(self, events: list[JobDispatched]) -> None:
         for _ in range(_TRIES):
@@ -269,15 +271,13 @@ class Batches:
     async def ended(self, batch_id: str) -> dict[Member, Ended]:
         """How each job of the batch ended that has, recounted from the jobs' own events."""
         record = await self.show(batch_id)
-        return await ended_members(self._bus, self._subjects, batch_id, record.first_sequence)
+        return await ended_members(self._bus, self._subjects, record)
 
     async def failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
         """Ids of the jobs that are dead; with ``cancelled`` those that were cancelled, too."""
         record = await self.show(batch_id)
         names = ("JobDead", "JobCancelled", "JobRevived")
-        found = await ended_members(
-            self._bus, self._subjects, batch_id, record.first_sequence, names
-        )
+        found = await ended_members(self._bus, self._subjects, record, names)
         wanted = (Ended.FAILED, Ended.CANCELLED) if cancelled else (Ended.FAILED,)
         return [place.job_id for place, how in found.items() if how in wanted]
 
@@ -313,6 +313,11 @@ class Batches:
         reopened = record.state is BatchState.OPEN and record.round > 0
         if not record.state.ended and not reopened:
             raise JobRefused(f"batch {batch_id} is {record.state}; wait for its end")
+        if record.is_shortened and record.slots is None:
+            raise JobRefused(
+                f"batch {batch_id} ended before what the event log still holds: which of its jobs "
+                "failed is not known any more; let their dead letters go again ('penstock dead')"
+            )
         names = await self.failed(batch_id, cancelled=cancelled)
         if not names and not reopened:
             raise JobRefused(f"no job of batch {batch_id} has failed")
@@ -339,6 +344,19 @@ class Batches:
 
     async def _say(self, event: BatchEvent, sequence: int) -> bool:
         return await say(self._bus, self._subjects, event, sequence)
+
+
+def _not_over(record: BatchRecord, events: list[JobDispatched]) -> list[JobDispatched]:
+    """Without jobs that were added before and have ended, although no event of them is left."""
+    if record.slots is None:
+        return events
+    slots = Slots(record.id, record.slots)
+    places = [members.member(event.job_id) for event in events]
+    return [
+        event
+        for event, place in zip(events, places, strict=True)
+        if place is None or not slots.has_ended(place)
+    ]
 
 
 class OpenBatch:

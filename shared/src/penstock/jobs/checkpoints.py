@@ -6,7 +6,6 @@ import msgspec
 
 from penstock.bus.protocol import Bus, Expect, Outgoing
 from penstock.events.brief import brief, brief_fields
-from penstock.events.job import JobRecovered, JobRevived
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, story
 from penstock.jobs.errors import PayloadTooLarge
@@ -53,10 +52,8 @@ class Checkpoints:
 
     async def void_before(self, job_id: str) -> int:
         """Those with a lower token are void: the job was begun anew, or with other arguments."""
-        events = await story.read(self._bus, self._subjects, job_id)
-        ignored = dict(lifecycle.passed_over(events))
-        begun = [at for at, event in events if at not in ignored and _begins_anew(event)]
-        return max(begun, default=0)
+        record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+        return record.void_before if record else 0
 
     async def save(self, job_id: str, kept: Kept, expected: int) -> int:
         """Stores it in the place of the one at sequence ``expected``; returns its own.
@@ -78,9 +75,3 @@ class Checkpoints:
     async def remove(self, job_id: str) -> None:
         """The job has ended well: nothing is left to be done."""
         await self._bus.remove(self._subjects.checkpoints_stream, self._subjects.checkpoint(job_id))
-
-
-def _begins_anew(event: object) -> bool:
-    return (isinstance(event, JobRecovered) and not event.from_checkpoint) or (
-        isinstance(event, JobRevived) and event.changed
-    )

@@ -194,6 +194,7 @@ class Client:
             PayloadTooLarge, BadName, JobRefused: refused before anything is sent.
             AlreadyDispatched: a job of this id, or one that counts for its key, exists; names it.
             BusUnavailable: the broker did not answer; the job may or may not have been taken.
+            StreamFull: the event log is full of jobs that have not ended; it was not taken.
         """
         due = due_at(delay, at, now := broker_time(self._bus))
         terms = Terms(
@@ -267,9 +268,11 @@ class Client:
             return refused.job_id
         return event.job_id
 
-    async def hand_over(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
+    async def hand_over(
+        self, events: Sequence[JobDispatched], *, into_reserve: bool = False
+    ) -> list[int | BusError]:
         """Dispatches prepared jobs; see :meth:`penstock.jobs.sending.Sender.send_many`."""
-        return await self._sender.send_many(events)
+        return await self._sender.send_many(events, into_reserve=into_reserve)
 
     def prepare(
         self, call: Call, job_id: str, queue: str = "", terms: Terms | None = None
@@ -375,6 +378,7 @@ class Client:
             payload=record.payload,
             sequence=record.sequence,
             letter=letter.sequence if letter else 0,
+            commits=record.commits,
         )
         [refusal] = await self._reviver.jobs([ended], arguments)
         if refusal:

@@ -14,6 +14,7 @@ from penstock.events.batch import Callbacks
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.graph import (
     GraphCancelled,
+    GraphCarried,
     GraphCompleted,
     GraphEvent,
     GraphFailed,
@@ -66,7 +67,7 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         sequence: of its last event. first_sequence: of its start.
         failed_step / failed_job: where it failed, empty otherwise.
-        round: how often it was reopened.
+        round: how often it was reopened. is_shortened: its first events have left the log.
     """
 
     id: str
@@ -82,6 +83,50 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     failed_step: str = ""
     failed_job: str = ""
     round: int = 0
+    is_shortened: bool = False
+
+
+_CARRIED = (
+    *("steps", "title", "callbacks", "first_sequence", "started_at", "ended_at", "reason"),
+    *("failed_step", "failed_job", "round"),
+)
+
+
+def carried(
+    record: GraphRecord,
+    source: str,
+    slots: dict[int, int] | None = None,
+    again: tuple[int, ...] = (),
+    counted_to: int = 0,
+) -> GraphCarried:
+    """The event that takes the place of all that led to ``record``; see there."""
+    state = {name: getattr(record, name) for name in _CARRIED}
+    return GraphCarried(
+        graph_id=record.id,
+        correlation_id=record.id,
+        source=source,
+        state=record.state,
+        slots=slots,
+        again=again,
+        counted_to=counted_to,
+        **state,
+    )
+
+
+def _restored(event: GraphCarried, sequence: int) -> GraphRecord:
+    """Raises IllegalTransition: its state is of a later version."""
+    try:
+        state = GraphState(event.state)
+    except ValueError as error:
+        raise IllegalTransition(f"graph {event.graph_id}: {error}") from error
+    fields = {name: getattr(event, name) for name in _CARRIED}
+    return GraphRecord(
+        id=event.graph_id,
+        state=state,
+        sequence=sequence,
+        is_shortened=True,
+        **fields,
+    )
 
 
 def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> GraphRecord:
@@ -90,6 +135,10 @@ def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> Grap
     Raises:
         IllegalTransition: the event may not follow.
     """
+    if isinstance(event, GraphCarried):
+        if record is None:
+            return _restored(event, sequence)
+        return msgspec.structs.replace(record, sequence=sequence)
     edge = _BY_EVENT.get(type(event))
     state = record.state if record else None
     if edge is None or state not in edge.sources:

@@ -237,6 +237,11 @@ class Graphs:
             raise JobRefused(
                 f"graph {graph_id} is {record.state}; only failed or cancelled ones can go on"
             )
+        if record.is_shortened:
+            raise JobRefused(
+                f"graph {graph_id} ended before what the event log still holds: the results of its "
+                "steps are gone; start it anew"
+            )
         event = GraphReopened(
             graph_id=graph_id,
             correlation_id=graph_id,

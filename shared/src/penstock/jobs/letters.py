@@ -9,8 +9,9 @@ from functools import cached_property
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.events.job import JobError, JobRevived
+from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import lifecycle, story
 from penstock.jobs.errors import NotFound
 from penstock.jobs.fingerprint import fingerprint, normalised
 from penstock.jobs.queue import DeadLetter
@@ -172,10 +173,8 @@ async def is_revived(bus: Bus, subjects: Subjects, job_id: str, dead_sequence: i
     Raises:
         BusError
     """
-    revival = await bus.last(
-        subjects.events_stream, subjects.events("job", job_id, JobRevived.__name__)
-    )
-    return revival is not None and revival.sequence > dead_sequence
+    record = lifecycle.fold(await story.read(bus, subjects, job_id))
+    return record is not None and record.life > 1 and record.life_from > dead_sequence
 
 
 def _letter(stored: Stored) -> Letter:

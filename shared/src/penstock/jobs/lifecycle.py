@@ -14,6 +14,7 @@ from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JobCancelled,
+    JobCarried,
     JobCommitted,
     JobCompleted,
     JobDead,
@@ -94,6 +95,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         life_from: sequence of the event that this life began with; messages made from earlier ones
             belong to a life that is over.
         commits: output that stands, by name; of earlier lives too, if its arguments are the same.
+        changed_id: id of the event ``changed_by``. dispatch_id: id of its first event.
+        tries: how often it may be started, as dispatched; 0 for as its pool says.
+        void_before: checkpoints of attempts with a lower token are void.
     """
 
     id: str
@@ -126,9 +130,38 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     life: int = 1
     life_from: int = 0
     commits: dict[str, str] = {}
+    changed_id: str = ""
+    dispatch_id: str = ""
+    tries: int = 0
+    void_before: int = 0
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+
+_CARRIED = tuple(
+    name
+    for name in JobRecord.__struct_fields__
+    if name in JobCarried.__struct_fields__ and name not in ("id", "state")
+)
+
+
+def carried(record: JobRecord, source: str) -> JobCarried:
+    """The event that takes the place of all that led to ``record``."""
+    state = {name: getattr(record, name) for name in _CARRIED}
+    return JobCarried(
+        job_id=record.id, correlation_id=record.id, source=source, state=record.state, **state
+    )
+
+
+def _restored(event: JobCarried, sequence: int) -> JobRecord:
+    """Raises IllegalTransition: its state is of a later version."""
+    try:
+        state = State(event.state)
+    except ValueError as error:
+        raise IllegalTransition(f"job {event.job_id}: {error}") from error
+    fields = {name: getattr(event, name) for name in _CARRIED}
+    return JobRecord(id=event.job_id, state=state, sequence=sequence, **fields)
 
 
 def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:
@@ -137,6 +170,10 @@ def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecor
     Raises:
         IllegalTransition: the event may not follow; the text carries the job's story.
     """
+    if isinstance(event, JobCarried):
+        if record is None:
+            return _restored(event, sequence)
+        return msgspec.structs.replace(record, sequence=sequence)
     edge = _BY_EVENT.get(type(event))
     state = record.state if record else None
     if edge is None or state not in edge.sources:
@@ -150,10 +187,16 @@ def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecor
         assert isinstance(event, JobDispatched)
         return _dispatched(event, sequence)
     moved = msgspec.structs.replace(
-        record, state=edge.target, sequence=sequence, changed_by=sequence
+        record,
+        state=edge.target,
+        sequence=sequence,
+        changed_by=sequence,
+        changed_id=event.id,
     )
     if isinstance(event, JobStarted):
         moved = msgspec.structs.replace(moved, token=sequence)
+    if isinstance(event, JobRecovered) and not event.from_checkpoint:
+        moved = msgspec.structs.replace(moved, void_before=sequence)
     return msgspec.structs.replace(moved, **_changes(record, event))
 
 
@@ -173,6 +216,8 @@ def advance(
     record: JobRecord | None, event: Event | UnknownEvent, sequence: int
 ) -> JobRecord | None:
     """The record after whatever is stored at ``sequence``; see :func:`fold`."""
+    if record is None and isinstance(event, JobCompleted):
+        return _rest_of(event, sequence)
     if isinstance(event, JobEvent):
         with suppress(IllegalTransition):
             return evolve(record, event, sequence)
@@ -189,10 +234,30 @@ def passed_over(events: Iterable[tuple[int, Event | UnknownEvent]]) -> Iterator[
             record = advance(record, event, sequence)
             continue
         after = advance(record, event, sequence)
-        if after is None or after.changed_by != sequence:
+        is_carried = isinstance(event, JobCarried) and after is not None
+        if not is_carried and (after is None or after.changed_by != sequence):
             state = record.state if record else "nothing"
             yield sequence, f"{event.name} may not follow state {state}"
         record = after
+
+
+def _rest_of(event: JobCompleted, sequence: int) -> JobRecord:
+    """A job of which only the end is left in the log: its call is not known any more."""
+    about = JobRecord(
+        id=event.job_id,
+        queue=event.queue,
+        function="",
+        payload=b"",
+        state=State.COMPLETED,
+        sequence=sequence,
+        changed_by=sequence,
+        changed_id=event.id,
+        dispatched_at=event.at,
+        available_at=event.at,
+        attempt=event.attempt,
+        life_from=sequence,
+    )
+    return msgspec.structs.replace(about, **_changes(about, event))
 
 
 def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
@@ -209,6 +274,9 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         available_at=event.due_at or event.at,
         retry_of=event.retry_of,
         life_from=sequence,
+        changed_id=event.id,
+        dispatch_id=event.id,
+        tries=event.tries,
     )
 
 
@@ -225,9 +293,13 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         changed_by=sequence,
         dispatched_at=record.dispatched_at if record else event.at,
         available_at=event.at,
-        commits=record.commits if record and not event.changed else {},
+        commits={} if event.changed else {**event.commits, **(record.commits if record else {})},
         life=record.life + 1 if record else 2,
         life_from=sequence,
+        changed_id=event.id,
+        dispatch_id=record.dispatch_id if record else "",
+        tries=event.tries,
+        void_before=sequence if event.changed else record.void_before if record else 0,
     )
 
 

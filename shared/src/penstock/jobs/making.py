@@ -22,7 +22,9 @@ from penstock.jobs.sealing import KeyRing
 
 log = logging.getLogger("penstock.jobs")
 
+_MAX_DELAY_SECONDS = 366 * 86_400.0
 _MAX_SECONDS = 10 * 366 * 86_400.0
+_LATER = "use a schedule for what is further away"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,9 +204,14 @@ def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> date
     if at is not None:
         if seconds:
             raise ValueError("give delay or at, not both")
-        return _aware("at", at)
-    if not 0 <= seconds <= _MAX_SECONDS:
-        raise ValueError(f"a delay is 0 s to {_MAX_SECONDS:g} s (10 years), found {seconds:g} s")
+        due = _aware("at", at)
+        if (due - now).total_seconds() > _MAX_DELAY_SECONDS:
+            raise ValueError(f"a job is delayed by a year at most, found {due}; {_LATER}")
+        return due
+    if not 0 <= seconds <= _MAX_DELAY_SECONDS:
+        raise ValueError(
+            f"a delay is 0 s to {_MAX_DELAY_SECONDS:g} s (a year), found {seconds:g} s; {_LATER}"
+        )
     return now + timedelta(seconds=seconds) if seconds else None
 
 

@@ -29,6 +29,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         payload: the encoded call, or the unreadable message itself.
+        commits: output that stands, by name.
         at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
     """
 
@@ -41,6 +42,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     tags: tuple[str, ...] = ()
     trace: str = ""
+    commits: dict[str, str] = {}
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -122,6 +124,7 @@ def dead(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Out
         at=(record.finished_at or record.dispatched_at).timestamp(),
         tags=record.tags,
         trace=trace.get("traceparent", ""),
+        commits=record.commits,
     )
     return Outgoing(subjects.dead(record.queue, record.id), msgspec.json.encode(letter))
 

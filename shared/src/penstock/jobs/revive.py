@@ -42,6 +42,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         payload: the encoded call. sequence: of the event that ended it; 0 when its events are gone.
         letter: sequence of its dead letter; 0 for none. trace: W3C ``traceparent`` to go on with.
+        commits: output that stands, by name, as its letter has it.
     """
 
     job_id: str
@@ -49,6 +50,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     letter: int = 0
     trace: str = ""
+    commits: dict[str, str] = {}
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -145,6 +147,7 @@ class Reviver:
             sequence=last.sequence if last else 0,
             letter=letter.sequence,
             trace=content.trace,
+            commits=content.commits,
         )
 
     def _event(self, ended: Ended, changes: Mapping[str, Any], reason: str) -> JobRevived:
@@ -170,6 +173,7 @@ class Reviver:
             tries=call.tries,
             changed=bool(changes),
             reason=reason,
+            commits={} if changes else ended.commits,
         )
 
     def _first(self, ended: Ended, event: JobRevived) -> Outgoing:

@@ -9,11 +9,14 @@ from typing import Any
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
 from penstock.events.envelope import encode
-from penstock.events.job import JOB_EVENTS, JobDispatched
+from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, queue, story
 from penstock.jobs.errors import AlreadyDispatched
+from penstock.jobs.room import Room
 from penstock.telemetry import names
+
+_AROUND_BYTES = 500
 
 
 class Sender:
@@ -21,9 +24,12 @@ class Sender:
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
         self._bus, self._subjects = bus, subjects
+        self._room = Room(bus, subjects)
 
     async def send(self, event: JobDispatched) -> None:
-        """One job. Raises AlreadyDispatched, BusError."""
+        """One job. Raises AlreadyDispatched, StreamFull, BusError."""
+        if error := await self._room.why_not(_size(event)):
+            raise error
         with _span(event, 1):
             trace = telemetry.inject()
             try:
@@ -44,16 +50,20 @@ class Sender:
         try:
             await self.send(event)
         except AlreadyDispatched:
-            stored = await self._bus.next(
-                self._subjects.events_stream, self._subjects.event(event), 1
-            )
-            ours = story.read_event(stored, JOB_EVENTS) if stored else None
-            if not (stored and isinstance(ours, JobDispatched) and ours.id == event.id):
-                raise
-            await self._bus.append(self._queued(event, stored.sequence, telemetry.inject()))
+            record = lifecycle.fold(await story.read(self._bus, self._subjects, event.job_id))
+            if record is None or record.dispatch_id not in ("", event.id):
+                raise  # without a first event, as of one whose end alone is left: ours, long over
+            if record.life == 1 and not record.attempt and not record.state.ended:
+                message = self._queued(event, record.life_from, telemetry.inject())
+                await self._bus.append(message)
 
-    async def send_many(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
+    async def send_many(
+        self, events: Sequence[JobDispatched], *, into_reserve: bool = False
+    ) -> list[int | BusError]:
         """Many, pipelined; one answer each, in order.
+
+        Args:
+            into_reserve: also where the event log takes no new jobs: what lives goes on with them.
 
         Returns:
             The sequence of each job's event, else why the job, or its queue message, was not taken;
@@ -61,6 +71,8 @@ class Sender:
         """
         if not events:
             return []
+        if not into_reserve and (error := await self._room.why_not(sum(map(_size, events)))):
+            return [error] * len(events)
         with _span(events[0], len(events)):
             trace = telemetry.inject()
             answers = await self._bus.append_many([self._first(e, trace) for e in events])
@@ -93,6 +105,11 @@ class Sender:
                 queue.headers(event.job_id, sequence, 1, trace),
             )
         return queue.scheduled(self._subjects, lifecycle.evolve(None, event, sequence), trace)
+
+
+def _size(event: JobDispatched) -> int:
+    """About what the event takes in the log, where the call stands in base64."""
+    return _AROUND_BYTES + len(event.payload) * 4 // 3
 
 
 def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:

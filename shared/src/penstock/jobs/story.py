@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime
 
-from penstock.bus.protocol import Bus, Stored
+from penstock.bus.protocol import Bus, BusUnavailable, Stored
 from penstock.events.envelope import Codec, Event, MalformedEvent, UnknownEvent
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
@@ -15,6 +16,9 @@ from penstock.runtime.limited_log import LimitedLog
 log = logging.getLogger("penstock.jobs")
 _passed_over = LimitedLog(log)
 _unreadable = 0
+
+_TRIES = 20
+_CARRIED = "Carried"
 
 Story = tuple[tuple[int, Event | UnknownEvent], ...]
 """``(sequence, event)``, oldest first."""
@@ -64,6 +68,19 @@ def unreadable_messages() -> int:
     return _unreadable
 
 
+async def begins_at(bus: Bus, subjects: Subjects) -> tuple[int, datetime | None]:
+    """Sequence and time of the log's first message; earlier ones of jobs that ended are gone.
+
+    A job that has not ended always has an event: before its last one goes, the orchestrator stores
+    another that holds all of it (:class:`penstock.events.job.JobCarried`). So a job without any
+    that was dispatched before this has ended, and one that would have been later never was.
+    """
+    first = await bus.next(subjects.events_stream, subjects.events(), 1)
+    if first is not None:
+        return first.sequence, first.at
+    return (await bus.extent(subjects.events_stream)).last + 1, None
+
+
 async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> Story:
     """Every event under a subject, as of one moment.
 
@@ -71,10 +88,21 @@ async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> Sto
     with a wildcard instead, the broker looks through the stream to its end: 15 ms where it holds
     180,000 messages, and ever more; this takes 1 ms, however large it is.
     """
-    counted = await bus.count(stream, subject)
-    parts = await asyncio.gather(
-        *(_oldest(bus, stream, name, number) for name, number in counted.items())
-    )
+    for _ in range(_TRIES):
+        counted = await bus.count(stream, subject)
+        parts = await asyncio.gather(
+            *(_oldest(bus, stream, name, number) for name, number in counted.items())
+        )
+        # History is shortened at any time: then what was counted is gone, and carried further on;
+        # a replica that has not noticed yet answers with messages that its leader has no more.
+        is_whole = sum(map(len, parts)) == sum(counted.values())
+        if is_whole and any(name.endswith(_CARRIED) for name in counted):
+            first = (await bus.extent(stream)).first
+            is_whole = all(stored.sequence >= first for part in parts for stored in part)
+        if is_whole:
+            break
+    else:
+        raise BusUnavailable(f"{subject}: its messages change too quickly to be read; try again")
     found = sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
     return tuple((stored.sequence, read_event(stored, codec)) for stored in found)
 

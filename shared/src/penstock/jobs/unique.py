@@ -23,8 +23,6 @@ from penstock.jobs.registry import Call
 from penstock.jobs.sending import Sender
 
 _TRIES = 10
-_FINISHED_WITHIN = timedelta(hours=1)
-"""An older job without events has ended long ago: they have aged out."""
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +90,10 @@ class UniqueSender:
         history = await story.read(self._bus, self._subjects, other.event.job_id)
         record = lifecycle.fold(history)
         if record is None:
-            young = broker_time(self._bus) - stored.at < _FINISHED_WITHIN
-            return young and await self._finish(other)
+            first, history_from = await story.begins_at(self._bus, self._subjects)
+            if first > 1 and (history_from is None or history_from > stored.at):
+                return not other.until_ended  # it has ended, and its events are gone
+            return await self._finish(other)
         return not (other.until_ended and record.state.ended)
 
     async def _finish(self, other: Claimed) -> bool:

@@ -18,6 +18,7 @@ from penstock.orchestrator.cancelled import CancelledSchedules
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.health import HealthWatch
+from penstock.orchestrator.history import History
 from penstock.orchestrator.log import steps
 from penstock.orchestrator.old_letters import OldLetters
 from penstock.orchestrator.punctual import Punctual
@@ -83,6 +84,13 @@ class Orchestrator:
         self.table = Unresolved(after_seconds, most)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._old_letters = OldLetters(self._bus, self._subjects, after_seconds)
+        self.history = History(
+            self._bus,
+            running.settings,
+            running.source,
+            self.wholes,
+            self._letters_from,
+        )
 
     async def run(self) -> None:
         position = await self._resume()
@@ -95,6 +103,7 @@ class Orchestrator:
         self._follow_from(position.sequence)
         self._service.spawn(self.wholes.follow(), "batches and graphs")
         self._service.spawn(self.wholes.act(), "their steps")
+        self._service.spawn(self.history.run(self._service), "history")
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
         self._service.spawn(standing.keep(self._service, self._client), "schedules of the settings")
@@ -119,6 +128,9 @@ class Orchestrator:
     @property
     def position(self) -> Position:
         return Position(sequence=self.table.cursor(), letters_from=self.table.letters_from())
+
+    def _letters_from(self) -> int:
+        return self.table.letters_from()
 
     async def _resume(self) -> Position | None:
         """The kept position, as soon as the broker says; None when told to stop before."""
@@ -182,3 +194,5 @@ class Orchestrator:
             with suppress(BusError):  # it is tried again; the reconciling loop says so
                 await self._cursor.keep(self.position)
                 await self.wholes.keep()
+                if not self.history.leads:
+                    await self.wholes.look_for_gap()

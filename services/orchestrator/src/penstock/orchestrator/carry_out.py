@@ -37,7 +37,7 @@ log = logging.getLogger("penstock.orchestrator")
 
 _AT_ONCE = 100
 _ENDS = ("JobCompleted", "JobDead", "JobCancelled")
-_MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered")
+_MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered", "JobCarried")
 _NIL = b"\xc0"
 
 
@@ -69,7 +69,7 @@ class Hands:
 
     async def _dispatch(self, events: list[JobDispatched]) -> None:
         """Each once: a wrong sequence says that its job exists."""
-        for answer in await self.client.hand_over(events):
+        for answer in await self.client.hand_over(events, into_reserve=True):
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 raise answer
 
@@ -139,7 +139,7 @@ class Hands:
                 await self._bus.remove(
                     self._subjects.jobs_stream, self._subjects.schedule("*", job_id)
                 )
-            else:
+            if name not in _MAY_BE_SCHEDULED or name == "JobCarried":
                 await self._bus.signal(self._subjects.cancel_notice(job_id))
 
     async def _lives(self, job_id: str) -> bool:

@@ -11,8 +11,9 @@ import msgspec
 
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import UnknownEvent
-from penstock.events.job import JOB_EVENTS
+from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs.lifecycle import State
 from penstock.jobs.story import read_event
 from penstock.orchestrator.core.unresolved import AWAITED, Step
 
@@ -27,12 +28,32 @@ class _Fields(msgspec.Struct):
     retry_of: str | None = None
 
 
+class _Carried(msgspec.Struct):
+    """The same of what took the place of a job's earlier events."""
+
+    state: str
+    changed_by: int
+    available_at: datetime
+
+
+_EVENT_OF = {
+    State.WAITING: "JobReleased",
+    State.SCHEDULED: "JobRetrying",
+    State.RETRYING: "JobRetrying",
+    State.RUNNING: "JobStarted",
+    State.DEAD: "JobDead",
+    State.COMPLETED: "JobCancelled",
+    State.CANCELLED: "JobCancelled",
+}
+"""A step that calls for the same as a job in that state does."""
+_decode_carried = msgspec.json.Decoder(_Carried).decode
+_CARRIED = JobCarried.__name__
 _decode = msgspec.json.Decoder(_Fields).decode
 
 
 async def steps(bus: Bus, subjects: Subjects, start: int) -> AsyncIterator[Step]:
     """Every event that opens or closes a transition, from a sequence on, without end."""
-    wanted = [subjects.events("job", "*", name) for name in AWAITED]
+    wanted = [subjects.events("job", "*", name) for name in (*AWAITED, _CARRIED)]
     stream: Any = bus.follow(subjects.events_stream, wanted, max(start, 1))
     async with aclosing(stream) as messages:
         async for stored in messages:
@@ -57,6 +78,8 @@ def step(stored: Stored) -> Step | None:
         return None
     if (fields.type, fields.job_id) != (event, job_id):
         return None
+    if event == _CARRIED:
+        return _carried_step(stored, fields)
     return Step(
         job_id=job_id,
         event=event,
@@ -65,4 +88,22 @@ def step(stored: Stored) -> Step | None:
         queue=fields.queue,
         due_at=fields.due_at.timestamp() if fields.due_at else None,
         retry_of=fields.retry_of,
+    )
+
+
+def _carried_step(stored: Stored, fields: _Fields) -> Step | None:
+    try:
+        carried = _decode_carried(stored.body)
+        event = _EVENT_OF[State(carried.state)]
+    except ValueError:  # a state of a later version
+        return None
+    is_later = event == "JobRetrying"
+    return Step(
+        job_id=fields.job_id,
+        event=event,
+        sequence=stored.sequence,
+        at=stored.at.timestamp(),
+        queue=fields.queue,
+        due_at=carried.available_at.timestamp() if is_later else None,
+        carried_from=carried.changed_by,
     )

@@ -37,12 +37,17 @@ class Punctual:
     ) -> None:
         self._bus, self._subjects, self._pause = bus, subjects, pause
         self._due: list[tuple[float, str, str]] = []
+        self._kept: set[tuple[float, str, str]] = set()
 
     def see(self, step: Step) -> None:
         """A step of a job; those that are due at a time are kept."""
         due = step.due_at or 0.0
-        if step.queue and due > self._bus.now() and len(self._due) < MOST_KEPT:
-            heapq.heappush(self._due, (due, step.queue, step.job_id))
+        entry = (due, step.queue, step.job_id)
+        if not step.queue or entry in self._kept:
+            return
+        if due > self._bus.now() and len(self._due) < MOST_KEPT:
+            self._kept.add(entry)
+            heapq.heappush(self._due, entry)
 
     async def run(self) -> None:
         """Until it is time to end."""
@@ -55,7 +60,9 @@ class Punctual:
         """Queue and id of those that are due (POSIX seconds by the broker), and no longer kept."""
         found = []
         while self._due and self._due[0][0] <= now:
-            _, queue, job_id = heapq.heappop(self._due)
+            entry = heapq.heappop(self._due)
+            self._kept.discard(entry)
+            _, queue, job_id = entry
             found.append((queue, job_id))
         return found
 

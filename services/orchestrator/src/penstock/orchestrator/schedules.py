@@ -85,7 +85,8 @@ class Ticker:
     async def _act(self, known: _Known, now: datetime) -> None:
         try:
             if known.schedule.firing:
-                await self._dispatch(known)
+                if await self._is_current(known):
+                    await self._dispatch(known)
             elif (due := core.step(known.schedule, now)) and (won := await self._put(known, due)):
                 if due.firing:
                     await self._dispatch(won)
@@ -94,6 +95,21 @@ class Ticker:
         except BusError as error:
             log.warning("schedule %s waits: %s", known.schedule.name, error)
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _is_current(self, known: _Known) -> bool:
+        """Whether the record is as it was; of one that another finished, the job may be long over.
+
+        What the log keeps of a job's id ends with its history, so a tick is not left to that alone.
+        """
+        subject = self._subjects.state("schedule", known.schedule.name)
+        stored = await self._bus.last(self._subjects.state_stream, subject)
+        if stored is not None and stored.sequence == known.sequence:
+            return True
+        if stored is None:
+            self._known.pop(known.schedule.name, None)
+        else:
+            self._note(stored)
+        return False
 
     async def _dispatch(self, known: _Known) -> None:
         """The job of a tick that is due; whoever else does the same, there is one."""

@@ -21,7 +21,8 @@ async def keep(running: Service, bus: NatsBus) -> None:
             for name, changes in (await bus.update_streams()).items():
                 values = ", ".join(f"{key}={value}" for key, value in changes.items())
                 # nats-server 2.15.1 reads it when it opens a stream's store (measured).
-                log.warning("stream %s: %s from the broker's next restart on", name, values)
+                later = ", from the broker's next restart on" if "compression" in changes else ""
+                log.warning("stream %s: %s%s", name, values, later)
             return
         except NotPermitted:
             log.warning(

@@ -17,14 +17,16 @@ from typing import Any
 import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
-from penstock.events.batch import BATCH_EVENTS
+from penstock.events.batch import BATCH_EVENTS, BatchCarried, BatchCreated
 from penstock.events.envelope import UnknownEvent, utc_now
-from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.graph import GRAPH_EVENTS, GraphCarried, GraphStarted
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members
+from penstock.jobs.batch_record import BatchState
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
+from penstock.jobs.graph_record import GraphState
 from penstock.jobs.story import read_event
 from penstock.orchestrator.carry_out import Hands
 from penstock.orchestrator.core.batch import Batch
@@ -39,6 +41,8 @@ log = logging.getLogger("penstock.orchestrator")
 
 Whole = Batch | Graph
 _LOOK_SECONDS = 0.25
+_STOPPED_SECONDS = 3.0
+_STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
 _CODECS = {"batch": BATCH_EVENTS, "graph": GRAPH_EVENTS}
 _FINAL = {
     *("BatchCompleted", "BatchFailed", "BatchCancelled"),
@@ -69,6 +73,9 @@ class Wholes:
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
         self._tried: dict[tuple[str, str], tuple[int, float]] = {}
+        self._reload = False
+        self._reading: asyncio.Future[None] | None = None
+        self._acted_at = time.monotonic()
         self.position = 0
         self.known: dict[tuple[str, str], Whole] = {}
 
@@ -76,6 +83,21 @@ class Wholes:
     async def load(self) -> None:
         """What an earlier process knew. Raises BusError."""
         self.position, self.known = await self._kept.load()
+
+    async def look_for_gap(self) -> None:
+        """Has all of it loaded anew if the log no longer holds what would be read next.
+
+        Another orchestrator shortened it while this one was behind, and has kept what was there.
+
+        Raises:
+            BusError
+        """
+        extent = await self._bus.extent(self._subjects.events_stream)
+        if extent.first > self.position + 1 and self.known and not self._reload:
+            self._reload = True
+            if self._reading is not None:
+                self._reading.cancel()
+            log.info("batches and graphs are loaded anew: the log begins at %d", extent.first)
 
     async def keep(self) -> None:
         """What this process knows, so that the next goes on from here. Raises BusError."""
@@ -85,15 +107,40 @@ class Wholes:
     async def follow(self) -> None:
         """Reads the event log without end: all of it only while there is something to count."""
         while True:
-            everything = bool(self.known)
-            following: Any = self._bus.follow(
-                self._subjects.events_stream, self.patterns(), self.position + 1
-            )
-            async with aclosing(following) as messages:
-                async for stored in messages:
-                    await self.see(stored)
-                    if bool(self.known) is not everything:
-                        break
+            if self._reload:
+                await self._load_again()
+            self._reading = asyncio.ensure_future(self._read_on())
+            try:
+                await self._reading
+            except asyncio.CancelledError:
+                if not self._reload or self._is_cancelled():
+                    self._reading.cancel()
+                    raise
+
+    async def _read_on(self) -> None:
+        everything = bool(self.known)
+        following: Any = self._bus.follow(
+            self._subjects.events_stream, self.patterns(), self.position + 1
+        )
+        async with aclosing(following) as messages:
+            async for stored in messages:
+                await self.see(stored)
+                if bool(self.known) is not everything:
+                    return
+
+    def _is_cancelled(self) -> bool:
+        """Whether it is the task itself that is to end, not just the reading."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
+    async def _load_again(self) -> None:
+        while self._reload:
+            try:
+                self.position, self.known = await self._kept.load()
+                self._reload = False
+            except BusError as error:
+                log.warning("batches and graphs wait for the broker: %s", error)
+                await asyncio.sleep(_LOOK_SECONDS)
 
     def patterns(self) -> Sequence[str]:
         """What is read: the jobs' events only while there is something to count."""
@@ -143,6 +190,9 @@ class Wholes:
             return
         elif name in ("BatchCreated", "GraphStarted"):
             self.known[noun, key] = self._new(event, stored.sequence)
+        elif isinstance(event, BatchCarried | GraphCarried):
+            if not _STATES[noun](event.state).ended:
+                await self._read_again(noun, key, stored.sequence)
         elif name not in _FINAL:
             await self._read_again(noun, key, stored.sequence)
         self._touch(noun, key)
@@ -156,18 +206,43 @@ class Wholes:
         """One that was finished with goes on (a batch reopened): its story from the beginning."""
         stream, own = self._subjects.events_stream, self._subjects.events(noun, key)
         first = await self._patiently_next(stream, own)
-        if first is None or first.sequence >= until or first.subject.rpartition(".")[2] in _FINAL:
-            log.error("%s %s cannot be followed: its beginning has aged out", noun, key)
+        again = Wholes(self._bus, self._subjects, self._hands.client)
+        start = (
+            again.begin(noun, key, first) if first is not None and first.sequence <= until else 0
+        )
+        if not start:
+            log.error("%s %s cannot be followed: its beginning has left the log", noun, key)
             return
         jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
-        again = Wholes(self._bus, self._subjects, self._hands.client)
-        following: Any = self._bus.follow(stream, [own, *jobs], first.sequence)
+        following: Any = self._bus.follow(stream, [own, *jobs], start)
         async with aclosing(following) as messages:
             async for stored in messages:
                 await again.see(stored)
                 if stored.sequence >= until:
                     break
         self.known.update(again.known)
+
+    def begin(self, noun: str, key: str, first: Stored) -> int:
+        """Begins with the first event there is of a batch or graph.
+
+        Returns:
+            From where the log must be read for what came then; 0 where that cannot be told.
+        """
+        event = read_event(first, _CODECS[noun])
+        if isinstance(event, BatchCreated | GraphStarted):
+            return first.sequence
+        if not isinstance(event, BatchCarried | GraphCarried) or event.slots is None:
+            return 0
+        with suppress(JobsError):
+            whole: Whole
+            if isinstance(event, BatchCarried):
+                whole = Batch.carried_on(event, first.sequence, self._source)
+            else:
+                whole = Graph.carried_on(event, first.sequence, self._source)
+            self.known[noun, key] = whole
+            self.position = event.counted_to
+            return event.counted_to + 1
+        return 0
 
     async def _patiently_next(self, stream: str, subject: str) -> Stored | None:
         while True:
@@ -187,6 +262,7 @@ class Wholes:
         while True:
             await within(_LOOK_SECONDS, self._woken.wait())
             self._woken.clear()
+            await self._after_a_pause()
             whole_round = time.monotonic() - looked >= _LOOK_SECONDS
             names = tuple(self.known if whole_round else self._touched)
             self._touched.clear()
@@ -200,6 +276,16 @@ class Wholes:
                     log.warning("batches and graphs wait for the broker: %s", error)
                 away = True
                 await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _after_a_pause(self) -> None:
+        """A process that was stopped for a while decides nothing by what it knew before."""
+        paused, self._acted_at = time.monotonic() - self._acted_at, time.monotonic()
+        if paused > _STOPPED_SECONDS:
+            with suppress(BusError):
+                await self.look_for_gap()
+        while self._reload:  # noqa: ASYNC110 - a moment, seldom
+            await asyncio.sleep(_LOOK_SECONDS / 10)
+        self._acted_at = time.monotonic()
 
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""

@@ -1,8 +1,8 @@
 """What is known of batches and graphs, kept in the broker so that a restart goes on from there.
 
 Each snapshot says how far into the log it reaches, and a restart reads from the earliest of these:
-whichever of two orchestrators wrote it last, and wherever either was killed, nothing is missed.
-What a snapshot knows already is passed over.
+wherever an orchestrator was killed, nothing is missed. What a snapshot knows is passed over.
+Of two orchestrators the one that has read further stores it: the log may be shortened up to there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Outgoing, PayloadTooLarge, Stored
+from penstock.bus.protocol import (
+    Bus,
+    Expect,
+    Outgoing,
+    PayloadTooLarge,
+    Stored,
+    WrongSequence,
+)
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.graph import Graph, GraphSnapshot
@@ -23,6 +30,7 @@ from penstock.orchestrator.core.graph import Graph, GraphSnapshot
 log = logging.getLogger("penstock.orchestrator")
 
 Name = tuple[str, str]
+_TRIES = 5
 _REFRESH_SECONDS = 60.0
 """Also of what did not change: bounds how much of the log a restart reads."""
 _KINDS: dict[str, tuple[Any, Any]] = {
@@ -46,6 +54,7 @@ class Kept:
         self._stream = subjects.state_stream
         self._cursor = subjects.state("cursor", "wholes")
         self._stored: dict[Name, tuple[int, float]] = {}
+        self._sequences: dict[Name, int] = {}
         self._position = -1
 
     async def load(self) -> tuple[int, dict[Name, Batch | Graph]]:
@@ -57,7 +66,9 @@ class Kept:
             for subject in await self._bus.count(self._stream, self._subjects.state(noun, "*")):
                 found = await self._bus.last(self._stream, subject)
                 if found is not None:
-                    places.append(self._restore((noun, subject.rpartition(".")[2]), found, known))
+                    name = noun, subject.rpartition(".")[2]
+                    self._sequences[name] = found.sequence
+                    places.append(self._restore(name, found, known))
         return min(places), known
 
     def _restore(self, name: Name, found: Stored, known: dict[Name, Batch | Graph]) -> int:
@@ -86,15 +97,33 @@ class Kept:
     async def _store(self, name: Name, whole: Batch | Graph, seen_to: int) -> None:
         snapshot = msgspec.Raw(msgspec.msgpack.encode(whole.snapshot()))
         body = msgspec.msgpack.encode(_Stored(seen_to, snapshot))
-        try:
-            await self._bus.append(Outgoing(self._subjects.state(*name), body))
-        except PayloadTooLarge as error:
-            log.error("%s %s cannot be kept: %s", *name, error)
+        subject = self._subjects.state(*name)
+        for _ in range(_TRIES):
+            expect = Expect(self._sequences.get(name, 0))
+            try:
+                self._sequences[name] = await self._bus.append(Outgoing(subject, body, {}, expect))
+                return
+            except PayloadTooLarge as error:
+                log.error("%s %s cannot be kept: %s", *name, error)
+                return
+            except WrongSequence:  # another orchestrator's, or our own whose answer was lost
+                stored = await self._bus.last(self._stream, subject)
+                self._sequences[name] = stored.sequence if stored else 0
+                if stored is not None and _seen_to(stored) > seen_to:
+                    return  # it knows more: the log may not hold any more what we lack
 
     async def forget(self, name: Name) -> None:
         """Nothing is left to be done for it. Raises BusError."""
         self._stored.pop(name, None)
+        self._sequences.pop(name, None)
         await self._bus.remove(self._stream, self._subjects.state(*name))
+
+
+def _seen_to(stored: Stored) -> int:
+    try:
+        return msgspec.msgpack.decode(stored.body, type=_Stored).seen_to
+    except (ValueError, RecursionError):
+        return 0
 
 
 def _place(stored: Stored | None) -> int:

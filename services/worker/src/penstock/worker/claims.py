@@ -25,7 +25,7 @@ from penstock.events.job import (
 from penstock.events.subjects import Subjects
 from penstock.jobs import loss, sealing
 from penstock.jobs import queue as queues
-from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.runtime.claimed import Claimed
 from penstock.worker.core.settle import Action, settle
@@ -201,7 +201,10 @@ class Claims:
     async def _decide(self, job: Held, event: JobStarted) -> bool:
         record, ours = await self.joblog.look_up(job.id, event.id)
         if record is None:
-            await self._refusals.reject(job.delivery, Rejected("malformed", NO_EVENT))
+            if await self._refusals.is_over(job.delivery, job.id, job.sequence):
+                await self._bus.ack([job.delivery])
+            else:
+                await self._refusals.reject(job.delivery, Rejected("malformed", NO_EVENT))
             return False
         if ours:  # our own append, whose answer was lost
             job.token = job.sequence = record.sequence
@@ -260,18 +263,16 @@ class Claims:
     async def release(self, jobs: Iterable[Held], reason: str) -> None:
         """Gives jobs back unfinished; the attempt does not count."""
         held = list(jobs)
-        events = [
-            JobReleased(
-                job_id=job.id, correlation_id=job.id, source=self.joblog.source, reason=reason
-            )
-            for job in held
+        answers = await self._release(held, reason)
+        moved = [
+            job
+            for job, answer in zip(held, answers, strict=True)
+            if isinstance(answer, WrongSequence) and await self._still_runs(job)
         ]
-        answers = await self._bus.append_many(
-            [
-                self.joblog.outgoing(event, job.sequence)
-                for event, job in zip(events, held, strict=True)
-            ]
-        )
+        if moved:
+            second = await self._release(moved, reason)
+            retried = {job.id: answer for job, answer in zip(moved, second, strict=True)}
+            answers = [retried.get(job.id, old) for job, old in zip(held, answers, strict=True)]
         # One that lost means that somebody else decides now, perhaps a worker that runs the job
         # from this very message: giving back is not fenced and would take it from there.
         await self._bus.give_back(
@@ -279,6 +280,35 @@ class Claims:
                 job.delivery.ack_subject
                 for job, answer in zip(held, answers, strict=True)
                 if not isinstance(answer, WrongSequence)
+            ]
+        )
+
+    async def _still_runs(self, job: Held) -> bool:
+        """Whether this attempt runs; its events went on meanwhile: progress, or they were carried.
+
+        Raises:
+            BusError
+        """
+        try:
+            record, _ = await self.joblog.look_up(job.id)
+        except Unreadable:
+            return False
+        if record is None or record.state is not State.RUNNING or record.token != job.token:
+            return False
+        job.sequence = record.sequence
+        return True
+
+    async def _release(self, held: Sequence[Held], reason: str) -> Sequence[int | BusError]:
+        events = [
+            JobReleased(
+                job_id=job.id, correlation_id=job.id, source=self.joblog.source, reason=reason
+            )
+            for job in held
+        ]
+        return await self._bus.append_many(
+            [
+                self.joblog.outgoing(event, job.sequence)
+                for event, job in zip(events, held, strict=True)
             ]
         )
 

@@ -49,19 +49,31 @@ class JobLog:
             Unreadable, BusError
         """
         try:
-            events = await story.read(self._bus, self.subjects, job_id)
-            record = lifecycle.fold(events)
+            record = lifecycle.fold(await story.read(self._bus, self.subjects, job_id))
             if record is not None:
                 check_name("queue", record.queue)
         except BadName as error:
             raise Unreadable(f"the events of job {job_id} cannot be read: {error}") from error
-        last = dict(events).get(record.changed_by) if record else None
-        return record, isinstance(last, JobEvent) and last.id == event_id
+        return record, record is not None and record.changed_id == event_id
 
     async def exists(self, job_id: str) -> bool:
         """Whether anything was ever stored about the job. Raises BusError."""
         subjects = self.subjects
         return await self._bus.last(subjects.events_stream, subjects.job(job_id)) is not None
+
+    async def is_over(self, job_id: str, made_from: int) -> bool:
+        """Whether a job without events has ended, and its history was shortened.
+
+        Args:
+            made_from: sequence of the event that the job's message was made from.
+
+        Raises:
+            BusError
+        """
+        if await self.exists(job_id):
+            return False
+        first, _ = await story.begins_at(self._bus, self.subjects)
+        return 0 < made_from < first
 
     async def bury(
         self, record: JobRecord, end: JobDead | JobError, headers: Mapping[str, str]

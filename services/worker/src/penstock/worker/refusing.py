@@ -67,12 +67,28 @@ class Refusals:
     async def _reject_forged(self, message: tuple[Delivery, Locked]) -> None:
         delivery, reason = message
         try:
-            await self._dead_letter(delivery, _rejected("malformed", NO_EVENT, reason))
+            if not await self.is_over(delivery, reason.job_id, reason.made_from):
+                await self._dead_letter(delivery, _rejected("malformed", NO_EVENT, reason))
         except BusError as error:
             log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
             await self.give_back_later([delivery])
             return
         await self._bus.ack([delivery])
+
+    async def is_over(self, delivery: Delivery, job_id: str, made_from: int) -> bool:
+        """Whether the message is one of a job that ended, whose history was shortened.
+
+        Raises:
+            BusError
+        """
+        is_over = bool(job_id) and await self._joblog.is_over(job_id, made_from)
+        if is_over:
+            log.info(
+                "message %d of its queue is dropped: job %s has ended, and its events left the log",
+                delivery.sequence,
+                job_id,
+            )
+        return is_over
 
     async def reject(self, delivery: Delivery, reason: Rejected) -> None:
         """It cannot run: it becomes a dead letter with the reason."""
@@ -90,7 +106,8 @@ class Refusals:
         except Unreadable:
             record = None
         if record is None:
-            await self._dead_letter(delivery, reason)
+            if not await self.is_over(delivery, reason.job_id, reason.made_from):
+                await self._dead_letter(delivery, reason)
         elif reason.made_from < record.life_from:
             log.info("job %s: a message of an earlier life is dropped", record.id)
         elif record.state is State.DEAD:  # its dead letter may not have been written

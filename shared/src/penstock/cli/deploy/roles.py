@@ -22,6 +22,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
             gets which jobs. counts_queues: asks how long they are.
         pauses: stops and resumes queues. makes_streams: creates and updates the streams.
+        carries: stores what takes the place of a job's earlier events.
         surveys: sees all streams and the account. queues: those that it takes jobs from.
     """
 
@@ -34,6 +35,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     makes_queues: bool = False
     counts_queues: bool = False
     pauses: bool = False
+    carries: bool = False
     makes_streams: bool = False
     surveys: bool = False
     queues: tuple[str, ...] = ("*",)
@@ -46,6 +48,9 @@ _DISPATCHES = (
     "keys.*.*",
     "notices.cancel.*",
 )
+
+CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
+"""Events that are believed when all earlier ones are gone."""
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
@@ -114,6 +119,7 @@ ROLES: dict[str, Role] = {
         listens=(*_AWAITS, "notices.queue.*"),
         reads=STREAMS,
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
+        carries=True,
         makes_queues=True,
         counts_queues=True,
         pauses=True,

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.events.batch import (
     BatchCancelled,
+    BatchCarried,
     BatchCompleted,
     BatchEvent,
     BatchFailed,
@@ -26,8 +27,9 @@ from penstock.jobs import batch_record
 from penstock.jobs.batch_record import BatchRecord, BatchState
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.members import Member
+from penstock.jobs.slots import Slot
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say
-from penstock.orchestrator.core.tally import SLOTS, PackedTally, Slot, Tally, may_follow
+from penstock.orchestrator.core.tally import SLOTS, PackedTally, Tally, may_follow
 
 PROGRESS_SECONDS = 1.0
 """Progress becomes an event at most this often."""
@@ -67,6 +69,31 @@ class Batch:
         found._added_at, found._progressed_at = snapshot.added_at, snapshot.progressed_at
         return found
 
+    @staticmethod
+    def carried_on(event: BatchCarried, sequence: int, source: str) -> Batch:
+        """As it was when its earlier events left the log; what came since is to be read again.
+
+        Raises:
+            IllegalTransition
+        """
+        record = batch_record.evolve(None, event, sequence)
+        record = msgspec.structs.replace(record, slots=None)  # the tally has them
+        batch = Batch(record, source, Tally(PackedTally(event.slots or {})))
+        batch.position = event.counted_to
+        batch._added_at, batch._progressed_at = event.added_at, event.progressed_at
+        return batch
+
+    def carried(self, counted_to: int) -> BatchCarried:
+        """What takes the place of its events. Args: counted_to: all up to it was seen."""
+        return batch_record.carried(
+            self.record,
+            self._source,
+            self.tally.pack().lanes,
+            counted_to,
+            self._added_at,
+            self._progressed_at,
+        )
+
     def snapshot(self) -> BatchSnapshot:
         return BatchSnapshot(
             record=self.record,
@@ -86,8 +113,8 @@ class Batch:
             if isinstance(event, BatchEvent):
                 self.record = batch_record.evolve(self.record, event, sequence)
         finally:  # what is passed over moves the sequence all the same
-            self.record = msgspec.structs.replace(self.record, sequence=sequence)
-        if isinstance(event, BatchEvent):
+            self.record = msgspec.structs.replace(self.record, sequence=sequence, slots=None)
+        if isinstance(event, BatchEvent) and not isinstance(event, BatchCarried):
             self._added_at = max(self._added_at, event.at.timestamp())
         if isinstance(event, BatchProgressed):
             self._progressed_at = event.at.timestamp()

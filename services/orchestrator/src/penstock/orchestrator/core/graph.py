@@ -12,6 +12,7 @@ from penstock.events.batch import Counts
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.graph import (
     GraphCancelled,
+    GraphCarried,
     GraphCompleted,
     GraphEvent,
     GraphFailed,
@@ -21,6 +22,7 @@ from penstock.jobs import graph_record
 from penstock.jobs.callbacks import Outcome
 from penstock.jobs.graph_record import GraphRecord, GraphState
 from penstock.jobs.members import step_id
+from penstock.jobs.slots import Slot
 from penstock.orchestrator.core.instructions import (
     CallBack,
     Cancel,
@@ -29,7 +31,7 @@ from penstock.orchestrator.core.instructions import (
     Say,
     StartSteps,
 )
-from penstock.orchestrator.core.tally import SLOTS, Slot, may_follow
+from penstock.orchestrator.core.tally import SLOTS, may_follow
 
 _BAD = (Slot.FAILED, Slot.CANCELLED)
 
@@ -69,6 +71,25 @@ class Graph:
         found.position, found._slots = snapshot.position, snapshot.slots
         found._again = set(snapshot.again)
         return found
+
+    @staticmethod
+    def carried_on(event: GraphCarried, sequence: int, source: str) -> Graph:
+        """As it was when its earlier events left the log; what came since is to be read again.
+
+        Raises:
+            IllegalTransition
+        """
+        graph = Graph(graph_record.evolve(None, event, sequence), source)
+        graph.position = event.counted_to
+        graph._slots = {index: Slot(slot) for index, slot in (event.slots or {}).items()}
+        graph._again = set(event.again)
+        return graph
+
+    def carried(self, counted_to: int) -> GraphCarried:
+        """What takes the place of its events. Args: counted_to: all up to it was seen."""
+        slots = {index: int(slot) for index, slot in self._slots.items()}
+        again = tuple(sorted(self._again))
+        return graph_record.carried(self.record, self._source, slots, again, counted_to)
 
     def snapshot(self) -> GraphSnapshot:
         return GraphSnapshot(

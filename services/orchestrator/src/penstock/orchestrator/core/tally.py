@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from enum import IntEnum
 
 import msgspec
 
 from penstock.events.batch import Counts
 from penstock.jobs.members import Member
-
-
-class Slot(IntEnum):
-    UNKNOWN = 0
-    PENDING = 1
-    COMPLETED = 2
-    FAILED = 3
-    CANCELLED = 4
-
+from penstock.jobs.slots import Slot
 
 SLOTS = {
     "JobDispatched": Slot.PENDING,

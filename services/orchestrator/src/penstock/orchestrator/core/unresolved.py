@@ -31,6 +31,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         event: name of the event; sequence: its place in the log; at: POSIX seconds, broker's clock.
         queue: empty where the event does not say. due_at: POSIX seconds, None for at once.
         retry_of: the dead job that this one runs again.
+        carried_from: sequence of the event that first told of it, where this one only carries it
+            on: nothing happened to the job. 0: this is the first.
     """
 
     job_id: str
@@ -40,6 +42,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     due_at: float | None = None
     retry_of: str | None = None
+    carried_from: int = 0
 
 
 class Entry:
@@ -48,14 +51,25 @@ class Entry:
     Attributes:
         since: POSIX seconds: from when on its effect was to be expected.
         check_at: not to be looked at before.
+        sequence: of the latest event that tells of it. first_sequence: of the one that began it.
     """
 
-    __slots__ = ("awaits", "check_at", "due_at", "job_id", "queue", "sequence", "since")
+    __slots__ = (
+        "awaits",
+        "check_at",
+        "due_at",
+        "first_sequence",
+        "job_id",
+        "queue",
+        "sequence",
+        "since",
+    )
 
     def __init__(self, step: Step, awaits: Awaits, patience_seconds: float) -> None:
         self.job_id = step.job_id
         self.awaits = awaits
         self.sequence = step.sequence
+        self.first_sequence = step.carried_from or step.sequence
         self.queue = step.queue
         self.due_at = step.due_at
         self.since = step.at
@@ -109,10 +123,14 @@ class Unresolved:
         awaits = AWAITED.get(step.event)
         if awaits is None and self._awaits_letter(step.job_id):
             return  # nothing but a new life may follow the end: this event does not count
-        self._entries.pop(step.job_id, None)
+        before = self._entries.pop(step.job_id, None)
         if step.retry_of:
             self._entries.pop(step.retry_of, None)
-        if awaits is Awaits.LETTER and step.sequence < self._letters_from:
+        if step.carried_from and before is not None and awaits is not None:
+            before.sequence = step.sequence  # it waits as before; only its place is another
+            self._entries[step.job_id] = before
+            return
+        if awaits is Awaits.LETTER and (step.carried_from or step.sequence) < self._letters_from:
             return
         if awaits is Awaits.LINE and step.due_at is not None:
             awaits = Awaits.SCHEDULE
@@ -153,7 +171,7 @@ class Unresolved:
 
     def letters_from(self) -> int:
         """Dead letters of earlier events have been looked after."""
-        waiting = [e.sequence for e in self._entries.values() if e.awaits is Awaits.LETTER]
+        waiting = [e.first_sequence for e in self._entries.values() if e.awaits is Awaits.LETTER]
         if self._passed_over is not None:
             waiting.append(self._passed_over)
         return max(min(waiting, default=self.position + 1), self._letters_from)

@@ -1,0 +1,94 @@
+"""Batches and graphs whose events leave the log: counted first, then carried past its old end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.events.batch import BATCH_EVENTS
+from penstock.events.envelope import Event, encode
+from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.subjects import Subjects
+from penstock.jobs import batch_record, graph_record, members, story
+from penstock.orchestrator.wholes import Wholes
+from penstock.orchestrator.window import Window
+
+_CATCH_UP_SECONDS = 10.0
+_AGAIN_SECONDS = 0.02
+_TRIES = 100
+
+
+class NotCounted(BusError):
+    """What would leave the log is not in the counts of batches and graphs yet."""
+
+
+class WholeCarrier:
+    """Carries batches and graphs as this process follows them."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, source: str, wholes: Wholes) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, source
+        self._wholes = wholes
+
+    async def catch_up(self, window: Window) -> None:
+        """Returns when all of the window that counts was counted, and is kept outside the log.
+
+        Raises:
+            BusError: it is not yet.
+        """
+        deadline = asyncio.get_running_loop().time() + _CATCH_UP_SECONDS
+        while self._wholes.position < self._needed(window):
+            if asyncio.get_running_loop().time() > deadline:
+                raise NotCounted("batches and graphs are counted too slowly; trying again")
+            await asyncio.sleep(_AGAIN_SECONDS)
+        if self._wholes.known:
+            await self._wholes.keep()
+
+    def _needed(self, window: Window) -> int:
+        """Sequence of the last event of the window that the counting has to reach."""
+        needed = window.whole_events
+        for job_id, names in window.members.items():
+            place = members.member(job_id)
+            step = None if place else members.step(job_id)
+            name = ("batch", place.batch) if place else ("graph", step[0]) if step else None
+            if name in self._wholes.known:
+                needed = max(needed, names)
+        return needed
+
+    async def carry(self, window: Window) -> None:
+        """Returns when each that needs it has an event behind the window. Raises BusError."""
+        for noun, key in window.wholes:
+            await self._carry(noun, key, window.through)
+
+    async def _carry(self, noun: str, key: str, through: int) -> None:
+        for _ in range(_TRIES):
+            event, sequence = await self._event(noun, key, through)
+            if event is None:
+                return
+            expect = Expect(sequence, self._subjects.events(noun, key))
+            try:
+                await self._bus.append(
+                    Outgoing(self._subjects.event(event), encode(event), {}, expect)
+                )
+                return
+            except WrongSequence:  # it went on: its events are on their way to the counting
+                await asyncio.sleep(_AGAIN_SECONDS)
+        raise NotCounted(f"{noun} {key} changes too quickly to be carried; trying again")
+
+    async def _event(self, noun: str, key: str, through: int) -> tuple[Event | None, int]:
+        """What takes the place of its events, and the last of these; None where nothing must."""
+        whole = self._wholes.known.get((noun, key))
+        if whole is not None:
+            return whole.carried(self._wholes.position), whole.record.sequence
+        stream, subject = self._subjects.events_stream, self._subjects.events(noun, key)
+        codec = BATCH_EVENTS if noun == "batch" else GRAPH_EVENTS
+        events = await story.read_subject(self._bus, stream, subject, codec)
+        batch, graph = batch_record.fold(events), graph_record.fold(events)
+        record = batch if noun == "batch" else graph
+        if record is None or (record.state.ended and record.sequence <= through):
+            return None, 0
+        if any(at > through and type(event).__name__.endswith("Carried") for at, event in events):
+            return None, 0  # another orchestrator was at it, too
+        if batch is not None:
+            return batch_record.carried(batch, self._source), batch.sequence
+        assert graph is not None
+        return graph_record.carried(graph, self._source), graph.sequence

@@ -1,0 +1,267 @@
+"""Shortens the event log from its old end, and carries what lives past that end.
+
+The broker discards nothing by itself. What leaves the log leaves it here, in this order, which can
+be cut off anywhere and begun again with the log's first message:
+
+1. the oldest messages are read;
+2. for each job, batch and graph in them that has not ended, all that its events led to is stored as
+   one event, by compare-and-set on its last one;
+3. when all of these are stored, the messages are removed.
+
+Of several orchestrators one does it, by a lease; two at once would do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from penstock.bus import streams
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Expect,
+    Extent,
+    Outgoing,
+    PayloadTooLarge,
+    Stored,
+    StreamFull,
+    WrongSequence,
+)
+from penstock.config import Settings
+from penstock.events.envelope import encode
+from penstock.events.subjects import Subjects
+from penstock.jobs import lifecycle, members, story
+from penstock.jobs.lifecycle import State
+from penstock.orchestrator import window
+from penstock.orchestrator.carrying import WholeCarrier
+from penstock.orchestrator.core.pace import Pace
+from penstock.orchestrator.wholes import Wholes
+from penstock.orchestrator.window import Living
+from penstock.runtime.lease import Lease, Term
+from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock.orchestrator")
+
+_LOOK_SECONDS = 0.5
+_LEASE_SECONDS = 3.0
+_PAGE = 1000
+_MOST_MESSAGES = 50_000
+_LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 250_000, 16_000_000
+_AT_ONCE = 500
+_AT_ONCE_BYTES = 4_000_000
+_TRIES = 50
+_DAY_SECONDS = 86_400.0
+_EVERYTHING = ">"
+_HEADERS_BYTES = 100
+
+
+class Incomplete(BusError):
+    """The messages could not be read whole now; it is tried again."""
+
+
+class History:
+    """Keeps the log within its limit.
+
+    Args:
+        letters_from: dead letters of earlier events were looked after; asked again and again.
+
+    Attributes:
+        carried: events stored in place of others. removed: messages that left the log.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        source: str,
+        wholes: Wholes,
+        letters_from: Callable[[], int],
+    ) -> None:
+        self._bus, self._source, self._wholes = bus, source, wholes
+        self._subjects = Subjects(settings.prefix)
+        self._stream = self._subjects.events_stream
+        self._letters_from = letters_from
+        limit = settings.streams.events_max_bytes
+        self._reserve = streams.events_reserve(limit)
+        self._pace = Pace(limit, settings.streams.events_max_age_days * _DAY_SECONDS)
+        self._whole_carrier = WholeCarrier(bus, self._subjects, source, wholes)
+        subject = self._subjects.state("cursor", "history")
+        self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
+        self.carried = self.removed = 0
+        self.leads = self._is_ready = False
+
+    async def run(self, running: Service) -> None:
+        """Until the service ends."""
+        while not running.stopping.is_set():
+            term = await self._lease.campaign()
+            keeping = asyncio.ensure_future(self._lease.keep(term))
+            try:
+                await self._lead(running, term)
+            finally:
+                self.leads = False
+                keeping.cancel()
+                with suppress(BusError):
+                    await self._lease.release(term)
+
+    async def _lead(self, running: Service, term: Term) -> None:
+        self.leads, self._is_ready, trouble = True, False, ""
+        while term.held and await running.pause(_LOOK_SECONDS):
+            try:
+                if not self._is_ready:
+                    await self._wholes.look_for_gap()
+                    await self._bus.adapt_streams()
+                    self._is_ready = True
+                await self.shorten(lambda: term.held and not running.stopping.is_set())
+                trouble = ""
+            except StreamFull as error:
+                log.warning("the event log gets more room, to carry what lives: %s", error)
+                await self._widen()
+            except BusError as error:
+                if str(error) != trouble:
+                    log.warning("the event log is not shortened: %s", error)
+                trouble = str(error)
+
+    async def _widen(self) -> None:
+        """Until the next pass has made room."""
+        try:
+            await self._bus.adapt_streams(self._reserve)
+            await self.shorten()
+            self._is_ready = False
+        except BusError as error:
+            log.error("the event log is full, and nothing can be carried: %s", error)
+
+    # --- a pass -----------------------------------------------------------------------------------
+    async def shorten(self, goes_on: Callable[[], bool] = lambda: True) -> int:
+        """One pass, if it is time; returns how many messages left the log. Raises BusError."""
+        extent = await self._bus.extent(self._stream)
+        if not extent.messages or not self._pace.is_due(extent.bytes, await self._age(extent)):
+            return 0
+        before, end = self.removed, extent.last
+        while extent.messages and extent.first <= end and goes_on():
+            await self._shorten_once(extent)
+            extent = await self._bus.extent(self._stream)
+            if self._pace.is_enough(extent.bytes, await self._age(extent)):
+                break
+        self._pace.ended(extent.bytes)
+        return self.removed - before
+
+    async def _age(self, extent: Extent) -> float:
+        """Seconds since the log's first message was stored."""
+        if not extent.messages:
+            return 0.0
+        first = await self._bus.next(self._stream, _EVERYTHING, extent.first)
+        return self._bus.now() - first.at.timestamp() if first else 0.0
+
+    async def _shorten_once(self, extent: Extent) -> None:
+        """Reads one window, carries what lives in it, removes it."""
+        part = window.read(await self._read(extent))
+        if not part.through:
+            return
+        await self._whole_carrier.catch_up(part)
+        needed = self._is_needed
+        jobs = window.living(part.jobs.values(), self._letters_from(), needed)
+        await self._carry_jobs(jobs, part.through)
+        await self._whole_carrier.carry(part)
+        await self._bus.remove(self._stream, _EVERYTHING, part.through + 1)
+        self.removed += part.through - extent.first + 1
+
+    def _is_needed(self, job_id: str) -> bool:
+        """Whether a later step of a graph that has not ended may take this job's result."""
+        step = members.step(job_id)
+        return step is not None and ("graph", step[0]) in self._wholes.known
+
+    # --- reading ----------------------------------------------------------------------------------
+    async def _read(self, extent: Extent) -> list[Stored]:
+        """The log's oldest messages, none missing. Raises Incomplete."""
+        most = min(max(self._reserve // 8, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
+        found: list[Stored] = []
+        size, following = 0, extent.first
+        while size < most and len(found) < _MOST_MESSAGES and following <= extent.last:
+            page = await self._bus.history(self._stream, _EVERYTHING, _PAGE, following)
+            for stored in page:
+                if stored.sequence < following:
+                    continue  # of a replica that has not heard of the last removal
+                if stored.sequence > extent.last or size >= most:
+                    return found
+                if stored.sequence != following:
+                    await self._check_gap(following, stored.sequence)
+                found.append(stored)
+                size += len(stored.body) + len(stored.subject) + _HEADERS_BYTES
+                following = stored.sequence + 1
+            if not page:
+                break
+        return found
+
+    async def _check_gap(self, expected: int, sequence: int) -> None:
+        """Direct reads are answered by any replica, which may lag behind: the leader decides."""
+        following = await self._bus.next(self._stream, _EVERYTHING, expected)
+        if following is None or following.sequence != sequence:
+            raise Incomplete(f"a replica of {self._stream} lags behind at sequence {expected}")
+
+    # --- carrying ---------------------------------------------------------------------------------
+    async def _carry_jobs(self, jobs: Sequence[Living], through: int) -> None:
+        """Returns when each of them has an event behind the window. Raises BusError."""
+        left: list[Living] = list(jobs)
+        for _ in range(_TRIES):
+            again: list[Living] = []
+            for part in _parts([self._outgoing(one) for one in left]):
+                answers = await self._bus.append_many([message for message, _ in part])
+                for (_, at), answer in zip(part, answers, strict=True):
+                    if isinstance(answer, WrongSequence):
+                        again.append(left[at])
+                    elif isinstance(answer, PayloadTooLarge):
+                        again.append(self._smaller(left[at], answer))
+                    elif isinstance(answer, BusError):
+                        raise answer
+                    else:
+                        self.carried += 1
+            if not again:
+                return
+            latest = [one if one.is_cut else await self._latest(one, through) for one in again]
+            left = [one for one in latest if one is not None]
+        raise Incomplete(f"{len(left)} jobs change too quickly to be carried")
+
+    def _outgoing(self, one: Living) -> Outgoing:
+        event = lifecycle.carried(one.record, self._source)
+        trace = {"traceparent": one.trace} if one.trace else {}
+        expect = Expect(one.record.sequence, self._subjects.job(one.record.id))
+        return Outgoing(self._subjects.event(event), encode(event), trace, expect)
+
+    async def _latest(self, one: Living, through: int) -> Living | None:
+        """The job as it is now; None where that no longer rests on the window."""
+        events = await story.read(self._bus, self._subjects, one.record.id)
+        record = lifecycle.fold(events)
+        if record is None or not events or events[0][0] > through:
+            return None
+        if record.state is State.COMPLETED and record.changed_by > through:
+            return None  # its end stays in the log, with the result
+        if any(at > through and type(event).__name__ == "JobCarried" for at, event in events):
+            return None  # another orchestrator was at it, too
+        return Living(record, one.trace)
+
+    def _smaller(self, one: Living, error: PayloadTooLarge) -> Living:
+        """Without what its call, or its result, can do without. Raises Incomplete."""
+        record = one.record
+        if one.is_cut:
+            raise Incomplete(f"job {record.id} cannot be carried further: {error}")
+        told = record.error and replace(record.error, traceback="")
+        cut = replace(record, error=told, payload=b"" if record.state.ended else record.payload)
+        return replace(one, record=cut, is_cut=True)
+
+
+def _parts(messages: Sequence[Outgoing]) -> list[list[tuple[Outgoing, int]]]:
+    """Messages with their places, in groups of a bounded number and size."""
+    parts: list[list[tuple[Outgoing, int]]] = []
+    size = 0
+    for at, message in enumerate(messages):
+        if not parts or len(parts[-1]) >= _AT_ONCE or size + len(message.body) > _AT_ONCE_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append((message, at))
+        size += len(message.body)
+    return parts

@@ -1,0 +1,101 @@
+"""What leaves the event log next, and what of it must be carried further on.
+
+::
+
+    first ............ through | ............................................. last
+    \\_ the window: read whole _/ \\_ events of jobs of the window may lie here, too _/
+
+The window begins with the log's first message. So a job whose first event lies in it is folded from
+the window alone, unless it went on behind it, which the compare-and-set of its carrying shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from penstock.bus.protocol import Stored
+from penstock.events.job import JOB_EVENTS
+from penstock.jobs import lifecycle
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.story import read_event
+
+
+class Living(msgspec.Struct, frozen=True):
+    """A job to be carried.
+
+    Attributes:
+        trace: W3C ``traceparent`` of its first event, if it was traced.
+        is_cut: what was too large for one event was left out.
+    """
+
+    record: JobRecord
+    trace: str
+    is_cut: bool = False
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The oldest messages of the log.
+
+    Attributes:
+        through: sequence of the last of them. bytes: of them all, as far as is told.
+        jobs: of which it holds events. wholes: noun and id of batches and graphs, of the same.
+        whole_events: sequence of the last event of any of these.
+    """
+
+    through: int
+    jobs: dict[str, list[Stored]]
+    wholes: dict[tuple[str, str], int]
+    members: dict[str, int]
+
+    @property
+    def whole_events(self) -> int:
+        return max(self.wholes.values(), default=0)
+
+
+def read(messages: Iterable[Stored]) -> Window:
+    """Sorts what was read, in order of the log."""
+    jobs: dict[str, list[Stored]] = {}
+    wholes: dict[tuple[str, str], int] = {}
+    members: dict[str, int] = {}
+    through = 0
+    for stored in messages:
+        through = stored.sequence
+        _, noun, key, _ = stored.subject.rsplit(".", 3)
+        if noun == "job":
+            jobs.setdefault(key, []).append(stored)
+            if "_" in key:
+                members[key] = through
+        elif noun in ("batch", "graph"):
+            wholes[noun, key] = through
+    return Window(through, jobs, wholes, members)
+
+
+def living(
+    jobs: Iterable[list[Stored]], letters_from: int, is_needed: Callable[[str], bool]
+) -> list[Living]:
+    """The jobs that must be carried, as far as the window tells.
+
+    Args:
+        jobs: the events of each.
+        letters_from: dead letters of earlier deaths were looked after.
+        is_needed: whether the result of a completed job is still to be read, by its id.
+    """
+    found = []
+    for events in jobs:
+        record = lifecycle.fold((one.sequence, read_event(one, JOB_EVENTS)) for one in events)
+        if record is not None and _is_kept(record, letters_from, is_needed):
+            found.append(Living(record, events[0].headers.get("traceparent", "")))
+    return found
+
+
+def _is_kept(record: JobRecord, letters_from: int, is_needed: Callable[[str], bool]) -> bool:
+    match record.state:
+        case State.DEAD:
+            return record.changed_by >= letters_from
+        case State.COMPLETED:
+            return is_needed(record.id)
+        case State.CANCELLED:
+            return False
+    return True
