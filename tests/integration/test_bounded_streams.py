@@ -46,7 +46,7 @@ async def test_streams_of_an_earlier_version_are_bounded_and_lose_nothing(
         before = {"events_max_bytes": 16_000_000}
         bus = await connect(settings(nats={"url": broker.url}, streams=before))
         await bus.append(Outgoing(subjects.queue("q"), b"{}"))
-        orchestrator = orchestrating.start(settings(nats={"url": broker.url}, streams=BOUNDS))
+        orchestrator = orchestrating.start(settings(nats={"url": broker.url}, streams={**BOUNDS, "others_max_bytes": 8_000_000}))
 
         jobs = subjects.jobs_stream
 
@@ -60,8 +60,8 @@ async def test_streams_of_an_earlier_version_are_bounded_and_lose_nothing(
 
         await eventually(are_bounded, 20, "bounds of all streams")
         found = await bounds()
-        assert found[subjects.dead_stream] == (1_000_000, "new")
-        assert found[subjects.snapshots_stream] == (1_000_000, "old")
+        assert found[subjects.dead_stream] == (8_000_000, "new")
+        assert found[subjects.snapshots_stream] == (8_000_000, "old")
         assert await bus.count(subjects.jobs_stream, subjects.queue("*")) == {
             subjects.queue("q"): 1
         }
