@@ -17,6 +17,7 @@ from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import (
     JOB_EVENTS,
     JobCancelled,
+    JobCarried,
     JobCommitted,
     JobCompleted,
     JobDead,
@@ -211,7 +212,7 @@ def _faults(story: Story) -> Iterator[tuple[Rule, str]]:
     sequences = [sequence for sequence, _ in story]
     if sequences != sorted(set(sequences)):
         yield Rule.TOKEN, "sequences do not grow"
-    for life in _lives(story):
+    for life in _lives(tuple(entry for entry in story if not isinstance(entry[1], JobCarried))):
         yield from _faults_of_life(life)
 
 

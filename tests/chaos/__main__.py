@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos.allowed import NotAllowed
-from tests.chaos.plan import ABOUT, USUAL, Kind, draw
+from tests.chaos.plan import ABOUT, Kind, draw
 from tests.chaos.run import Verdict, run
 
 from penstock.runtime.paths import temporary_dir
@@ -73,9 +73,9 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--faults",
         type=_kinds,
-        default=USUAL,
+        default=tuple(Kind),
         metavar="KIND,...",
-        help=f"only these kinds; by default all but {', '.join(sorted({*Kind} - {*USUAL}))}",
+        help="only these kinds; by default all",
     )
     parser.add_argument(
         "--namespaces",

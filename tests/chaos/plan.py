@@ -59,8 +59,6 @@ ABOUT = {
     "claim lapses",
     Kind.CANCEL: "jobs that wait, run and have ended are cancelled",
 }
-USUAL = tuple(kind for kind in Kind if kind is not Kind.TURN_LOG_OVER)
-"""Kinds of a run for which none are chosen."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -100,7 +98,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def again(self) -> str:
         """The command that runs it alone."""
-        kinds = "" if self.kinds == USUAL else f" --faults {','.join(self.kinds)}"
+        kinds = "" if self.kinds == tuple(Kind) else f" --faults {','.join(self.kinds)}"
         where = "always" if self.namespaces else "never"
         return (
             f"python -m tests.chaos --runs 1 --seed {self.seed} --jobs {self.jobs} "
@@ -110,7 +108,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def draw(
     seed: int,
-    kinds: Sequence[Kind] = USUAL,
+    kinds: Sequence[Kind] = tuple(Kind),
     jobs: int = 300,
     faults: int = 8,
     namespaces: bool = False,

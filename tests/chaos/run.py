@@ -209,7 +209,7 @@ async def _settled(installation: Site) -> None:
         return not any(depth.waiting or depth.claimed for depth in ours)
 
     await eventually(quiet, _SETTLED_SECONDS, "all jobs ended and all queues empty")
-    await installation.client.batches.wait(BATCH, _SETTLED_SECONDS)
+    await eventually(lambda: BATCH in installation.batches, _SETTLED_SECONDS, "the batch's end")
     ended = installation.ended
     await eventually(lambda: f"{BATCH}_then" in ended, _SETTLED_SECONDS, "the callback")
     await installation.staffed(RECOVERY_SECONDS)
@@ -237,11 +237,12 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def _breaches(installation: Site) -> list[Breach]:
     histories, subjects = installation.histories, installation.subjects
-    try:
-        batch = await installation.client.batches.show(BATCH)
-        miscounts = miscounted(histories, {BATCH: (BATCH_JOBS, batch.counts)})
-    except NotFound as error:
-        miscounts = [Breach(Rule.COUNTS, BATCH, str(error))]
+    counts = installation.batches.get(BATCH)
+    miscounts = (
+        miscounted(histories, {BATCH: (BATCH_JOBS, counts)})
+        if counts is not None
+        else [Breach(Rule.COUNTS, BATCH, "has not ended")]
+    )
     stored = await installation.bus.count(subjects.events_stream, subjects.events("job", "*", "*"))
     counted = {
         subject: number

@@ -25,6 +25,13 @@ from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import BusError, Outgoing
 from penstock.config import Settings
 from penstock.config.load import check
+from penstock.events.batch import (
+    BATCH_EVENTS,
+    BatchCancelled,
+    BatchCompleted,
+    BatchFailed,
+    Counts,
+)
 from penstock.events.envelope import encode
 from penstock.events.job import JOB_EVENTS
 from penstock.events.scaling import WorkersScaled
@@ -102,6 +109,7 @@ class Site:
     Attributes:
         buses: a connection for each role of `HARNESS`.
         histories: what was recorded of each job, as it was stored; the log may discard it later.
+        batches: counts of each batch that has ended.
         recorded: the sequence of the last event in it.
         recoveries: for each fault of the whole installation, how long until jobs ended again.
         turned_over: whether the log has discarded what it held.
@@ -118,6 +126,7 @@ class Site:
         self.acknowledged: list[str] = []
         self.ended: set[str] = set()
         self.histories: dict[str, list[Entry]] = {}
+        self.batches: dict[str, Counts] = {}
         self.recoveries: list[tuple[str, float]] = []
         self.recovered = self.refused = self.recorded = 0
         self.turned_over = False
@@ -163,12 +172,17 @@ class Site:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def watch(self) -> None:
-        """Records the jobs' events as they are stored, and counts what faults and load wait for."""
-        pattern = self.subjects.events("job")
-        async for stored in self.bus.follow(self.subjects.events_stream, [pattern], "all"):
+        """Records events as they are stored, and counts what faults and load wait for."""
+        patterns = [self.subjects.events("job"), self.subjects.events("batch")]
+        async for stored in self.bus.follow(self.subjects.events_stream, patterns, "all"):
             self.recorded = stored.sequence
-            _, job_id, name = stored.subject.rsplit(".", 2)
+            _, noun, job_id, name = stored.subject.rsplit(".", 3)
             if job_id.startswith(FORGED):
+                continue
+            if noun == "batch":
+                batch_event = read_event(stored, BATCH_EVENTS)
+                if isinstance(batch_event, BatchCompleted | BatchFailed | BatchCancelled):
+                    self.batches[job_id] = batch_event.counts
                 continue
             event = read_event(stored, JOB_EVENTS)
             self.histories.setdefault(job_id, []).append((stored.sequence, event))

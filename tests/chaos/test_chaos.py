@@ -9,14 +9,14 @@ import pytest
 from tests.chaos.__main__ import arguments
 from tests.chaos.allowed import NotAllowed
 from tests.chaos.faults import DO
-from tests.chaos.plan import ABOUT, USUAL, Kind, Plan, draw
+from tests.chaos.plan import ABOUT, Kind, Plan, draw
 from tests.chaos.run import run
 
 from penstock.runtime.paths import temporary_dir
 
 ANYWHERE = [
     kind
-    for kind in USUAL
+    for kind in Kind
     if kind not in (Kind.FILL_DISK, Kind.HANG_DISK, Kind.SHIFT_CLOCK, Kind.FORGE)
 ]
 DISKS = [Kind.FILL_DISK, Kind.HANG_DISK, Kind.KILL_WORKER]
@@ -59,7 +59,7 @@ def last_words(folder: Path) -> str:
 
 def test_a_seed_is_a_plan() -> None:
     assert draw(1) == draw(1) != draw(2)
-    assert {fault.kind for seed in range(40) for fault in draw(seed).faults} == set(USUAL)
+    assert {fault.kind for seed in range(40) for fault in draw(seed).faults} == set(Kind)
 
 
 def test_the_command_that_repeats_a_run_draws_the_same_plan() -> None:
