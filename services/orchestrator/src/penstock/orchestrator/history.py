@@ -161,6 +161,8 @@ class History:
             if self._pace.is_enough(extent.bytes, await self._age(extent)):
                 break
         self._pace.ended(extent.bytes)
+        if extent.max_bytes > self._pace.limit + self._reserve:
+            self._is_ready = False  # the stream has more than it should; it may give it back now
         removed = max(held - extent.bytes + self._carried_bytes, 1)
         self._book.passed(self._bus.now(), removed, self._carried_bytes, extent.bytes, self._oldest)
         return self.removed - before
