@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 from tests.making import MakeSettings
+from tests.waiting import eventually
 
 from penstock.bus import nkeys
 from penstock.cli.deploy.keys import write
@@ -18,6 +20,7 @@ from penstock.config import Settings
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import LOOPBACK
 
+_RELOADED = "Reloaded server configuration"
 SHIPPED = Path(__file__).parents[2] / "deploy/nats/nats.conf"
 
 
@@ -37,6 +40,7 @@ class GuardedBroker(Broker):
     ) -> None:
         super().__init__(store, address=address)
         self.secrets = folder / "secrets"
+        self._ports = (-1, -1)
         write(self.secrets, prefix, [address], datetime.now(UTC), 2)
 
     @property
@@ -56,6 +60,26 @@ class GuardedBroker(Broker):
             if "STREAM.CREATE" not in subject
         ]
 
+    def start(self) -> None:
+        self._ports = (self._port or -1, self._monitor or -1)  # a reload must not change them
+        super().start()
+
+    async def reload(self) -> None:
+        """Has the server read its keys again, and returns when it has.
+
+        Twice, as `penstock deploy key` says: nats-server 2.15.1 links a new account to the
+        account with the streams only at the reload after the one that made it (measured).
+        """
+        assert self.child
+        (self._folder / "nats.conf").write_text(self._config(), "utf-8")
+        for _ in range(2):
+            count = self.log.count(_RELOADED)
+            self.child.signal(signal.SIGHUP)
+            try:
+                await eventually(lambda: self.log.count(_RELOADED) > count, 10)  # noqa: B023
+            except AssertionError:
+                raise AssertionError(f"no reload: {self.log[-600:]}") from None
+
     def settings(self, make: MakeSettings, role: str, **tables: Any) -> Settings:
         keys = {"nkey_file": f"{self.secrets}/{role}/nkey.seed"}
         nats = {"url": self.url, "ca_file": f"{self.secrets}/{role}/ca.pem", **keys}
@@ -69,7 +93,7 @@ class GuardedBroker(Broker):
             ("$NATS_NAME", "guarded"),
             ("$NATS_MAX_STORE", "8GB"),
             ("port: 4222", f"host: {self._address}\nport: {self._port or -1}"),
-            ("127.0.0.1:8222", f"127.0.0.1:{self._monitor or -1}"),
+            ("127.0.0.1:8222", f"127.0.0.1:{self._ports[1]}"),
             ('"/data"', f'"{self._store or self._folder / "store"}"'),
             ('include "secrets/accounts.conf"', (secrets / "accounts.conf").read_text("utf-8")),
             ("/etc/nats/secrets", str(secrets)),

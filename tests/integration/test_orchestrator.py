@@ -174,6 +174,24 @@ async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
     await stage.settled()
 
 
+async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:
+    """A key that may dispatch can erase all queues: permissions do not see message headers."""
+    await stage.start()
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    line = stage.subjects.queue("reports")
+
+    def healed() -> int:
+        return stage.orchestrator.reconciler.healer.healed
+
+    for times in range(1, 4):
+        await stage.bus.remove(stage.subjects.jobs_stream, line)
+        await eventually(lambda n=times: healed() == n, 30)
+    delivery = await stage.take()
+    assert delivery.headers[queue.JOB] == job_id
+    await stage.run_until(delivery)
+    await stage.settled()
+
+
 async def test_what_is_made_again_stays_in_the_jobs_trace(stage: Stage) -> None:
     await stage.start()
     event = (await stage.client.job(await stage.client.dispatch(rebuild(table="a")))).events[0][1]

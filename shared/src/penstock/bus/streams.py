@@ -43,6 +43,20 @@ def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> lis
     Args:
         extra_bytes: what the event log may hold beyond its bound.
     """
+    bound = settings.streams.others_max_bytes
+    return [_bounded(stream, bound) for stream in _streams(settings, subjects, extra_bytes)]
+
+
+def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
+    """A full stream refuses what is new, lest it lose what was acknowledged: history alone ages."""
+    # nats-server (2.15.1) refuses "discard new" for a stream with schedules, which the jobs' is.
+    if "max_bytes" in stream or "allow_msg_schedules" in stream or not max_bytes:
+        return stream
+    ages = stream["name"].endswith("SNAPSHOTS")
+    return {**stream, "max_bytes": max_bytes, "discard": "old" if ages else "new"}
+
+
+def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[dict[str, Any]]:
     prefix, keep = subjects.prefix, settings.streams
     return [
         {

@@ -65,6 +65,9 @@ class Streams(Section, frozen=True, kw_only=True):
             older blocks as they are.
         snapshots_max_age_hours: how far back decisions can be recomputed.
         dead_max_age_days: how long dead letters wait for an operator.
+        others_max_bytes: bound of each other stream but that of the jobs; 0 for none but the
+            broker's, which reserves it. A full one refuses what is new, snapshots lose their
+            oldest. Jobs have no bound of their own: the broker would discard the oldest ones.
     """
 
     replicas: Literal[1, 3, 5] = 1
@@ -73,6 +76,7 @@ class Streams(Section, frozen=True, kw_only=True):
     compression: Literal["s2", "none"] = "s2"
     snapshots_max_age_hours: Period = 48.0
     dead_max_age_days: Period = 90.0
+    others_max_bytes: Annotated[int, Meta(ge=0)] = 0
 
 
 class Jobs(Section, frozen=True, kw_only=True):

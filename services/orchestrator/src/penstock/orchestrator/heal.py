@@ -43,30 +43,34 @@ class Healer:
             return None
         return record
 
-    async def heal(self, record: JobRecord) -> None:
+    async def heal(self, record: JobRecord) -> bool:
         """Stores what must exist for a job in this state, if anything must.
+
+        Returns:
+            Whether something was missing, and was stored.
 
         Raises:
             BusError: it could not be stored now.
         """
         if await self._comes_again(record):
-            return
+            return False
         if record.life > 1 and record.state is State.WAITING:
             await self._remove_old_letter(record)
         now, trace = broker_time(self._bus), await self._trace(record.id)
         message = queue.follow_up(self._subjects, record, now, trace)
         if message is None:
-            return
+            return False
         try:
             await self._bus.append(message)
         except PayloadTooLarge as error:
             log.error("job %s cannot be helped: %s", record.id, error)
-            return
+            return False
         self.healed += 1
         log.warning(
             "job %s is %s and nothing had followed: %s made again",
             record.id, record.state, message.subject,
         )  # fmt: skip
+        return True
 
     async def _remove_old_letter(self, record: JobRecord) -> None:
         """Whoever revived the job may have died before removing what it died of."""

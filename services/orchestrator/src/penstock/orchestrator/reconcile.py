@@ -47,7 +47,7 @@ class Reconciler:
         missing = await self._letters(due)
         missing += await self._schedules(due, now)
         missing += await self._lines(due, now)
-        await _all(self._make_again, missing[:_STORIES])
+        await _all(lambda entry: self._make_again(entry, now), missing[:_STORIES])
 
     async def _letters(self, due: Iterable[Entry]) -> list[Entry]:
         letters = list(islice((e for e in due if e.awaits is Awaits.LETTER), _STORIES))
@@ -130,16 +130,20 @@ class Reconciler:
             entry.queue = record.queue
         return True
 
-    async def _make_again(self, entry: Entry) -> None:
+    async def _make_again(self, entry: Entry, now: float) -> None:
+        made = False
         record = await self.healer.record(entry.job_id)
         if record is not None and record.changed_by <= entry.sequence:
             try:
-                await self.healer.heal(record)
+                made = await self.healer.heal(record)
             except BusRefused as error:
                 log.error("job %s waits for help: %s", entry.job_id, error)
                 entry.check_at += self._table.patience_seconds
                 return
-        self._table.resolve(entry)  # done, or a later step of the job has taken its place
+        if made and entry.awaits is Awaits.LINE:
+            self._table.wait_longer(entry, now)  # one whose key empties the queues can do so again
+        else:
+            self._table.resolve(entry)  # done, or a later step of the job has taken its place
 
 
 async def _all(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:

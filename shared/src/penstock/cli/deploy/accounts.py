@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from penstock.bus.nkeys import HEARD, inbox
-from penstock.cli.deploy.roles import CARRIED, ROLES, STREAMS, Role
+from penstock.cli.deploy.roles import CARRIED, ROLES, STREAMS, Role, bound
 from penstock.events.subjects import Subjects
 
 _API = "$JS.API"
@@ -41,12 +41,21 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         role: one of ``ROLES``.
         public: the public half, ``U…``.
         prefix: that of the installation; several share a broker under different ones.
+        host: the host that the key is bound to; empty for any.
+        queues: the queues that it is bound to; none for any.
     """
 
     name: str
     role: str
     public: str
     prefix: str = "penstock"
+    host: str = ""
+    queues: tuple[str, ...] = ()
+
+    @property
+    def bound_role(self) -> Role:
+        """What the key may do."""
+        return bound(ROLES[self.role], self.host, self.queues)
 
 
 def accounts(keys: Sequence[Key]) -> dict[str, dict[str, Any]]:
@@ -79,7 +88,7 @@ def configuration(keys: Sequence[Key]) -> str:
 
 
 def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
-    role, subjects = ROLES[key.role], Subjects(key.prefix)
+    role, subjects = key.bound_role, Subjects(key.prefix)
     source = core(key.prefix)
     asked, heard = list(services(role, subjects)), list(listened(role, subjects))
     denied = [] if role.carries else [f"{key.prefix}.{subject}" for subject in CARRIED]
@@ -112,7 +121,7 @@ def _overheard(other: Key, heard: Sequence[str]) -> Iterator[str]:
     It comes from the account of the other key, not by way of the streams' account: what came to an
     account as a request for a service is not passed on as a stream.
     """
-    published = _published(ROLES[other.role], Subjects(other.prefix))
+    published = _published(other.bound_role, Subjects(other.prefix))
     both = (overlap(one, two) for one in published for two in heard)
     yield from dict.fromkeys(subject for subject in both if subject)
 
@@ -148,7 +157,9 @@ def services(role: Role, subjects: Subjects) -> Iterator[str]:
     yield from (f"{subjects.prefix}.{one}" for one in role.publishes if not _is_signal(one))
     yield from (f"{_API}.{verb}" for verb in verbs(role, subjects))
     if role.claims:
-        yield f"$JS.ACK.{subjects.jobs_stream}.>"
+        yield from (
+            f"$JS.ACK.{subjects.jobs_stream}.{place}.>" for place in _places(role, subjects)
+        )
 
 
 def signalled(role: Role, subjects: Subjects) -> Iterator[str]:
@@ -158,6 +169,11 @@ def signalled(role: Role, subjects: Subjects) -> Iterator[str]:
 
 def _is_signal(subject: str) -> bool:
     return subject.startswith(("beats.", "notices."))
+
+
+def _places(role: Role, subjects: Subjects) -> list[str]:
+    """Consumers that a role takes jobs from."""
+    return ["*" if queue == "*" else subjects.consumer(queue) for queue in role.queues]
 
 
 def listened(role: Role, subjects: Subjects) -> Iterator[str]:
@@ -179,7 +195,7 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
     for name in role.purges:
         yield f"STREAM.PURGE.{subjects.stream(name)}"
     if role.claims:
-        yield f"CONSUMER.MSG.NEXT.{jobs}.*"
+        yield from (f"CONSUMER.MSG.NEXT.{jobs}.{place}" for place in _places(role, subjects))
     if role.makes_queues:
         yield f"CONSUMER.DURABLE.CREATE.{jobs}.*"
     if role.counts_queues:

@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 
 from penstock.cli.command import Group
+from penstock.cli.deploy.roles import ROLES
 from penstock.cli.errors import Failed
 from penstock.cli.output import note, say, say_json
 from penstock.cli.session import Session
+
+_RELOAD = "the broker knows it after two reloads: docker-compose kill -s HUP nats, twice"
 
 
 @click.group(cls=Group, example="penstock deploy keys deploy/secrets")
@@ -49,6 +52,92 @@ def keys(
         say(str(path))
     owner = os.getuid() if uid is None else uid
     note(f"only user {owner} can read them: containers that use them run as that user")
+
+
+@deploy.group(cls=Group, example="penstock deploy key ls deploy/secrets")
+def key() -> None:
+    """Single keys: one for a host, an application or a team, each revocable alone.
+
+    The broker knows a change once it has read its configuration again: `docker-compose kill -s HUP
+    nats`, or `nats-server --signal reload`; for a new key twice, since nats-server 2.15.1 links a
+    new account only at the next reload. Other keys stay connected.
+    """
+
+
+@key.command(
+    example="penstock deploy key add deploy/secrets executor executor-h1 --host h1\n"
+    "penstock deploy key add deploy/secrets dispatcher shop --queue mail --queue reports"
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("role", type=click.Choice(list(ROLES)))
+@click.argument("name")
+@click.option("--host", default="", help="Speaks for this host alone.")
+@click.option("--queue", "queues", multiple=True, help="For this queue alone; may be repeated.")
+@click.option("--team", default="", help="Prefix of another installation on this broker.")
+@click.pass_obj
+def add(
+    session: Session,
+    folder: Path,
+    role: str,
+    name: str,
+    host: str,
+    queues: tuple[str, ...],
+    team: str,
+) -> None:
+    """Make one more key of a role, in a folder of its name below FOLDER.
+
+    A bound holds as far as subjects carry it: the target of a delayed job stands in a header.
+    """
+    from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.cli.deploy.accounts import Key  # noqa: PLC0415
+    from penstock.events.subjects import check_name  # noqa: PLC0415
+
+    for kind, names in (("key", [name]), ("host", [host]), ("queue", queues), ("team", [team])):
+        for one in filter(None, names):
+            check_name(kind, one)
+    prefix = team or session.settings().prefix
+    made = made_keys.add(
+        folder, Key(name=name, role=role, public="", prefix=prefix, host=host, queues=queues)
+    )
+    if session.as_json:
+        say_json({"files": [str(path) for path in made]})
+        return
+    for path in made:
+        say(str(path))
+    note(_RELOAD)
+
+
+@key.command(example="penstock deploy key revoke deploy/secrets executor-h1")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("name")
+@click.option("--team", default="", help="Prefix of another installation on this broker.")
+@click.pass_obj
+def revoke(session: Session, folder: Path, name: str, team: str) -> None:
+    """Take one key out of the broker's configuration; all others stay as they are."""
+    from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
+
+    gone = made_keys.revoke(folder, team or session.settings().prefix, name)
+    if session.as_json:
+        say_json({"revoked": gone.name})
+        return
+    say(f"{gone.name} ({gone.role}) is revoked")
+    note(_RELOAD)
+
+
+@key.command("ls", example="penstock deploy key ls deploy/secrets")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.pass_obj
+def ls(session: Session, folder: Path) -> None:
+    """The keys that the broker's configuration knows."""
+    from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
+
+    known = made_keys.listed(folder)
+    if session.as_json:
+        say_json(known)
+        return
+    for one in known:
+        bounds = " ".join(filter(None, [one.host, *one.queues]))
+        say(f"{one.prefix}  {one.role:<12}  {one.name}  {bounds}".rstrip())
 
 
 @deploy.command(example="penstock deploy check executor")

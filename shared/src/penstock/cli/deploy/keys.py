@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import nkeys  # type: ignore[import-untyped]
 
 from penstock.cli.deploy import certificates
@@ -15,6 +17,8 @@ from penstock.cli.deploy.roles import ROLES
 from penstock.cli.errors import Failed
 
 SEED_BYTES = 32
+_REGISTRY = "nats/keys.json"
+"""Names, roles and public halves."""
 
 
 def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: int) -> list[Path]:
@@ -31,6 +35,81 @@ def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: 
         ) from None
     made = list(_files(prefix, names, now, days))
     return [_put(folder / name, content) for name, content in made]
+
+
+def add(folder: Path, key: Key) -> list[Path]:
+    """Makes a further key of an installation, and has the broker's configuration know it.
+
+    Args:
+        folder: what :func:`write` made. key: without its public half.
+
+    Raises:
+        Failed: no such folder, or the name is taken.
+    """
+    keys = listed(folder)
+    place = folder / (key.name if key.prefix == keys[0].prefix else f"{key.prefix}/{key.name}")
+    if any((k.prefix, k.name) == (key.prefix, key.name) for k in keys) or place.exists():
+        raise Failed(f"there is a key {key.name} already; revoke it first, or take another name")
+    seed, public = _pair()
+    authority = (folder / "nats/ca.pem").read_bytes()
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    made = [_put(place / "nkey.seed", seed), _put(place / "ca.pem", authority)]
+    _hand_over(folder, [place, *made])
+    _register(folder, [*keys, msgspec.structs.replace(key, public=public)])
+    return made
+
+
+def revoke(folder: Path, prefix: str, name: str) -> Key:
+    """Takes a key out of the broker's configuration. Its files stay, and are worth nothing.
+
+    Raises:
+        Failed: no such folder or key.
+    """
+    keys = listed(folder)
+    for key in keys:
+        if (key.prefix, key.name) == (prefix, name):
+            _register(folder, [other for other in keys if other != key])
+            return key
+    names = ", ".join(key.name for key in keys if key.prefix == prefix)
+    raise Failed(f"{folder} has no key {name} of prefix {prefix}; it has {names or 'none'}")
+
+
+def listed(folder: Path) -> list[Key]:
+    """The keys that the broker's configuration knows.
+
+    Raises:
+        Failed: ``folder`` is not what :func:`write` made.
+    """
+    try:
+        return msgspec.json.decode((folder / _REGISTRY).read_bytes(), type=list[Key])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Failed(
+            f"{folder / _REGISTRY} cannot be read ({error}); expected a folder that 'penstock "
+            "deploy keys' made"
+        ) from None
+
+
+def _register(folder: Path, keys: Sequence[Key]) -> None:
+    for name, content in _known(keys):
+        path = folder / name
+        half = path.with_name(f"{path.name}.new")
+        half.unlink(missing_ok=True)
+        _put(half, content)
+        _hand_over(folder, [half])
+        half.replace(path)
+
+
+def _hand_over(folder: Path, paths: Sequence[Path]) -> None:
+    """To the owner of the broker's files: root makes them for the user of the containers."""
+    owner = (folder / "nats").stat()
+    if os.getuid() != owner.st_uid:
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _known(keys: Sequence[Key]) -> Iterator[tuple[str, bytes]]:
+    yield _REGISTRY, msgspec.json.format(msgspec.json.encode(keys))
+    yield "nats/accounts.conf", configuration(keys).encode()
 
 
 def _files(
@@ -50,7 +129,7 @@ def _files(
     yield "nats/ca.pem", tls.authority
     yield "nats/server.pem", tls.certificate
     yield "nats/server.key", tls.key
-    yield "nats/accounts.conf", configuration(keys).encode()
+    yield from _known(keys)
 
 
 def _pair() -> tuple[bytes, str]:

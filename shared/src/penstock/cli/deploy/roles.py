@@ -6,6 +6,8 @@ body of a request NATS does not look at: whoever may purge part of a stream may 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 STREAMS = ("JOBS", "EVENTS", "SNAPSHOTS", "COMMANDS", "DEAD", "CHECKPOINTS", "STATE", "KEYS")
@@ -21,7 +23,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
             gets which jobs. counts_queues: asks how long they are.
         pauses: stops and resumes queues. makes_streams: creates and updates the streams.
         carries: stores what takes the place of a job's earlier events.
-        surveys: sees all streams and the account.
+        surveys: sees all streams and the account. queues: those that it takes jobs from.
     """
 
     about: str
@@ -36,6 +38,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     carries: bool = False
     makes_streams: bool = False
     surveys: bool = False
+    queues: tuple[str, ...] = ("*",)
 
 
 _DISPATCHES = (
@@ -157,3 +160,32 @@ ROLES: dict[str, Role] = {
         about="reads events, nothing else", listens=("events.>",), reads=("EVENTS",)
     ),
 }
+
+
+def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
+    """The role on one host and for some queues alone, as far as subjects carry either.
+
+    Args:
+        host: name of the host; empty for any.
+        queues: names of queues; none for any.
+    """
+    pairs: dict[str, tuple[str, ...]] = {}
+    if host:
+        pairs |= {
+            "snapshots.host.*": (f"snapshots.host.{host}",),
+            "events.host.*.*": (f"events.host.{host}.*",),
+            "beats.worker.>": (f"beats.worker.{host}.>",),
+        }
+    if queues:
+        pairs |= {
+            "jobs.*": tuple(f"jobs.{queue}" for queue in queues),
+            "schedules.*.*": tuple(f"schedules.{queue}.*" for queue in queues),
+            "dead.*.*": tuple(f"dead.{queue}.*" for queue in queues),
+        }
+    heard = {**pairs, "notices.recover.*": (f"notices.recover.{host}",)} if host else pairs
+    return msgspec.structs.replace(
+        role,
+        publishes=tuple(s for one in role.publishes for s in pairs.get(one, (one,))),
+        listens=tuple(s for one in role.listens for s in heard.get(one, (one,))),
+        queues=tuple(queues) or role.queues,
+    )

@@ -12,6 +12,8 @@ from enum import Enum, auto
 
 import msgspec
 
+_MOST_DOUBLINGS = 6
+
 
 class Awaits(Enum):
     """What must exist for the job to go on, or to be found."""
@@ -63,6 +65,7 @@ class Entry:
         "queue",
         "sequence",
         "since",
+        "times_made",
     )
 
     def __init__(self, step: Step, awaits: Awaits, patience_seconds: float) -> None:
@@ -73,6 +76,7 @@ class Entry:
         self.queue = step.queue
         self.due_at = step.due_at
         self.since = step.at
+        self.times_made = 0
         self.check_at = step.at + patience_seconds
 
 
@@ -151,6 +155,12 @@ class Unresolved:
         """Its message is there. A later step of the same job stays."""
         if self._entries.get(entry.job_id) is entry:
             del self._entries[entry.job_id]
+
+    def wait_longer(self, entry: Entry, now: float) -> None:
+        """Its message was made again at ``now``: looked at anew, each time after twice as long."""
+        entry.times_made += 1
+        entry.since = now
+        entry.check_at = now + self.patience_seconds * 2 ** min(entry.times_made, _MOST_DOUBLINGS)
 
     def due(self, now: float) -> Iterator[Entry]:
         """Those that somebody should look at."""

@@ -1,0 +1,181 @@
+"""One key for a host, an application or a team: bound to it, revocable alone, apart from others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats.errors
+import pytest
+from tests.integration.guarded import GuardedBroker, join
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.bus.nats import NatsBus, connect
+from penstock.bus.protocol import BusRefused, BusUnavailable, Outgoing
+from penstock.cli.deploy import keys
+from penstock.cli.deploy.accounts import Key
+from penstock.cli.errors import Failed
+from penstock.events.subjects import Subjects
+
+EVENT = "penstock.events.job.j.JobDispatched"
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, settings: MakeSettings) -> AsyncIterator[GuardedBroker]:
+    settings.prefix = "penstock"
+    broker = GuardedBroker(tmp_path)
+    add(broker, "executor", "executor-h1", host="h1")
+    add(broker, "worker", "mailer", queues=("mail",), host="h1")
+    add(broker, "dispatcher", "shop", queues=("mail",))
+    with broker:
+        yield broker
+
+
+@pytest.fixture
+async def owner(guarded: GuardedBroker, settings: MakeSettings) -> AsyncIterator[NatsBus]:
+    bus = await connect(guarded.settings(settings, "orchestrator"))
+    bus.makes_queues = True
+    yield bus
+    await bus.close()
+
+
+def add(
+    broker: GuardedBroker,
+    role: str,
+    name: str,
+    prefix: str = "penstock",
+    host: str = "",
+    queues: tuple[str, ...] = (),
+) -> None:
+    key = Key(name=name, role=role, public="", prefix=prefix, host=host, queues=queues)
+    keys.add(broker.secrets, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "permitted", "refused"),
+    [
+        (
+            "executor-h1",
+            ["penstock.snapshots.host.h1", "penstock.events.host.h1.HostJoined"],
+            ["penstock.snapshots.host.h2", "penstock.events.host.h2.HostJoined"],
+        ),
+        (
+            "mailer",
+            ["penstock.beats.worker.h1.w", "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_mail"],
+            [
+                "penstock.beats.worker.h2.w",
+                "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_reports",
+                "$JS.ACK.JOBS.q_reports.1.1.1.1.1",
+            ],
+        ),
+        (
+            "shop",
+            ["penstock.jobs.mail", "penstock.schedules.mail.j"],
+            ["penstock.jobs.reports", "penstock.schedules.reports.j"],
+        ),
+    ],
+)
+async def test_a_key_speaks_for_its_host_and_queues_alone(
+    guarded: GuardedBroker, owner: NatsBus, name: str, permitted: list[str], refused: list[str]
+) -> None:
+    errors: list[str] = []
+    client = await join(guarded, name, errors)
+    for subject in [*permitted, *refused]:
+        await client.publish(subject, b"{}")
+    await eventually(lambda: len(errors) >= len(refused), 5, "refusals")
+    denied = [s for s in [*permitted, *refused] if any(f'"{s.lower()}"' in e for e in errors)]
+    assert denied == refused
+    await client.close()
+
+
+async def test_a_bound_worker_takes_and_acknowledges_its_jobs(
+    guarded: GuardedBroker, owner: NatsBus, settings: MakeSettings
+) -> None:
+    await owner.make_queue("mail")
+    shop = await connect(guarded.settings(settings, "shop"))
+    mailer = await connect(guarded.settings(settings, "mailer"))
+    await shop.append(Outgoing("penstock.jobs.mail", b"letter"))
+    [taken] = await mailer.puller("mail").fetch(1, 5)
+    assert taken.body == b"letter"
+    await mailer.extend([taken])
+    await mailer.ack([taken])
+
+    async def is_gone() -> bool:
+        return await owner.last("JOBS", "penstock.jobs.mail") is None
+
+    await eventually(is_gone, 5, "the acknowledged job")
+    assert guarded.violations() == []
+    for bus in (shop, mailer):
+        await bus.close()
+
+
+async def test_a_revoked_key_is_refused_and_the_others_stay_connected(
+    guarded: GuardedBroker, owner: NatsBus, settings: MakeSettings
+) -> None:
+    await owner.make_queue("mail")
+    heard: list[str] = []
+    staying = await connect(guarded.settings(settings, "dispatcher"))
+    mailer = await connect(guarded.settings(settings, "mailer"))
+    await staying.listen("penstock.events.job.>", lambda subject, _: heard.append(subject))
+    revoked = await connect(guarded.settings(settings, "shop"))
+    await revoked.append(Outgoing("penstock.jobs.mail", b"before"))
+    connection = staying._client.client_id
+
+    keys.revoke(guarded.secrets, "penstock", "shop")
+    add(guarded, "dispatcher", "market")
+    await guarded.reload()
+
+    with pytest.raises((BusUnavailable, BusRefused)):
+        await revoked.append(Outgoing("penstock.jobs.mail", b"after"))
+    with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
+        await join(guarded, "shop")
+    assert (staying.connected, staying._client.client_id) == (True, connection)
+    market = await connect(guarded.settings(settings, "market"))
+    await market.append(Outgoing(EVENT, b"{}"))
+    await eventually(lambda: heard == [EVENT], 5, "an event of the new key")
+    assert await staying.append(Outgoing("penstock.jobs.mail", b"still"))
+    taken = await mailer.puller("mail").fetch(5, 5)
+    assert [one.body for one in taken] == [b"before", b"still"]
+    await mailer.ack(taken)
+    for bus in (staying, mailer, market, revoked):
+        await bus.close()
+
+
+async def test_two_teams_on_one_broker_are_kept_apart(
+    guarded: GuardedBroker, owner: NatsBus, settings: MakeSettings
+) -> None:
+    for role in ("orchestrator", "dispatcher", "worker"):
+        add(guarded, role, role, prefix="other")
+    await guarded.reload()
+    settings.prefix = "other"
+    theirs = await connect(guarded.settings(settings, "other/orchestrator"))
+    settings.prefix = "penstock"
+    assert {info["config"]["name"].split("_")[0] for info in await theirs.stream_states()} == {
+        "other"
+    }
+    mine = await owner.append(Outgoing("penstock.jobs.mail", b"mine"))
+    errors: list[str] = []
+    stranger = await join(guarded, "other/dispatcher", errors)
+    for subject in ("penstock.jobs.mail", EVENT, "$JS.API.STREAM.INFO.JOBS"):
+        await stranger.publish(subject, b"{}")
+    await eventually(lambda: len(errors) == 3, 5, "refusals")
+    for subject in ("penstock.jobs.mail", EVENT, "$JS.API.STREAM.PURGE.JOBS"):
+        await stranger.publish("$JS.API.STREAM.INFO.other_JOBS", b"", reply=subject)
+    await stranger.request("$JS.API.STREAM.INFO.other_JOBS", b"")
+    last = await owner.last("JOBS", Subjects().queue("mail"))
+    assert last is not None
+    assert (last.sequence, last.body) == (mine, b"mine")
+    await stranger.close()
+    await theirs.close()
+
+
+def test_a_name_is_given_once_and_only_known_keys_are_revoked(tmp_path: Path) -> None:
+    broker = GuardedBroker(tmp_path)
+    add(broker, "dispatcher", "shop")
+    with pytest.raises(Failed, match="already"):
+        add(broker, "worker", "shop")
+    with pytest.raises(Failed, match="has no key market"):
+        keys.revoke(broker.secrets, "penstock", "market")
+    with pytest.raises(Failed, match="expected a folder that"):
+        keys.listed(tmp_path)
