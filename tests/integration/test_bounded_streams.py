@@ -46,7 +46,9 @@ async def test_streams_of_an_earlier_version_are_bounded_and_lose_nothing(
         before = {"events_max_bytes": 16_000_000}
         bus = await connect(settings(nats={"url": broker.url}, streams=before))
         await bus.append(Outgoing(subjects.queue("q"), b"{}"))
-        orchestrator = orchestrating.start(settings(nats={"url": broker.url}, streams={**BOUNDS, "others_max_bytes": 8_000_000}))
+        orchestrator = orchestrating.start(
+            settings(nats={"url": broker.url}, streams={**BOUNDS, "others_max_bytes": 8_000_000})
+        )
 
         jobs = subjects.jobs_stream
 
