@@ -21,7 +21,7 @@ from penstock.bus import streams
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import Outgoing
 from penstock.cli.deploy.accounts import services, verbs
-from penstock.cli.deploy.roles import ROLES
+from penstock.cli.deploy.roles import CARRIED, ROLES
 from penstock.events.subjects import Subjects
 
 SUBJECTS = Subjects()
@@ -95,6 +95,8 @@ def foreign_subjects(settings: MakeSettings, role: str) -> Iterator[str]:
         for subject in subjects:
             if not any(_matches(pattern, subject) for pattern in permitted):
                 yield subject
+    if not ROLES[role].carries:
+        yield from (f"penstock.{carried.replace('*', 'x')}" for carried in CARRIED)
     yield "$JS.API.CONSUMER.DELETE.JOBS.q_q"
     if not ROLES[role].makes_queues:
         yield "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.protocol import Outgoing, StreamFull
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing, StreamFull
 from penstock.events.envelope import encode
 from penstock.events.job import JobCarried, JobDispatched
 from penstock.jobs import awaiting
@@ -217,3 +218,70 @@ async def test_a_forged_carried_record_changes_no_job_that_has_events(
     view = await client.job(name)
     assert (view.state, view.record.function) == (State.WAITING, record.function)
     assert isinstance(view.events[0][1], JobDispatched)
+
+
+class CutShort:
+    """A bus on which shortening the log is cut off a few times: halfway through carrying, and
+    between carrying and removing."""
+
+    def __init__(self, bus: Bus, events: str) -> None:
+        self._bus, self._events, self.cuts = bus, events, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
+        is_carrying = any(one.subject.endswith("JobCarried") for one in messages)
+        if is_carrying and self.cuts < 2:
+            self.cuts += 1
+            await self._bus.append_many(messages[: len(messages) // 2])
+            raise BusUnavailable("cut off while carrying")
+        return await self._bus.append_many(messages)
+
+    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
+        if stream == self._events and 2 <= self.cuts < 4:
+            self.cuts += 1
+            raise BusUnavailable("cut off before removing")
+        await self._bus.remove(stream, subject, before)
+
+
+async def test_shortening_that_is_cut_off_anywhere_begins_again(stage: Stage, diary: str) -> None:
+    client, bus = stage.client, await stage.connect()
+    cut_short = CutShort(bus, stage.subjects.events_stream)
+    await stage.bus.ensure_queue(QUEUE)
+    names = [await client.dispatch(note(diary=diary, line=f"job {n}")) for n in range(20)]
+    async with stage.orchestrator(cast("Bus", cut_short)):
+        await stage.turn_over()
+        assert cut_short.cuts == 4
+        for name in names:
+            [(_, first), *_] = (await client.job(name)).events
+            assert isinstance(first, JobCarried)
+        async with stage.worker():
+            for name in names:
+                assert (await client.wait(name, WITHIN)).state is State.COMPLETED
+    assert lines(diary) == sorted(f"job {n}" for n in range(20))
+    assert await stage.dead_letters() == []
+
+
+async def test_two_orchestrators_and_one_that_ends_at_any_time(stage: Stage, diary: str) -> None:
+    """Given a second orchestrator that comes and goes while the log turns over; nothing is lost."""
+    client = stage.client
+    names = [await client.dispatch(note(diary=diary, line=f"job {n}")) for n in range(5)]
+    async with stage.orchestrator():
+        await stage.turn_over()
+    async with stage.orchestrator(), stage.orchestrator():
+        await stage.turn_over()
+    async with stage.orchestrator(), stage.worker():
+        for name in names:
+            assert (await client.wait(name, WITHIN)).state is State.COMPLETED
+    assert lines(diary) == sorted(f"job {n}" for n in range(5))
+
+
+async def test_a_schedule_ticks_on_while_the_log_turns_over(stage: Stage, diary: str) -> None:
+    client = stage.client
+    async with stage.worker(), stage.orchestrator():
+        await client.schedules.add("each-second", note(diary=diary, line="tick"), "* * * * * *")
+        await stage.turn_over()
+        before = len(lines(diary))
+        await eventually(lambda: len(lines(diary)) > before + 1, WITHIN, "two more ticks")
+    assert await stage.dead_letters() == []

@@ -41,6 +41,8 @@ def test_a_bound_below_what_the_log_holds_waits() -> None:
     wanted = stream("EVENTS", events_max_bytes=10_000_000)
     assert streams.changes(stored, wanted, 40_000_000) == {}
     assert streams.changes(stored, wanted, 5_000_000) == {"max_bytes": 14_000_000}
+    as_wanted = {**stored, "max_bytes": 14_000_000}
+    assert streams.changes(as_wanted, wanted, 13_900_000) == {}
 
 
 def test_what_is_as_wanted_stays() -> None:

@@ -14,6 +14,7 @@ from penstock.health.facts import (
     DiskFacts,
     Facts,
     HostFacts,
+    LogFacts,
     ServiceFacts,
     StreamFacts,
     UnservedQueue,
@@ -179,3 +180,25 @@ def test_what_acknowledged_jobs_survive(
     assert tuple(each.answer for each in answers) == (process, power, node)
     assert all(each.because for each in answers)
     assert found().durability.power.because.count("120 s") == 1  # type: ignore[union-attr]
+
+
+def test_jobs_that_fill_the_event_log_are_told_hours_before_with_figures() -> None:
+    log = LogFacts(
+        limit_bytes=4_000_000_000,
+        held_bytes=3_500_000_000,
+        tail_seconds=7200.0,
+        growth_per_hour=2e9,
+        living_bytes=1_000_000_000,
+        living_growth_per_hour=5e8,
+        oldest_living_seconds=36_000.0,
+    )
+    [finding] = [one for one in found(log=log).findings if one.component == "streams"]
+    assert finding.state is State.WARNING
+    for figure in ("1,000.0 of 4,000 MB", "2.0 h", "10.0 h old", "2,000 MB/h", "in 6.0 h"):
+        assert figure in finding.reasons[0]
+
+
+def test_a_log_mostly_of_living_jobs_is_degraded() -> None:
+    log = LogFacts(limit_bytes=100, held_bytes=95, tail_seconds=1.0, living_bytes=85)
+    [finding] = [one for one in found(log=log).findings if one.component == "streams"]
+    assert finding.state is State.DEGRADED

@@ -138,9 +138,9 @@ def changes(
         held_bytes: what it holds; a bound below that would have the broker refuse everything.
     """
     found = {key: wanted.get(key, default) for key, default in _UPDATED.items()}
-    least = held_bytes + _LEAST_RESERVE_BYTES
-    if found["discard"] == "new" and found["max_bytes"] < least:
-        found["max_bytes"] = max(stored.get("max_bytes", 0), least)
+    least = held_bytes + _LEAST_RESERVE_BYTES // 4
+    if found["discard"] == "new" and found["max_bytes"] < least:  # lowered later
+        found["max_bytes"] = max(stored.get("max_bytes", 0), found["max_bytes"])
     return {key: value for key, value in found.items() if stored.get(key, _UPDATED[key]) != value}
 
 

@@ -54,6 +54,26 @@ class StreamFacts(_Facts, frozen=True, kw_only=True):
     lagging: int = 0
 
 
+class LogFacts(_Facts, frozen=True, kw_only=True):
+    """The event log, as the orchestrator that shortens it told last.
+
+    Attributes:
+        limit_bytes: what history may take. held_bytes: all that the log holds.
+        growth_per_hour: bytes stored, whether or not others left.
+        living_bytes: about what jobs take that have not ended; as of the last shortening.
+        living_growth_per_hour: how that grew since the one before.
+        tail_seconds: age of the first message. oldest_living_seconds: of the oldest of these jobs.
+    """
+
+    limit_bytes: int
+    held_bytes: int
+    tail_seconds: float
+    growth_per_hour: float | None = None
+    living_bytes: int | None = None
+    living_growth_per_hour: float | None = None
+    oldest_living_seconds: float | None = None
+
+
 class DiskFacts(_Facts, frozen=True, kw_only=True):
     """A file system of the machine that asks, and what lies on it.
 
@@ -118,6 +138,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     broker: BrokerFacts
     streams: tuple[StreamFacts, ...] = ()
     missing_streams: tuple[str, ...] = ()
+    log: LogFacts | None = None
     disks: tuple[DiskFacts, ...] = ()
     hosts: tuple[HostFacts, ...] = ()
     services: tuple[ServiceFacts, ...] = ()

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from penstock.health.durability import posture
-from penstock.health.facts import BROKER_FILES, DiskFacts, Facts, HostFacts, StreamFacts
+from penstock.health.facts import BROKER_FILES, DiskFacts, Facts, HostFacts, LogFacts, StreamFacts
 from penstock.health.report import Finding, Report, State, worst
 
-NEAR, ALMOST_FULL = 0.8, 0.95
+MUCH_LIVES, NEAR, ALMOST_FULL = 0.5, 0.8, 0.95
 """Shares of a stream's, the store's or a disk's room: a warning; no room soon."""
 SLOW_SECONDS, VERY_SLOW_SECONDS = 0.25, 1.0
 FULL_SOON_HOURS, FULL_VERY_SOON_HOURS = 24.0, 2.0
@@ -89,6 +89,8 @@ def _stores_nothing(facts: Facts) -> str:
 def _streams(facts: Facts) -> Reasons:
     for name in facts.missing_streams:
         yield State.UNHEALTHY, f"stream {name} is missing; services make it when they start"
+    if facts.log is not None:
+        yield from _log(facts.log)
     for stream in facts.streams:
         if stream.max_bytes:
             yield from _stream_room(stream, stream.bytes / stream.max_bytes)
@@ -98,6 +100,33 @@ def _streams(facts: Facts) -> Reasons:
                 f"stream {stream.name}: {stream.lagging} of {stream.replicas} replicas are "
                 "offline or behind",
             )
+
+
+def _log(log: LogFacts) -> Reasons:
+    """What lives is the floor below which history cannot be shortened."""
+    living = log.living_bytes or 0
+    share = living / log.limit_bytes
+    told = (
+        f"jobs that have not ended take {living / 1e6:,.1f} of {log.limit_bytes / 1e6:,.0f} MB of "
+        f"the event log{_about_log(log)}"
+    )
+    if share >= MUCH_LIVES:
+        state = State.DEGRADED if share >= NEAR else State.WARNING
+        yield state, f"{told}; when they take all of it, no job is accepted"
+    growth = log.living_growth_per_hour or 0.0
+    hours = max(log.limit_bytes - living, 0) / growth if growth > 0 else FULL_SOON_HOURS
+    if hours < FULL_SOON_HOURS:
+        state = State.DEGRADED if hours < FULL_VERY_SOON_HOURS else State.WARNING
+        yield state, f"{told}; they take all of it in {hours:.1f} h if they grow on like this"
+
+
+def _about_log(log: LogFacts) -> str:
+    parts = [f"its history reaches back {log.tail_seconds / 3600:,.1f} h"]
+    if log.oldest_living_seconds is not None:
+        parts.append(f"the oldest of them is {log.oldest_living_seconds / 3600:,.1f} h old")
+    if log.growth_per_hour is not None:
+        parts.append(f"{log.growth_per_hour / 1e6:,.0f} MB/h are stored")
+    return f" ({', '.join(parts)})"
 
 
 def _stream_room(stream: StreamFacts, share: float) -> Reasons:

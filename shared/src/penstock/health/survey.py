@@ -31,6 +31,7 @@ from penstock.health.facts import (
     DiskFacts,
     Facts,
     HostFacts,
+    LogFacts,
     ServiceFacts,
     StreamFacts,
 )
@@ -60,6 +61,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         account = await bus.account()
         hosts = await _hosts(bus, settings)
         heard = await services(bus, settings)
+        event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
     except BusError as error:
         broker = _broker(monitored, {}, None, "")
@@ -74,6 +76,7 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         broker=broker,
         streams=tuple(_stream(each) for each in ours),
         missing_streams=tuple(name for name in names if name not in there),
+        log=event_log,
         disks=_disks(settings, broker),
         hosts=hosts,
         services=heard,
@@ -217,6 +220,17 @@ def _disks(settings: Settings, broker: BrokerFacts) -> tuple[DiskFacts, ...]:
             total = usage.used + usage.free  # what is reserved for root is neither
             found.append(DiskFacts(path=path, use=use, used_bytes=usage.used, total_bytes=total))
     return tuple(found)
+
+
+async def _event_log(bus: Bus, settings: Settings) -> LogFacts | None:
+    subjects = Subjects(settings.prefix)
+    told = await bus.last(subjects.state_stream, subjects.state("cursor", "log"))
+    if told is None:
+        return None
+    try:
+        return msgspec.json.decode(told.body, type=LogFacts)
+    except (ValueError, RecursionError):  # of another version
+        return None
 
 
 # --- hosts and services ---------------------------------------------------------------------------

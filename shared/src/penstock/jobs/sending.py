@@ -26,6 +26,11 @@ class Sender:
         self._bus, self._subjects = bus, subjects
         self._room = Room(bus, subjects)
 
+    async def check_room(self) -> None:
+        """Raises StreamFull. Asked before what precedes a dispatch, which then goes on at once."""
+        if error := await self._room.why_not(0):
+            raise error
+
     async def send(self, event: JobDispatched) -> None:
         """One job. Raises AlreadyDispatched, StreamFull, BusError."""
         if error := await self._room.why_not(_size(event)):

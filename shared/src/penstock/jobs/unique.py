@@ -59,6 +59,7 @@ class UniqueSender:
 
     async def send(self, event: JobDispatched, token: str, unique: Unique) -> None:
         """Raises AlreadyDispatched, which names the job that counts; BusError."""
+        await self._sender.check_room()
         subject = self._subjects.key("unique", token)
         claimed = Claimed(event=event, seconds=unique.seconds, until_ended=unique.until_ended)
         body = msgspec.json.encode(claimed)

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock.bus import streams
@@ -39,6 +42,7 @@ from penstock.jobs import lifecycle, members, story
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator import window
 from penstock.orchestrator.carrying import WholeCarrier
+from penstock.orchestrator.core.logbook import Logbook
 from penstock.orchestrator.core.pace import Pace
 from penstock.orchestrator.wholes import Wholes
 from penstock.orchestrator.window import Living
@@ -49,6 +53,7 @@ log = logging.getLogger("penstock.orchestrator")
 
 _LOOK_SECONDS = 0.5
 _LEASE_SECONDS = 3.0
+_TOLD_SECONDS = 10.0
 _PAGE = 1000
 _MOST_MESSAGES = 50_000
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 250_000, 16_000_000
@@ -92,6 +97,11 @@ class History:
         self._whole_carrier = WholeCarrier(bus, self._subjects, source, wholes)
         subject = self._subjects.state("cursor", "history")
         self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
+        self._book = Logbook(limit)
+        self._report = self._subjects.state("cursor", "log")
+        self._told_at = float("-inf")
+        self._carried_bytes = 0  # of the pass that is going on
+        self._oldest: datetime | None = None
         self.carried = self.removed = 0
         self.leads = self._is_ready = False
 
@@ -139,16 +149,30 @@ class History:
     async def shorten(self, goes_on: Callable[[], bool] = lambda: True) -> int:
         """One pass, if it is time; returns how many messages left the log. Raises BusError."""
         extent = await self._bus.extent(self._stream)
-        if not extent.messages or not self._pace.is_due(extent.bytes, await self._age(extent)):
+        age = await self._age(extent)
+        await self._tell(extent, age)
+        if not extent.messages or not self._pace.is_due(extent.bytes, age):
             return 0
-        before, end = self.removed, extent.last
+        before, end, held = self.removed, extent.last, extent.bytes
+        self._carried_bytes, self._oldest = 0, None
         while extent.messages and extent.first <= end and goes_on():
             await self._shorten_once(extent)
             extent = await self._bus.extent(self._stream)
             if self._pace.is_enough(extent.bytes, await self._age(extent)):
                 break
         self._pace.ended(extent.bytes)
+        if extent.max_bytes > self._pace.limit + self._reserve:
+            self._is_ready = False  # the stream has more than it should; it may give it back now
+        removed = max(held - extent.bytes + self._carried_bytes, 1)
+        self._book.passed(self._bus.now(), removed, self._carried_bytes, extent.bytes, self._oldest)
         return self.removed - before
+
+    async def _tell(self, extent: Extent, age_seconds: float) -> None:
+        """How the log is, for :mod:`penstock.health`; now and then."""
+        if time.monotonic() - self._told_at > _TOLD_SECONDS:
+            facts = self._book.facts(self._bus.now(), extent.bytes, age_seconds)
+            await self._bus.append(Outgoing(self._report, msgspec.json.encode(facts)))
+            self._told_at = time.monotonic()
 
     async def _age(self, extent: Extent) -> float:
         """Seconds since the log's first message was stored."""
@@ -211,7 +235,7 @@ class History:
             again: list[Living] = []
             for part in _parts([self._outgoing(one) for one in left]):
                 answers = await self._bus.append_many([message for message, _ in part])
-                for (_, at), answer in zip(part, answers, strict=True):
+                for (message, at), answer in zip(part, answers, strict=True):
                     if isinstance(answer, WrongSequence):
                         again.append(left[at])
                     elif isinstance(answer, PayloadTooLarge):
@@ -219,12 +243,18 @@ class History:
                     elif isinstance(answer, BusError):
                         raise answer
                     else:
-                        self.carried += 1
+                        self._note_carried(left[at], message)
             if not again:
                 return
             latest = [one if one.is_cut else await self._latest(one, through) for one in again]
             left = [one for one in latest if one is not None]
         raise Incomplete(f"{len(left)} jobs change too quickly to be carried")
+
+    def _note_carried(self, one: Living, message: Outgoing) -> None:
+        self.carried += 1
+        self._carried_bytes += len(message.body) + len(message.subject) + _HEADERS_BYTES
+        since = one.record.dispatched_at
+        self._oldest = min(self._oldest or since, since)
 
     def _outgoing(self, one: Living) -> Outgoing:
         event = lifecycle.carried(one.record, self._source)
