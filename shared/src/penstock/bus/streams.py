@@ -19,6 +19,7 @@ _UPDATED: dict[str, Any] = {
 }
 """Settings that a stream takes over when they change, with what the broker leaves out."""
 _DAY_NS = 86_400 * 1_000_000_000
+_CHECKPOINT_DAYS = 400
 _LEAST_RESERVE_BYTES = 4_000_000
 _HOUR_NS = 3_600 * 1_000_000_000
 
@@ -99,7 +100,9 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
         {
             "name": subjects.checkpoints_stream,
             "subjects": [f"{prefix}.checkpoints.*"],
-            "max_msgs_per_subject": 1,  # removed when their jobs have ended, at no age
+            "max_msgs_per_subject": 1,
+            # Those of completed jobs are removed then. A job that lives may be delayed by a year.
+            "max_age": _CHECKPOINT_DAYS * _DAY_NS,
         },
         {
             "name": subjects.state_stream,
