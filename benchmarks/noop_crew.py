@@ -30,10 +30,17 @@ def settings_for(url: str) -> Settings:
 
 
 @contextmanager
-def at_work(settings: Settings, workers: int, orchestrators: int = 0) -> Iterator[list[int]]:
-    """Runs them, and gives the process ids of the workers."""
+def at_work(
+    settings: Settings, workers: int, orchestrators: int = 0, orchestrating: Settings | None = None
+) -> Iterator[list[int]]:
+    """Runs them, and gives the process ids of the workers.
+
+    Args:
+        orchestrating: settings of orchestrators, where these have a key of their own.
+    """
+    orchestrating = orchestrating or settings
     serving = [fork.Process(target=_serve, args=(settings,)) for _ in range(workers)]
-    others = [fork.Process(target=app.run, args=(settings,)) for _ in range(orchestrators)]
+    others = [fork.Process(target=app.run, args=(orchestrating,)) for _ in range(orchestrators)]
     running: list[BaseProcess] = [*serving, *others]
     for each in running:
         each.start()

@@ -49,9 +49,22 @@ async def warm(client: Client, jobs: int) -> None:
     await asyncio.sleep(0.5)
 
 
-async def throughput(settings: Settings, broker: Broker, count: int, jobs: int) -> dict[str, Any]:
+async def throughput(
+    settings: Settings,
+    broker: Broker,
+    count: int,
+    jobs: int,
+    worker: Settings | None = None,
+    orchestrator: Settings | None = None,
+) -> dict[str, Any]:
+    """Jobs a second through ``count`` workers.
+
+    Args:
+        settings: of the dispatcher. worker: of workers, where these have a key of their own.
+        orchestrator: where given, one runs beside.
+    """
     bus = await connect(settings)
-    with at_work(settings, count) as pids:
+    with at_work(worker or settings, count, orchestrator is not None, orchestrator) as pids:
         await warm(Client(bus), 2000)
         assert broker.child is not None
         watched = [psutil.Process(broker.child.pid), *map(psutil.Process, pids)]
@@ -77,11 +90,16 @@ def cpu_seconds(one: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-async def pickup(settings: Settings, jobs: int) -> dict[str, Any]:
+async def pickup(
+    settings: Settings,
+    jobs: int,
+    worker: Settings | None = None,
+    orchestrator: Settings | None = None,
+) -> dict[str, Any]:
     """Dispatch called to JobStarted stamped, one job at a time on an idle worker."""
     bus = await connect(settings)
     client, waits = Client(bus), []
-    with at_work(settings, 1):
+    with at_work(worker or settings, 1, orchestrator is not None, orchestrator):
         await warm(client, 10)
         for number in range(jobs):
             asked = time.time()
