@@ -40,8 +40,10 @@ SETTINGS = 'prefix = "connecting"\n[streams]\nevents_max_bytes = 16_000_000\n'
 
 
 def start(program: str, folder: Path) -> subprocess.Popen[str]:
+    # where the tests run in the background of a shell, SIGINT is ignored, and would be by the child
+    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     return subprocess.Popen(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", interruptible + program],
         cwd=folder,
         text=True,
         stdout=subprocess.PIPE,

@@ -25,12 +25,12 @@ from penstock.health.survey import survey
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 
-SIZE = "24m"
+SIZE = "40m"
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MB; unmounted after the test."""
+    """A file system of 40 MB; unmounted after the test."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(folder)]

@@ -97,13 +97,13 @@ async def test_a_dispatch_that_was_cut_in_two_is_finished_by_who_finds_it(crew: 
     call, unique = noted(crew), Unique(30)
     event = crew.client.prepare(call, "cut-in-two")
     sender = crew.client._unique
-    cut = sender._sender
-    try:
-        sender._sender = None  # type: ignore[assignment]
-        with suppress(AttributeError):
-            await sender.send(event, token(call, unique), unique)
-    finally:
-        sender._sender = cut
+
+    async def dies(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched, suppress(KeyboardInterrupt):
+        patched.setattr(sender._sender, "send_again", dies)
+        await sender.send(event, token(call, unique), unique)
     with pytest.raises(AlreadyDispatched, match="cut-in-two"):
         await crew.client.dispatch(call, unique_for=30)
     crew.hire()
