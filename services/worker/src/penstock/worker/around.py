@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
-from typing import Any
+from typing import Any, Final
 
 from penstock.jobs.middleware import Around
 
-_SUPPRESSED = None
-"""The result of a job whose error a middleware suppressed."""
+SUPPRESSED: Final = object()
+"""Returned for a job whose error a middleware suppressed. It has no result, whatever its type."""
 
 
 def call(arounds: Sequence[Around], function: Callable[[], Any]) -> Any:
@@ -20,7 +20,7 @@ def call(arounds: Sequence[Around], function: Callable[[], Any]) -> Any:
             assert isinstance(each, AbstractContextManager)
             stack.enter_context(each)
         return function()
-    return _SUPPRESSED
+    return SUPPRESSED
 
 
 async def call_async(arounds: Sequence[Around], function: Callable[[], Any]) -> Any:
@@ -33,4 +33,4 @@ async def call_async(arounds: Sequence[Around], function: Callable[[], Any]) -> 
                 await stack.enter_async_context(each)
         result = function()
         return await result if inspect.isawaitable(result) else result
-    return _SUPPRESSED
+    return SUPPRESSED

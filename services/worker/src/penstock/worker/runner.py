@@ -185,7 +185,12 @@ class Runner:
         try:
             try:
                 with _span(job) as job.span:
-                    job.result = job.kind.encode_result(self._call(job))
+                    returned = self._call(job)
+                    job.result = (
+                        encode_result(None)
+                        if returned is around.SUPPRESSED
+                        else job.kind.encode_result(returned)
+                    )
             except Verdict as verdict:
                 job.verdict = verdict
             except BaseException as error:  # an author may raise anything, SystemExit included
