@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
 import hypothesis
@@ -118,3 +121,22 @@ def _descendants() -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+class _Cleared(BaseException):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def no_interruption_left() -> None:
+    """Ends what an interrupted job in this process may have left in CPython 3.11's interpreter.
+
+    An asynchronous exception that is taken back leaves a flag of the interpreter set. A function
+    call under ``sys.settrace``, which Hypothesis uses, then never returns. One that is raised
+    clears the flag.
+    """
+    thread = ctypes.c_ulong(threading.get_ident())
+    with suppress(_Cleared):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_Cleared))
+        for _ in range(1000):  # it is raised at a jump backwards
+            pass

@@ -49,6 +49,27 @@ class StoringContract:
         for found in (*followed, *await bus.history(stream, every), last, following):
             assert found and dict(found.headers) == own
 
+    async def test_what_a_sender_writes_in_the_brokers_name_is_not_believed(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        subjects, stream = examined.subjects, examined.subjects.events_stream
+        forged = {
+            "Nats-Subject": subjects.events("job", "victim", "JobCancelled"),
+            "Nats-Sequence": "999999",
+            "Nats-Time-Stamp": "1999-01-01T00:00:00Z",
+            "Nats-Stream": subjects.jobs_stream,
+        }
+        subject, since = examined.event("a"), datetime.now(UTC) - timedelta(seconds=60)
+        sequence = await bus.append(Outgoing(subject, b"x", forged))
+        async with aclosing(_follow(bus, examined, "all")) as messages:
+            followed = await take(messages, 1)
+        every = subjects.events()
+        last, following = await bus.last(stream, every), await bus.next(stream, every, 1)
+        for stored in (*followed, *await bus.history(stream, every), last, following):
+            assert stored is not None
+            assert (stored.subject, stored.sequence) == (subject, sequence)
+            assert stored.at > since
+
     async def test_reading_by_position(self, bus: Bus, examined: Examined) -> None:
         stream = examined.subjects.events_stream
         first = await bus.append(Outgoing(examined.event("a", "JobDispatched"), b"1"))

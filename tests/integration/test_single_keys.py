@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nats.errors
@@ -179,3 +181,21 @@ def test_a_name_is_given_once_and_only_known_keys_are_revoked(tmp_path: Path) ->
         keys.revoke(broker.secrets, "penstock", "market")
     with pytest.raises(Failed, match="expected a folder that"):
         keys.listed(tmp_path)
+
+
+def test_keys_that_are_made_and_revoked_at_once_are_all_as_they_were_asked_for(
+    tmp_path: Path,
+) -> None:
+    secrets = tmp_path / "secrets"
+    keys.write(secrets, "penstock", ["127.0.0.1"], datetime.now(UTC), 2)
+    keys.add(secrets, Key(name="old", role="dispatcher", public=""))
+    names = [f"new{number}" for number in range(8)]
+    with ThreadPoolExecutor(len(names) + 1) as threads:
+        revoked = threads.submit(keys.revoke, secrets, "penstock", "old")
+        for name in names:
+            threads.submit(keys.add, secrets, Key(name=name, role="worker", public=""))
+    listed = keys.listed(secrets)
+    assert {key.name for key in listed} & {"old", *names} == set(names)
+    configuration = (secrets / "nats/accounts.conf").read_text("utf-8")
+    assert all(key.public in configuration for key in listed)
+    assert revoked.result().public not in configuration

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing, StreamFull
 from penstock.events.envelope import encode
-from penstock.events.job import JobCarried, JobDispatched
+from penstock.events.job import JobCancelled, JobCarried, JobDispatched
 from penstock.jobs import awaiting
 from penstock.jobs import payload as payloads
 from penstock.jobs import queue as queues
@@ -201,6 +202,64 @@ async def test_a_log_full_of_waiting_jobs_takes_no_more_and_loses_none(
 
             name = await eventually(is_accepted, WITHIN, "a dispatch")
             assert name and (await client.wait(name, WITHIN)).state is State.COMPLETED
+
+
+class Refilled:
+    """A bus on which others take the first rooms that a full log is given."""
+
+    def __init__(self, bus: Bus, fill: Callable[[], Awaitable[None]]) -> None:
+        self._bus, self._fill, self.times = bus, fill, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def adapt_streams(self, extra_bytes: int = 0) -> None:
+        await self._bus.adapt_streams(extra_bytes)
+        if extra_bytes and self.times < 3:
+            self.times += 1
+            await self._fill()
+
+
+async def test_messages_in_the_brokers_name_neither_hold_up_nor_mislead_shortening(
+    stage: Stage, diary: str
+) -> None:
+    """Any key that may store an event may write headers that only the broker should."""
+    client = stage.client
+    name = await client.dispatch(note(diary=diary, line="lives"), delay=3600)
+    forged = stage.subjects.events("pool", "x", "ForecastMade")
+    end = JobCancelled(job_id=name, reason="forged")
+    for headers in (
+        {"Nats-Subject": stage.subjects.event(end)},
+        {"Nats-Sequence": "999999999"},
+        {"Nats-Sequence": "0"},
+        {"Nats-Subject": "x"},
+    ):
+        await stage.bus.append(Outgoing(forged, encode(end), headers))
+    async with stage.orchestrator():
+        for _ in range(2):
+            await stage.traffic()
+            await stage.turn_over()
+    assert (await client.job(name)).state is State.SCHEDULED
+
+
+async def test_a_full_log_that_others_fill_again_and_again_is_shortened(
+    stage: Stage, diary: str
+) -> None:
+    client = stage.client
+
+    async def fill() -> None:
+        with suppress(StreamFull):
+            while True:
+                await stage.traffic(100_000)
+
+    names = [await client.dispatch(note(diary=diary, line=f"{n}"), delay=3600) for n in range(50)]
+    await fill()
+    bus = Refilled(await stage.connect(), fill)
+    async with stage.orchestrator(cast("Bus", bus)):
+        await eventually(lambda: bus.times == 3, WITHIN, "room that is taken by others")
+        await stage.turn_over()
+    for name in names:
+        assert (await client.job(name)).state is State.SCHEDULED
 
 
 async def test_a_forged_carried_record_changes_no_job_that_has_events(

@@ -28,7 +28,7 @@ def test_too_little_disk_is_told_with_what_is_needed_and_there(tmp_path: Path) -
         "[streams]\nevents_max_bytes = 1_000_000_000_000_000\n[pools.reports]\n"
     )
     refused = Shell(tmp_path).call("up", "--no-live", "--ephemeral", code=1)
-    assert "it needs 1,000,000,000,000,000 bytes" in refused.stderr
+    assert "it needs 1,250,000,000,000,000 bytes" in refused.stderr
     assert "lower streams.events_max_bytes" in refused.stderr
     assert "free, of which it takes 75 %" in refused.stderr
 
@@ -45,5 +45,5 @@ class SmallBroker(Broker):
 async def test_a_broker_with_too_little_storage_refuses_by_name(settings: MakeSettings) -> None:
     with SmallBroker() as small:
         made = settings(nats={"url": small.url})
-        with pytest.raises(StorageTooSmall, match="_EVENTS cannot be made: it needs 16,000,000"):
+        with pytest.raises(StorageTooSmall, match="_EVENTS cannot be made: it needs 20,000,000"):
             await connect(made)

@@ -155,13 +155,18 @@ class TestCombined:
             demand("combined", {"weights": {"moody": 1}}, strategies=mixed)
 
 
+def no_subnormal(figure: float) -> float:
+    """Another unit of the smallest figures would not be exact."""
+    return figure if figure > 1e-290 else 0.0
+
+
 loads = st.fixed_dictionaries(
     {
         "waiting": st.integers(0, 3000),
         "running": st.integers(0, 20),
-        "oldest_waiting_seconds": st.floats(0, 100),
-        "arrival_per_second": st.floats(0, 100),
-        "job_seconds": st.floats(0, 60),
+        "oldest_waiting_seconds": st.floats(0, 100).map(no_subnormal),
+        "arrival_per_second": st.floats(0, 100).map(no_subnormal),
+        "job_seconds": st.floats(0, 60).map(no_subnormal),
         "current": st.integers(0, 50),
     }
 )

@@ -36,6 +36,7 @@ RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
 """``(subject, reply, body, header block)``; called while the socket is read, must not block."""
 
 _SUBJECT = re.compile(r"[!-~]+")
+_OF_BROKER = "Nats-"
 _EXPECT = b"Nats-Expected-Last-Subject-Sequence: %d\r\n"
 _EXPECT_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n"
 
@@ -237,7 +238,11 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
 
 
 def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
-    """Status code (0 for none) and headers of a header block; the first value of a key counts."""
+    """Status code (0 for none) and headers of a header block.
+
+    The first value of a key counts; of the broker's own keys the last, since it adds them behind
+    what the sender of a stored message wrote, who may have used the same names.
+    """
     if not block:
         return 0, {}
     lines = block.decode("utf-8", "replace").split("\r\n")
@@ -245,11 +250,11 @@ def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
     found: dict[str, str] = {}
     for line in lines[1:]:
         key, colon, value = line.partition(":")
-        if colon:
-            found.setdefault(key, value.strip())
+        if colon and (key not in found or key.startswith(_OF_BROKER)):
+            found[key] = value.strip()
     return int(status) if status.isdigit() else 0, found
 
 
 def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The sender's headers, without those by which the broker was told or tells something."""
-    return {key: value for key, value in headers.items() if not key.startswith("Nats-")}
+    return {key: value for key, value in headers.items() if not key.startswith(_OF_BROKER)}

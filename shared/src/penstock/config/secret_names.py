@@ -94,7 +94,7 @@ def _words(name: str) -> tuple[str, ...]:
         text = "".join(char for char in text if unicodedata.category(char) != "Cf")
     pieces = _NO_NAME.split(_CASE.sub(" ", text))
     words = tuple(word for piece in pieces if (word := piece.casefold().rstrip("0123456789")))
-    return words or (text.casefold(),)
+    return words or (text.casefold().replace("_", ""),)
 
 
 _words_kept = lru_cache(maxsize=4_096)(_words)

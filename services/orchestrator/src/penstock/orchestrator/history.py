@@ -63,6 +63,8 @@ _TRIES = 50
 _DAY_SECONDS = 86_400.0
 _EVERYTHING = ">"
 _HEADERS_BYTES = 100
+_MOST_RESERVES = 16
+"""By how many reserves the log grows at most, where others fill each before a pass has ended."""
 
 
 class Incomplete(BusError):
@@ -104,6 +106,7 @@ class History:
         self._oldest: datetime | None = None
         self.carried = self.removed = 0
         self.leads = self._is_ready = False
+        self._extra = 0
 
     async def run(self, running: Service) -> None:
         """Until the service ends."""
@@ -137,13 +140,19 @@ class History:
                 trouble = str(error)
 
     async def _widen(self) -> None:
-        """Until the next pass has made room."""
+        """Gives the log one more reserve, until a pass has made room.
+
+        Others store events, too, and may fill that before the pass has carried what lives: then the
+        next call adds another. A pass needs far less than one reserve at a time.
+        """
+        self._extra = min(self._extra + self._reserve, _MOST_RESERVES * self._reserve)
         try:
-            await self._bus.adapt_streams(self._reserve)
+            await self._bus.adapt_streams(self._extra)
             await self.shorten()
-            self._is_ready = False
         except BusError as error:
             log.error("the event log is full, and nothing can be carried: %s", error)
+        else:
+            self._extra, self._is_ready = 0, False
 
     # --- a pass -----------------------------------------------------------------------------------
     async def shorten(self, goes_on: Callable[[], bool] = lambda: True) -> int:
@@ -182,10 +191,10 @@ class History:
         return self._bus.now() - first.at.timestamp() if first else 0.0
 
     async def _shorten_once(self, extent: Extent) -> None:
-        """Reads one window, carries what lives in it, removes it."""
+        """Reads one window, carries what lives in it, removes it. Raises BusError."""
         part = window.read(await self._read(extent))
         if not part.through:
-            return
+            raise Incomplete(f"nothing of {self._stream} can be read from {extent.first} on")
         await self._whole_carrier.catch_up(part)
         needed = self._is_needed
         jobs = window.living(part.jobs.values(), self._letters_from(), needed)

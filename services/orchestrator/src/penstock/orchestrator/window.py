@@ -62,7 +62,7 @@ def read(messages: Iterable[Stored]) -> Window:
     through = 0
     for stored in messages:
         through = stored.sequence
-        _, noun, key, _ = stored.subject.rsplit(".", 3)
+        *_, noun, key, _ = ("", "", "", *stored.subject.rsplit(".", 3))
         if noun == "job":
             jobs.setdefault(key, []).append(stored)
             if "_" in key:

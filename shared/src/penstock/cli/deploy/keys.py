@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from penstock.cli.errors import Failed
 SEED_BYTES = 32
 _REGISTRY = "nats/keys.json"
 """Names, roles and public halves."""
+_LOCK = "nats/keys.lock"
 
 
 def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: int) -> list[Path]:
@@ -46,17 +49,20 @@ def add(folder: Path, key: Key) -> list[Path]:
     Raises:
         Failed: no such folder, or the name is taken.
     """
-    keys = listed(folder)
-    place = folder / (key.name if key.prefix == keys[0].prefix else f"{key.prefix}/{key.name}")
-    if any((k.prefix, k.name) == (key.prefix, key.name) for k in keys) or place.exists():
-        raise Failed(f"there is a key {key.name} already; revoke it first, or take another name")
-    seed, public = _pair()
-    authority = (folder / "nats/ca.pem").read_bytes()
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    made = [_put(place / "nkey.seed", seed), _put(place / "ca.pem", authority)]
-    _hand_over(folder, [place, *made])
-    _register(folder, [*keys, msgspec.structs.replace(key, public=public)])
-    return made
+    with _alone(folder):
+        keys = listed(folder)
+        place = folder / (key.name if key.prefix == keys[0].prefix else f"{key.prefix}/{key.name}")
+        if any((k.prefix, k.name) == (key.prefix, key.name) for k in keys) or place.exists():
+            raise Failed(
+                f"there is a key {key.name} already; revoke it first, or take another name"
+            )
+        seed, public = _pair()
+        authority = (folder / "nats/ca.pem").read_bytes()
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        made = [_put(place / "nkey.seed", seed), _put(place / "ca.pem", authority)]
+        _hand_over(folder, [place, *made])
+        _register(folder, _known([*keys, msgspec.structs.replace(key, public=public)]))
+        return made
 
 
 def revoke(folder: Path, prefix: str, name: str) -> Key:
@@ -65,11 +71,13 @@ def revoke(folder: Path, prefix: str, name: str) -> Key:
     Raises:
         Failed: no such folder or key.
     """
-    keys = listed(folder)
-    for key in keys:
-        if (key.prefix, key.name) == (prefix, name):
-            _register(folder, [other for other in keys if other != key])
-            return key
+    with _alone(folder):
+        keys = listed(folder)
+        for key in keys:
+            if (key.prefix, key.name) == (prefix, name):
+                left = _known([other for other in keys if other != key])
+                _register(folder, reversed([*left]))  # the broker's file first: cut off, it is out
+                return key
     names = ", ".join(key.name for key in keys if key.prefix == prefix)
     raise Failed(f"{folder} has no key {name} of prefix {prefix}; it has {names or 'none'}")
 
@@ -89,8 +97,23 @@ def listed(folder: Path) -> list[Key]:
         ) from None
 
 
-def _register(folder: Path, keys: Sequence[Key]) -> None:
-    for name, content in _known(keys):
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other process changes the keys of ``folder`` meanwhile. Raises Failed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        lock = os.open(folder / _LOCK, flags, 0o600)
+    except OSError as error:
+        raise Failed(f"the keys of {folder} cannot be changed: {error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _register(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    for name, content in files:
         path = folder / name
         half = path.with_name(f"{path.name}.new")
         half.unlink(missing_ok=True)
