@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
-from penstock.events.batch import BATCH_EVENTS
+from penstock.events.batch import BATCH_EVENTS, BatchCarried
 from penstock.events.envelope import Event, encode
-from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.graph import GRAPH_EVENTS, GraphCarried
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members, story
 from penstock.orchestrator.wholes import Wholes
@@ -86,7 +86,9 @@ class WholeCarrier:
         record = batch if noun == "batch" else graph
         if record is None or (record.state.ended and record.sequence <= through):
             return None, 0
-        if any(at > through and type(event).__name__.endswith("Carried") for at, event in events):
+        if any(
+            at > through and isinstance(event, BatchCarried | GraphCarried) for at, event in events
+        ):
             return None, 0  # another orchestrator was at it, too
         if batch is not None:
             return batch_record.carried(batch, self._source), batch.sequence

@@ -37,6 +37,7 @@ from penstock.bus.protocol import (
 )
 from penstock.config import Settings
 from penstock.events.envelope import encode
+from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
 from penstock.jobs.lifecycle import State
@@ -279,7 +280,7 @@ class History:
             return None
         if record.state is State.COMPLETED and record.changed_by > through:
             return None  # its end stays in the log, with the result
-        if any(at > through and type(event).__name__ == "JobCarried" for at, event in events):
+        if any(at > through and isinstance(event, JobCarried) for at, event in events):
             return None  # another orchestrator was at it, too
         return Living(record, one.trace)
 

@@ -39,7 +39,8 @@ class Window(msgspec.Struct, frozen=True):
     """The oldest messages of the log.
 
     Attributes:
-        through: sequence of the last of them. bytes: of them all, as far as is told.
+        through: sequence of the last of them. members: id of each job that may be one of a batch
+            or graph, and the sequence of its last event.
         jobs: of which it holds events. wholes: noun and id of batches and graphs, of the same.
         whole_events: sequence of the last event of any of these.
     """
