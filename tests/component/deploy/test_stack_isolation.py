@@ -41,14 +41,16 @@ def test_no_container_has_more_rights_or_means_than_it_needs(name: str) -> None:
         assert service["user"].split(":")[0] not in ("0", "root")
 
 
-@pytest.mark.parametrize("name", [*WATCHERS, "decider-a", "metrics", "orchestrator", "demo"])
+@pytest.mark.parametrize(
+    "name", [*sorted(WATCHERS), "decider-a", "metrics", "orchestrator", "demo"]
+)
 def test_only_executors_and_spark_reach_spark(name: str) -> None:
     for spark in ("spark-master", "spark-worker", "spark-connect"):
         assert networks(spark) == {"spark"}
         assert not networks(name) & networks(spark)
 
 
-@pytest.mark.parametrize("name", WATCHERS)
+@pytest.mark.parametrize("name", sorted(WATCHERS))
 def test_what_watches_does_not_reach_the_broker(name: str) -> None:
     assert not networks(name) & networks("nats")
 
