@@ -103,6 +103,7 @@ class NatsBus:
         self._timeout = reach.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
+        self.makes_consumers = not self._has_account
 
     # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
@@ -317,6 +318,15 @@ class NatsBus:
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         bound = {"seq": before} if before else {}
         await self._api(f"STREAM.PURGE.{stream}", {"filter": subject, **bound})
+
+    @property
+    def makes_consumers(self) -> bool:
+        """Whether followers have consumers, which with keys only services may make."""
+        return self._reader.makes_consumers
+
+    @makes_consumers.setter
+    def makes_consumers(self, value: bool) -> None:
+        self._reader.makes_consumers = value
 
     def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"
