@@ -1,4 +1,4 @@
-"""A follower sees every message, in order and once, whatever becomes of what was under way to it."""
+"""A follower sees every message, in order and once, whatever becomes of one under way to it."""
 
 from __future__ import annotations
 
