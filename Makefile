@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline testing
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test compose-test upgrade-test chaos exact kills check audit bench clean lock docs
+.PHONY: help install demo test compose-test upgrade-test chaos turnover exact kills check audit bench clean lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a 
 
 chaos: $(READY)  ## RUNS=20 SEED=1 FAULTS=: seeded faults under load; each run prints its faults and verdict
 	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) $(if $(FAULTS),--faults $(FAULTS))
+
+turnover: $(READY)  ## JOBS=2000 MINUTES=4 SEED=1 REPLICAS=1: living jobs in every state outlast a small event log, under kills
+	@$(BIN)/python -m tests.turnover --jobs $(or $(JOBS),2000) --minutes $(or $(MINUTES),4) --seed $(or $(SEED),1) --replicas $(or $(REPLICAS),1)
 
 upgrade-test: $(READY)  ## an installation of the version before, with living jobs, is taken over (2 min; needs the git history)
 	@UPGRADE_TEST=1 $(BIN)/python -m pytest tests/upgrade

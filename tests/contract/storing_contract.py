@@ -22,7 +22,49 @@ from penstock.bus.protocol import (
 )
 
 
-class StoringContract:
+class FollowingContract:
+    async def test_follow_all_is_past_then_future(self, bus: Bus, examined: Examined) -> None:
+        await bus.append_many(numbered(examined.event("a"), 3))
+        async with aclosing(_follow(bus, examined, start="all")) as stream:
+            assert bodies(await take(stream, 3)) == [b"0", b"1", b"2"]
+            await bus.append_many(numbered(examined.event("b"), 300))
+            assert bodies(await take(stream, 300)) == [b"%d" % number for number in range(300)]
+
+    async def test_follow_from_a_sequence(self, bus: Bus, examined: Examined) -> None:
+        answers = await bus.append_many(numbered(examined.event("a"), 5))
+        async with aclosing(_follow(bus, examined, start=answers[3])) as stream:
+            assert bodies(await take(stream, 2)) == [b"3", b"4"]
+
+    async def test_follow_new_leaves_out_the_past(self, bus: Bus, examined: Examined) -> None:
+        await bus.append(Outgoing(examined.event("a"), b"past"))
+        async with aclosing(_follow(bus, examined, start="new")) as stream:
+            heard = asyncio.create_task(take(stream, 3))
+
+            async def heard_enough() -> (
+                bool
+            ):  # when following has begun cannot be seen from outside
+                await bus.append(Outgoing(examined.event("a"), b"new"))
+                return heard.done()
+
+            await eventually(heard_enough)
+            found = await heard
+        assert set(bodies(found)) == {b"new"}
+        first = found[0].sequence
+        assert [stored.sequence for stored in found] == [first, first + 1, first + 2]
+
+    async def test_follow_hears_its_subjects_only_and_followers_do_not_compete(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream = examined.subjects.events_stream
+        wanted = [examined.event("a"), examined.subjects.job("b")]
+        await bus.append_many([Outgoing(examined.event(job), job.encode()) for job in "acbab"])
+        for _ in range(2):
+            follow: Any = bus.follow(stream, wanted, "all")
+            async with aclosing(follow) as messages:
+                assert bodies(await take(messages, 4)) == [b"a", b"b", b"a", b"b"]
+
+
+class StoringContract(FollowingContract):
     async def test_a_message_is_read_back_as_it_was_stored(
         self, bus: Bus, examined: Examined
     ) -> None:
@@ -306,36 +348,6 @@ class StoringContract:
                 await bus.append(message)
         await bus.append(Outgoing(examined.event("a"), b"x" * 1_000_000))
 
-    # --- following ------------------------------------------------------------------------------
-    async def test_follow_all_is_past_then_future(self, bus: Bus, examined: Examined) -> None:
-        await bus.append_many(numbered(examined.event("a"), 3))
-        async with aclosing(_follow(bus, examined, start="all")) as stream:
-            assert bodies(await take(stream, 3)) == [b"0", b"1", b"2"]
-            await bus.append_many(numbered(examined.event("b"), 300))
-            assert bodies(await take(stream, 300)) == [b"%d" % number for number in range(300)]
-
-    async def test_follow_from_a_sequence(self, bus: Bus, examined: Examined) -> None:
-        answers = await bus.append_many(numbered(examined.event("a"), 5))
-        async with aclosing(_follow(bus, examined, start=answers[3])) as stream:
-            assert bodies(await take(stream, 2)) == [b"3", b"4"]
-
-    async def test_follow_new_leaves_out_the_past(self, bus: Bus, examined: Examined) -> None:
-        await bus.append(Outgoing(examined.event("a"), b"past"))
-        async with aclosing(_follow(bus, examined, start="new")) as stream:
-            heard = asyncio.create_task(take(stream, 3))
-
-            async def heard_enough() -> (
-                bool
-            ):  # when following has begun cannot be seen from outside
-                await bus.append(Outgoing(examined.event("a"), b"new"))
-                return heard.done()
-
-            await eventually(heard_enough)
-            found = await heard
-        assert set(bodies(found)) == {b"new"}
-        first = found[0].sequence
-        assert [stored.sequence for stored in found] == [first, first + 1, first + 2]
-
     async def test_follow_last_begins_with_the_last_of_each_subject(
         self, bus: Bus, examined: Examined
     ) -> None:
@@ -346,17 +358,6 @@ class StoringContract:
             assert bodies(await take(stream, 2)) == [b"a1", b"b1"]
             await bus.append_many(numbered(examined.event("a"), 2))
             assert bodies(await take(stream, 2)) == [b"0", b"1"]
-
-    async def test_follow_hears_its_subjects_only_and_followers_do_not_compete(
-        self, bus: Bus, examined: Examined
-    ) -> None:
-        stream = examined.subjects.events_stream
-        wanted = [examined.event("a"), examined.subjects.job("b")]
-        await bus.append_many([Outgoing(examined.event(job), job.encode()) for job in "acbab"])
-        for _ in range(2):
-            follow: Any = bus.follow(stream, wanted, "all")
-            async with aclosing(follow) as messages:
-                assert bodies(await take(messages, 4)) == [b"a", b"b", b"a", b"b"]
 
 
 async def _last_sequence(bus: Bus, stream: str, subject: str) -> int:

@@ -12,11 +12,12 @@ import pytest
 from tests.contract.bus_contract import BusContract
 from tests.contract.setting import Examined, bodies, drain, numbered, take
 from tests.contract.signal_contract import Heard
+from tests.contract.storing_contract import FollowingContract
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.nats import connect
-from penstock.bus.protocol import Bus, BusUnavailable, Outgoing
+from penstock.bus.nats import NatsBus, connect
+from penstock.bus.protocol import Bus, BusRefused, BusUnavailable, Outgoing
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import free_port
@@ -39,6 +40,43 @@ async def examined(settings: MakeSettings) -> AsyncIterator[Examined]:
 
 class TestNatsBus(BusContract):
     pass
+
+
+class TestFollowingWithoutConsumers(FollowingContract):
+    """As with a key that may make none."""
+
+    @pytest.fixture
+    async def bus(self, examined: Examined) -> Bus:
+        bus = await examined.client(30.0)
+        assert isinstance(bus, NatsBus)
+        bus.makes_consumers = False
+        return bus
+
+    async def test_the_last_of_one_subject_comes_first_then_what_is_new(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        await bus.append_many(numbered(examined.event("a"), 3))
+        stream: Any = bus.follow(examined.subjects.events_stream, [examined.event("a")], "last")
+        async with aclosing(stream) as messages:
+            assert bodies(await take(messages, 1)) == [b"2"]
+            await bus.append_many(numbered(examined.event("a"), 2))
+            assert bodies(await take(messages, 2)) == [b"0", b"1"]
+
+    async def test_the_last_of_many_subjects_is_refused(self, bus: Bus, examined: Examined) -> None:
+        stream: Any = bus.follow(
+            examined.subjects.events_stream, [examined.subjects.events()], "last"
+        )
+        with pytest.raises(BusRefused, match="consumer"):
+            await take(stream, 1)
+
+    async def test_nothing_is_made_on_the_broker(self, bus: Bus, examined: Examined) -> None:
+        stream = examined.subjects.events_stream
+        await bus.append_many(numbered(examined.event("a"), 3))
+        following: Any = bus.follow(stream, [examined.event("a")], "all")
+        async with aclosing(following) as messages:
+            await take(messages, 3)
+            assert isinstance(bus, NatsBus)
+            assert (await bus._api(f"CONSUMER.LIST.{stream}"))["total"] == 0
 
 
 class TestBrokerTrouble:

@@ -9,11 +9,12 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 from tests.histories import check, read_all
+from tests.integration import orchestrating
 from tests.integration.crew import Crew, Worker
 from tests.integration.sample_jobs import QUEUE, compute, fail, hold, note
 from tests.waiting import eventually
@@ -22,6 +23,7 @@ from penstock.bus.protocol import BusError, Outgoing
 from penstock.jobs import Call, queue
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.runtime.broker import Broker
+from penstock.runtime.children import Child
 
 PROMISE_SECONDS = 5.0
 """A job whose worker was killed runs elsewhere within this."""
@@ -192,6 +194,15 @@ async def test_a_job_outlives_the_broker(crew_of_its_own: Crew, broker: Broker) 
     await crew.emptied()
 
 
+@pytest.fixture
+def orchestrator(crew_of_its_own: Crew) -> Iterator[Child]:
+    """Makes again what a broker that was killed did not do, such as firing a schedule."""
+    process = orchestrating.start(crew_of_its_own.settings)
+    yield process
+    process.end()
+
+
+@pytest.mark.usefixtures("orchestrator")
 async def test_no_acknowledged_job_is_lost_with_the_broker(
     crew_of_its_own: Crew, broker: Broker
 ) -> None:

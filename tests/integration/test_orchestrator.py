@@ -235,6 +235,25 @@ async def test_a_retry_without_its_schedule(stage: Stage) -> None:
     assert (delivery.headers[queue.JOB], delivery.headers[queue.ATTEMPT]) == (job_id, "2")
 
 
+async def test_a_retry_whose_schedule_never_fires(stage: Stage) -> None:
+    """A broker that is killed while it fires a schedule may keep it and not fire it again."""
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    error, due = JobError(kind="ValueError", message="no"), utc_now()
+    await stage.run_until(
+        await stage.take(),
+        JobFailed(job_id=job_id, queue="reports", attempt=1, error=error),
+        JobRetrying(job_id=job_id, attempt=2, due_at=due),
+    )
+    record = (await stage.client.job(job_id)).record
+    far = msgspec.structs.replace(record, available_at=due + timedelta(days=1))
+    await stage.bus.append(queue.scheduled(stage.subjects, far, {}))
+    await stage.start()
+    delivery = await stage.take()
+    assert (delivery.headers[queue.JOB], delivery.headers[queue.ATTEMPT]) == (job_id, "2")
+    await stage.run_until(delivery)
+    await stage.settled()
+
+
 async def test_a_death_without_its_letter(stage: Stage) -> None:
     await stage.start()
     job_id = await stage.client.dispatch(rebuild(table="a"))

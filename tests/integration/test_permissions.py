@@ -21,6 +21,7 @@ from tests.waiting import eventually
 
 from penstock.bus import nkeys
 from penstock.bus.nats import connect
+from penstock.bus.protocol import Outgoing
 from penstock.cli.deploy.keys import write
 from penstock.cli.deploy.roles import ROLES
 
@@ -34,7 +35,7 @@ MAKE, EMPTY = "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q", "$JS.API.STREAM.PURGE.
 FORBIDDEN = {
     "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
     "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q"],
-    "executor": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, "penstock.state.pause.q"],
+    "executor": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, TAKE, "penstock.state.pause.q"],
     "worker": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, "penstock.snapshots.host.h1"],
     "orchestrator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, TAKE, ACK],
     "dispatcher": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
@@ -96,7 +97,7 @@ async def test_copies_of_a_stream_go_nowhere(
     """Where a consumer shall deliver to stands in the request, which permissions do not look at."""
     settings.prefix = "penstock"
     orchestrator = await connect(guarded.settings(settings, "orchestrator"))
-    attacker, victim = await join(guarded, "dispatcher"), await join(guarded, "metrics")
+    attacker, victim = await join(guarded, "pipeline"), await join(guarded, "metrics")
     heard: list[str] = []
     copies: list[str] = []
 
@@ -110,7 +111,7 @@ async def test_copies_of_a_stream_go_nowhere(
     await victim.flush()
     inbox = attacker.new_inbox()
     await attacker.subscribe(inbox, cb=take)
-    await attacker.publish(EVENT, b'{"type":"WorkersScaled"}')
+    await orchestrator.append(Outgoing(EVENT, b'{"type":"WorkersScaled"}'))
     for number, target in enumerate([COMMAND, JOB, LEASE, inbox]):
         consumer = {"name": f"c{number}", "deliver_subject": target, "ack_policy": "none"}
         body = {"stream_name": "EVENTS", "config": {**consumer, "mem_storage": True}}

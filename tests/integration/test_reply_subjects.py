@@ -75,7 +75,7 @@ async def test_no_answer_acknowledges_a_job_or_passes_for_an_answer(
 ) -> None:
     """Subjects that the broker keeps for itself are refused as a reply."""
     errors: list[str] = []
-    targets = ["_R_.abcdef", *([] if ROLES[role].claims else [HELD])]
+    targets = ["_R_.abcdef", *([] if ROLES[role].answers else [HELD])]
     client = await join(guarded, role, errors)
     for target in targets:
         await client.publish(_request("STREAM.INFO.JOBS"), b"", reply=target)

@@ -48,4 +48,11 @@ def test_a_bound_below_what_the_log_holds_waits() -> None:
 def test_what_is_as_wanted_stays() -> None:
     stored = {"compression": "s2", "discard": "new", "max_bytes": 5_000_000_000, "other": 7}
     assert streams.changes(stored, stream("EVENTS")) == {}
-    assert streams.changes({}, stream("JOBS")) == {}
+    assert streams.changes({"max_consumers": streams.MAX_QUEUES}, stream("JOBS")) == {}
+
+
+def test_idle_followers_end_on_streams_of_an_earlier_version_too() -> None:
+    wanted = streams.complete(stream("STATE"), 1)
+    changed = streams.changes({}, wanted)
+    assert changed == {"consumer_limits": {"inactive_threshold": 120_000_000_000}}
+    assert "consumer_limits" not in streams.complete(stream("JOBS"), 1)

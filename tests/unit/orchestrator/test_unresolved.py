@@ -147,16 +147,19 @@ class TestLine:
 
 class TestSchedule:
     def test_one_that_is_there_fires_by_itself(self) -> None:
-        assert judge.scheduled(entry(due_at=900), True, 115) is Verdict.RESOLVED
+        assert judge.scheduled(entry(due_at=900), True, 115, 10) is Verdict.RESOLVED
 
     def test_one_that_never_was(self) -> None:
-        assert judge.scheduled(entry(due_at=900), False, 115) is Verdict.MISSING
+        assert judge.scheduled(entry(due_at=900), False, 115, 10) is Verdict.MISSING
 
     def test_one_that_is_late_is_waited_for(self) -> None:
-        assert judge.scheduled(entry(due_at=110), True, 115) is Verdict.LATER
+        assert judge.scheduled(entry(due_at=110), True, 115, 10) is Verdict.LATER
+
+    def test_one_that_is_too_late_is_missing(self) -> None:
+        assert judge.scheduled(entry(due_at=104), True, 115, 10) is Verdict.MISSING
 
     def test_one_that_fired_puts_the_job_in_line(self) -> None:
         late = entry(due_at=114)
-        assert judge.scheduled(late, False, 115) is Verdict.LATER
+        assert judge.scheduled(late, False, 115, 10) is Verdict.LATER
         judge.fired(late, 10)
         assert (late.awaits, late.since, late.check_at) == (Awaits.LINE, 114, 124)

@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from penstock.bus.memory_broker import Handler, Listening, MemoryBroker
-from penstock.bus.memory_streams import Stream, matches
+from penstock.bus.memory_streams import Stream
+from penstock.bus.patterns import matches
 from penstock.bus.protocol import (
     BusError,
     BusRefused,

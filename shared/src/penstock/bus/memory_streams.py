@@ -10,23 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from penstock.bus.patterns import matches
 from penstock.bus.protocol import Expect, Extent, Outgoing, Stored, StreamFull, WrongSequence
 
 _AROUND_BYTES = 30
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject falls under a pattern: ``*`` is one token, a final ``>`` one or more."""
-    if pattern == subject:
-        return True
-    wanted, found = pattern.split("."), subject.split(".")
-    if wanted[-1] == ">":
-        wanted.pop()
-        if len(found) <= len(wanted):
-            return False
-    elif len(found) != len(wanted):
-        return False
-    return all(want in ("*", token) for want, token in zip(wanted, found, strict=False))
 
 
 class Stream:

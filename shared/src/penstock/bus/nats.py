@@ -47,6 +47,8 @@ _ALREADY_EXISTS = 10058
 _NO_STREAM = 10059
 _NO_CONSUMER = 10014
 _NO_STORAGE = 10047
+_NO_MESSAGE = {10037, 10057}
+"""There is no such message; it could not be deleted, since it went meanwhile."""
 _FAR = "2200-01-01T00:00:00Z"
 _MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
@@ -103,6 +105,7 @@ class NatsBus:
         self._timeout = reach.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
+        self.makes_consumers = not self._has_account
 
     # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
@@ -317,6 +320,30 @@ class NatsBus:
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         bound = {"seq": before} if before else {}
         await self._api(f"STREAM.PURGE.{stream}", {"filter": subject, **bound})
+
+    async def raw_page(
+        self, stream: str, subject: str, limit: int, start: int
+    ) -> list[tuple[Stored, bytes | None]]:
+        """As :meth:`history`, with the header block, where the broker's own headers stand too."""
+        return await self._reader.raw_page(stream, subject, limit, start)
+
+    async def remove_message(self, stream: str, sequence: int) -> None:
+        """Deletes one message; nothing happens if it is not there. Raises BusError."""
+        answer = await self._api(
+            f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, fail=False
+        )
+        error = answer.get("error") or {}
+        if error and error.get("err_code") not in _NO_MESSAGE:
+            raise BusRefused(f"message {sequence} of {stream}: {error.get('description')}")
+
+    @property
+    def makes_consumers(self) -> bool:
+        """Whether followers have consumers, which with keys only services may make."""
+        return self._reader.makes_consumers
+
+    @makes_consumers.setter
+    def makes_consumers(self, value: bool) -> None:
+        self._reader.makes_consumers = value
 
     def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import nats.errors
 
+from penstock.bus.patterns import covering, is_pattern, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
 from penstock.bus.pull import Inbox, stored
 from penstock.bus.wire import WireClient, own_headers, parse_headers
@@ -27,6 +28,7 @@ _FOLLOWER_LIVES_NS = 30_000_000_000
 _NO_MESSAGE = 10037
 _END_OF_BATCH, _NOTHING_FOUND = 204, 404
 _PAGE_LIMIT = 10_000
+_FIRST_LOOK_SECONDS, _LATEST_LOOK_SECONDS = 0.02, 0.5
 
 
 class Reader:
@@ -35,6 +37,10 @@ class Reader:
     Args:
         api: asks the JetStream API: ``await api(verb, body, fail=…)``.
         inboxes: where followers are entered, so that a reconnect wakes them.
+
+    Attributes:
+        makes_consumers: whether followers have consumers on the broker. Without, they ask for what
+            is new: up to half a second later, and any number of them.
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class Reader:
         self._api = api
         self._inboxes = inboxes
         self._timeout = timeout_seconds
+        self.makes_consumers = True
 
     async def _get(self, stream: str, request: dict[str, Any]) -> Stored | None:
         answer = await self._api(f"STREAM.MSG.GET.{stream}", request, fail=False)
@@ -69,13 +76,20 @@ class Reader:
     async def history(
         self, stream: str, subject: str, limit: int = 1000, start: int = 1
     ) -> list[Stored]:
-        found: list[Stored] = []
+        page = await self.raw_page(stream, subject, limit, start)
+        return [message for message, _ in page]
+
+    async def raw_page(
+        self, stream: str, subject: str, limit: int, start: int
+    ) -> list[tuple[Stored, bytes | None]]:
+        """As :meth:`history`, with the header block as it came."""
+        found: list[tuple[Stored, bytes | None]] = []
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def on(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
             status, headers = parse_headers(block)
             if not status:
-                found.append(_direct(body, headers))
+                found.append((_direct(body, headers), block))
             elif not done.done():
                 done.set_result(status)
 
@@ -128,6 +142,11 @@ class Reader:
             position = 1
         elif start == "new":
             position = await self._patiently(lambda: self._stream_end(stream)) + 1
+        if not self.makes_consumers:
+            if position is None:
+                position = await self._last_position(stream, subjects)
+            async for message in self._read_on(stream, subjects, position):
+                yield message
         while True:
             inbox = await self._patiently(partial(self._follower, stream, subjects, position))
             self._inboxes.add(inbox)
@@ -141,6 +160,35 @@ class Reader:
                 self._inboxes.discard(inbox)
                 with suppress(Exception):
                     await inbox.close()
+
+    async def _read_on(
+        self, stream: str, subjects: Sequence[str], position: int
+    ) -> AsyncIterator[Stored]:
+        pattern = covering(subjects)
+        wait = _FIRST_LOOK_SECONDS
+        while True:
+            page = await self._patiently(
+                partial(self.history, stream, pattern, _FOLLOW_BATCH, position)
+            )
+            for message in page:
+                position = message.sequence + 1
+                if any(matches(subject, message.subject) for subject in subjects):
+                    yield message
+            if page:
+                wait = _FIRST_LOOK_SECONDS
+                continue
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _LATEST_LOOK_SECONDS)
+
+    async def _last_position(self, stream: str, subjects: Sequence[str]) -> int:
+        """Where the last message of the one subject stands."""
+        if len(subjects) != 1 or is_pattern(subjects[0]):
+            raise BusRefused(
+                f"{stream}: the last of many subjects is followed by a consumer, which this key "
+                "may not make"
+            )
+        newest = await self._patiently(partial(self.last, stream, subjects[0]))
+        return newest.sequence if newest else 1
 
     async def _stream_end(self, stream: str) -> int:
         info = await self._api(f"STREAM.INFO.{stream}")

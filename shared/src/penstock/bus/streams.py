@@ -13,14 +13,22 @@ MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
 _UPDATED: dict[str, Any] = {
     "compression": "none",
+    "consumer_limits": {},
     "discard": "old",
     "max_age": 0,
     "max_bytes": -1,
+    "max_consumers": -1,
 }
 """Settings that a stream takes over when they change, with what the broker leaves out."""
 _DAY_NS = 86_400 * 1_000_000_000
 _CHECKPOINT_DAYS = 400
 _LEAST_RESERVE_BYTES = 4_000_000
+MAX_HOSTS = 10_000
+"""Each executor follows the commands."""
+CONSUMER_IDLE_SECONDS = 120
+"""The broker drops a follower's consumer that has not asked for so long, also one that was to be
+kept for ever: else what a revoked key had made would use up the stream's thousand for good. A
+follower that was away for longer makes a new one."""
 _HOUR_NS = 3_600 * 1_000_000_000
 
 
@@ -90,6 +98,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "name": subjects.commands_stream,
             "subjects": [f"{prefix}.commands.*"],
             "max_msgs_per_subject": 1,
+            "max_consumers": MAX_HOSTS,
         },
         {
             "name": subjects.dead_stream,
@@ -128,6 +137,8 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
         "allow_direct": True,
         "duplicate_window": 120 * 1_000_000_000,
     }
+    if stream.get("retention") != "workqueue":  # the consumers of queues stay
+        common["consumer_limits"] = {"inactive_threshold": CONSUMER_IDLE_SECONDS * 1_000_000_000}
     return {**common, **stream}
 
 

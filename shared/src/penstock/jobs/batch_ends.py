@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 from enum import StrEnum
-from typing import Any
 
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import UnknownEvent
@@ -15,6 +14,9 @@ from penstock.jobs.batch_record import BatchRecord
 from penstock.jobs.members import Member, member
 from penstock.jobs.slots import Slot, Slots
 from penstock.jobs.story import read_event
+
+_PAGE = 1_000
+_REPLICA_SECONDS = 0.1
 
 
 class Ended(StrEnum):
@@ -56,22 +58,29 @@ async def ended_members(
     """
     latest = {place: _ENDED[slot] for place, slot in Slots(batch.id, batch.slots).ended()}
     start = batch.counted_to + 1 if batch.slots is not None else batch.first_sequence
-    wanted = [subjects.events("job", "*", name) for name in names]
-    stream = subjects.events_stream
-    lasts = [await bus.last(stream, subject) for subject in wanted]
-    end = max((last.sequence for last in lasts if last), default=0)
-    if end < start:
-        return latest
-    following: Any = bus.follow(stream, wanted, start)
-    async with aclosing(following) as messages:
-        async for stored in messages:
-            _, job_id, name = stored.subject.rsplit(".", 2)
-            place = member(job_id)
-            if place is not None and place.batch == batch.id and _counts(stored):
-                latest[place] = END_EVENTS[name]
-            if stored.sequence >= end:
-                break
+    sequences: dict[Member, int] = {}
+    for name in names:
+        subject = subjects.events("job", "*", name)
+        async for message in _stored(bus, subjects.events_stream, subject, start):
+            place = member(message.subject.rsplit(".", 2)[1])
+            if place is None or place.batch != batch.id or not _counts(message):
+                continue
+            if message.sequence > sequences.get(place, 0):
+                sequences[place], latest[place] = message.sequence, END_EVENTS[name]
     return latest
+
+
+async def _stored(bus: Bus, stream: str, subject: str, start: int) -> AsyncIterator[Stored]:
+    """What the subject holds from ``start`` on, up to the last message that its leader knows."""
+    last = await bus.last(stream, subject)
+    while last is not None and start <= last.sequence:
+        page = await bus.history(stream, subject, _PAGE, start)
+        for message in page:
+            yield message
+            start = message.sequence + 1
+        if not page:  # a replica that lags behind, unless history was shortened meanwhile
+            await asyncio.sleep(_REPLICA_SECONDS)
+            last = await bus.last(stream, subject)
 
 
 def _counts(stored: Stored) -> bool:

@@ -101,6 +101,8 @@ def run(name: str, settings: Settings, body: Body) -> None:
         signal.signal(number, lambda *_: log.warning("the signal came too early: ignored"))
 
     async def whole() -> None:
-        await serve(name, settings, await connect(settings), body)
+        bus = await connect(settings)
+        bus.makes_consumers = True
+        await serve(name, settings, bus, body)
 
     uvloop.run(whole())

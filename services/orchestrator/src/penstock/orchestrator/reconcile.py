@@ -72,15 +72,16 @@ class Reconciler:
                 return
             subject = self._subjects.schedule(entry.queue, entry.job_id)
             exists = await self._bus.last(self._subjects.jobs_stream, subject) is not None
-            verdict = judge.scheduled(entry, exists, now)
+            patience_seconds = self._table.patience_seconds
+            verdict = judge.scheduled(entry, exists, now, patience_seconds)
+            if verdict is Verdict.RESOLVED:
+                self._table.resolve(entry)
+            elif verdict is Verdict.LATER and exists:
+                entry.check_at = now + patience_seconds
+            elif verdict is Verdict.LATER or exists:
+                judge.fired(entry, patience_seconds)
             if verdict is Verdict.MISSING:
                 missing.append(entry)
-            elif verdict is Verdict.RESOLVED:
-                self._table.resolve(entry)
-            elif exists:
-                entry.check_at = now + self._table.patience_seconds
-            else:
-                judge.fired(entry, self._table.patience_seconds)
 
         await _all(look, delayed)
         return missing

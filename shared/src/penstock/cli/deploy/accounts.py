@@ -156,7 +156,7 @@ def services(role: Role, subjects: Subjects) -> Iterator[str]:
     """What a role may ask of the streams' account: to store messages, and the JetStream API."""
     yield from (f"{subjects.prefix}.{one}" for one in role.publishes if not _is_signal(one))
     yield from (f"{_API}.{verb}" for verb in verbs(role, subjects))
-    if role.claims:
+    if role.answers:
         yield from (
             f"$JS.ACK.{subjects.jobs_stream}.{place}.>" for place in _places(role, subjects)
         )
@@ -189,11 +189,13 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
     for stream in map(subjects.stream, role.reads):
         yield f"STREAM.MSG.GET.{stream}"
         yield f"DIRECT.GET.{stream}"
-        if stream != jobs:  # a follower of it would be a second taker of jobs
-            yield f"CONSUMER.CREATE.{stream}.*"
-            yield f"CONSUMER.MSG.NEXT.{stream}.*"
+    for stream in map(subjects.stream, role.follows):
+        yield f"CONSUMER.CREATE.{stream}.*"
+        yield f"CONSUMER.MSG.NEXT.{stream}.*"
     for name in role.purges:
         yield f"STREAM.PURGE.{subjects.stream(name)}"
+    for name in role.deletes:
+        yield f"STREAM.MSG.DELETE.{subjects.stream(name)}"
     if role.claims:
         yield from (f"CONSUMER.MSG.NEXT.{jobs}.{place}" for place in _places(role, subjects))
     if role.makes_queues:

@@ -17,8 +17,12 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects are relative to the prefix of the installation, streams are named as in the design.
 
     Attributes:
-        publishes / listens: subjects. reads: streams that it reads and follows.
+        publishes / listens: subjects. reads: streams that it reads, and follows by reading on.
+        follows: streams that it follows by consumers of its own. The broker bounds how many a
+            stream has, so only services have them: a reader could keep them all to itself.
         purges: streams from which it removes messages. claims: takes jobs from queues.
+        deletes: streams from which it deletes single messages.
+        answers: says what became of jobs that were taken.
         makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
             gets which jobs. counts_queues: asks how long they are.
         pauses: stops and resumes queues. makes_streams: creates and updates the streams.
@@ -30,8 +34,11 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     publishes: tuple[str, ...] = ()
     listens: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
     purges: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
     claims: bool = False
+    answers: bool = False
     makes_queues: bool = False
     counts_queues: bool = False
     pauses: bool = False
@@ -60,6 +67,7 @@ ROLES: dict[str, Role] = {
         publishes=("snapshots.pool.*", "notices.queue.*"),
         listens=("beats.worker.>", "jobs.*"),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
+        follows=("EVENTS", "SNAPSHOTS"),
         counts_queues=True,
     ),
     "decider": Role(
@@ -72,6 +80,7 @@ ROLES: dict[str, Role] = {
             *(f"events.{noun}.*.*" for noun in ("pool", "hosts", "host", "decider")),
         ),
         reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
+        follows=("SNAPSHOTS", "STATE"),
         purges=("COMMANDS",),  # of hosts that are gone
     ),
     "executor": Role(
@@ -87,7 +96,8 @@ ROLES: dict[str, Role] = {
         ),
         listens=("beats.worker.>", "notices.recover.*"),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
-        claims=True,
+        follows=("COMMANDS",),
+        answers=True,
     ),
     "worker": Role(
         about="runs jobs, which may dispatch others",
@@ -103,6 +113,7 @@ ROLES: dict[str, Role] = {
         reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),
         purges=("CHECKPOINTS",),
         claims=True,
+        answers=True,
     ),
     "orchestrator": Role(
         about="heals, keeps schedules, batches and graphs; makes the streams",
@@ -118,7 +129,9 @@ ROLES: dict[str, Role] = {
         ),
         listens=(*_AWAITS, "notices.queue.*"),
         reads=STREAMS,
+        follows=("EVENTS", "STATE"),
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
+        deletes=("JOBS",),
         carries=True,
         makes_queues=True,
         counts_queues=True,
@@ -130,6 +143,7 @@ ROLES: dict[str, Role] = {
         about="keeps the lake, and tells what it forecasts",
         publishes=("events.pool.*.ForecastMade",),
         reads=("EVENTS", "SNAPSHOTS"),
+        follows=("EVENTS", "SNAPSHOTS"),
     ),
     "dispatcher": Role(
         about="an application that dispatches jobs and waits for results",

@@ -28,12 +28,20 @@ def in_line(entry: Entry, head_at: float | None, patience_seconds: float) -> Ver
     return Verdict.LATER
 
 
-def scheduled(entry: Entry, exists: bool, now: float) -> Verdict:
-    """A schedule that is there fires by itself. One that is not has fired, or never was."""
+def scheduled(entry: Entry, exists: bool, now: float, patience_seconds: float) -> Verdict:
+    """A schedule that is there fires by itself. One that is not has fired, or never was.
+
+    One that is there long after its time will not fire: the broker that began to fire it died.
+
+    Args:
+        exists: whether the broker holds the schedule.
+        now: POSIX seconds by the broker's clock.
+        patience_seconds: how late a schedule may fire.
+    """
     due_at = entry.due_at or entry.since
-    if exists:
-        return Verdict.RESOLVED if due_at > now else Verdict.LATER
-    return Verdict.MISSING if due_at > now else Verdict.LATER
+    if due_at > now:
+        return Verdict.RESOLVED if exists else Verdict.MISSING
+    return Verdict.MISSING if exists and due_at + patience_seconds < now else Verdict.LATER
 
 
 def fired(entry: Entry, patience_seconds: float) -> None:
