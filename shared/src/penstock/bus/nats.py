@@ -47,6 +47,8 @@ _ALREADY_EXISTS = 10058
 _NO_STREAM = 10059
 _NO_CONSUMER = 10014
 _NO_STORAGE = 10047
+_NO_MESSAGE = {10037, 10057}
+"""There is no such message; it could not be deleted, since it went meanwhile."""
 _FAR = "2200-01-01T00:00:00Z"
 _MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
@@ -318,6 +320,21 @@ class NatsBus:
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         bound = {"seq": before} if before else {}
         await self._api(f"STREAM.PURGE.{stream}", {"filter": subject, **bound})
+
+    async def raw_page(
+        self, stream: str, subject: str, limit: int, start: int
+    ) -> list[tuple[Stored, bytes | None]]:
+        """As :meth:`history`, with the header block, where the broker's own headers stand too."""
+        return await self._reader.raw_page(stream, subject, limit, start)
+
+    async def remove_message(self, stream: str, sequence: int) -> None:
+        """Deletes one message; nothing happens if it is not there. Raises BusError."""
+        answer = await self._api(
+            f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, fail=False
+        )
+        error = answer.get("error") or {}
+        if error and error.get("err_code") not in _NO_MESSAGE:
+            raise BusRefused(f"message {sequence} of {stream}: {error.get('description')}")
 
     @property
     def makes_consumers(self) -> bool:

@@ -76,13 +76,20 @@ class Reader:
     async def history(
         self, stream: str, subject: str, limit: int = 1000, start: int = 1
     ) -> list[Stored]:
-        found: list[Stored] = []
+        page = await self.raw_page(stream, subject, limit, start)
+        return [message for message, _ in page]
+
+    async def raw_page(
+        self, stream: str, subject: str, limit: int, start: int
+    ) -> list[tuple[Stored, bytes | None]]:
+        """As :meth:`history`, with the header block as it came."""
+        found: list[tuple[Stored, bytes | None]] = []
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def on(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
             status, headers = parse_headers(block)
             if not status:
-                found.append(_direct(body, headers))
+                found.append((_direct(body, headers), block))
             elif not done.done():
                 done.set_result(status)
 

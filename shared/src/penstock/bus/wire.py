@@ -255,6 +255,13 @@ def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
     return int(status) if status.isdigit() else 0, found
 
 
+def parse_lines(block: bytes | None) -> list[tuple[str, str]]:
+    """All headers of a header block, with those that stand there twice."""
+    lines = (block or b"").decode("utf-8", "replace").split("\r\n")[1:]
+    parts = (line.partition(":") for line in lines)
+    return [(key, value.strip()) for key, colon, value in parts if colon]
+
+
 def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The sender's headers, without those by which the broker was told or tells something."""
     return {key: value for key, value in headers.items() if not key.startswith(_OF_BROKER)}

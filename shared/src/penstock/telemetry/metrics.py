@@ -196,6 +196,11 @@ UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs that wait in queues whi
 DISK_USED = _gauge("disk.used", "By", "Of the disk with the broker's or the run files.", "use")
 DISK_SIZE = _gauge("disk.size", "By", "Of the same disk.", "use")
 UNRESOLVED = _gauge("orchestrator.unresolved", "{step}", "Transitions whose second half is due.")
+FOREIGN_SCHEDULES = _counter(
+    "orchestrator.foreign_schedules",
+    "{message}",
+    "Schedules removed from the broker that belonged to no delayed job.",
+)
 UNREADABLE = _counter(
     "orchestrator.unreadable",
     "{message}",

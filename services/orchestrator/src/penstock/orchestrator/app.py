@@ -17,6 +17,7 @@ from penstock.orchestrator import pauses, standing, stream_settings
 from penstock.orchestrator.cancelled import CancelledSchedules
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
+from penstock.orchestrator.foreign_schedules import ForeignSchedules
 from penstock.orchestrator.health import HealthWatch
 from penstock.orchestrator.history import History
 from penstock.orchestrator.log import steps
@@ -116,9 +117,13 @@ class Orchestrator:
         if isinstance(self._bus, NatsBus):
             self._service.spawn(stream_settings.keep(self._service, self._bus), "stream settings")
             self._service.spawn(self._punctual.run(), "delayed jobs")
+            foreign = ForeignSchedules(self._service, self._bus)
+            self._service.spawn(foreign.run(), "foreign schedules")
             health = HealthWatch(self._service, self._bus)
             self._service.spawn(health.run(), "health")
-            self._service.meters.read(Readings(health, self._subjects, self.table.__len__))
+            self._service.meters.read(
+                Readings(health, self._subjects, self.table.__len__, lambda: foreign.removed)
+            )
         self._service.checks.require("event log", self._why_not_following)
         await self._service.stopping.wait()
         with suppress(BusError):

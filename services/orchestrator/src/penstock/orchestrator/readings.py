@@ -17,13 +17,18 @@ class Readings:
     """As it was at the last look at the installation's health."""
 
     def __init__(
-        self, health: HealthWatch, subjects: Subjects, unresolved: Callable[[], int]
+        self,
+        health: HealthWatch,
+        subjects: Subjects,
+        unresolved: Callable[[], int],
+        foreign_schedules: Callable[[], int],
     ) -> None:
         self._health, self._dead_stream = health, subjects.dead_stream
-        self._unresolved = unresolved
+        self._unresolved, self._foreign_schedules = unresolved, foreign_schedules
 
     def __call__(self) -> Iterable[Reading]:
         yield Reading(metrics.UNRESOLVED, self._unresolved())
+        yield Reading(metrics.FOREIGN_SCHEDULES, self._foreign_schedules())
         yield Reading(metrics.UNREADABLE, story.unreadable_messages())
         if self._health.last is None:
             return

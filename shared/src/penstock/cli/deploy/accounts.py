@@ -194,6 +194,8 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
         yield f"CONSUMER.MSG.NEXT.{stream}.*"
     for name in role.purges:
         yield f"STREAM.PURGE.{subjects.stream(name)}"
+    for name in role.deletes:
+        yield f"STREAM.MSG.DELETE.{subjects.stream(name)}"
     if role.claims:
         yield from (f"CONSUMER.MSG.NEXT.{jobs}.{place}" for place in _places(role, subjects))
     if role.makes_queues:

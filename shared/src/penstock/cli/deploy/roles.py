@@ -21,6 +21,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         follows: streams that it follows by consumers of its own. The broker bounds how many a
             stream has, so only services have them: a reader could keep them all to itself.
         purges: streams from which it removes messages. claims: takes jobs from queues.
+        deletes: streams from which it deletes single messages.
         answers: says what became of jobs that were taken.
         makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
             gets which jobs. counts_queues: asks how long they are.
@@ -35,6 +36,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
     purges: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
     claims: bool = False
     answers: bool = False
     makes_queues: bool = False
@@ -129,6 +131,7 @@ ROLES: dict[str, Role] = {
         reads=STREAMS,
         follows=("EVENTS", "STATE"),
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
+        deletes=("JOBS",),
         carries=True,
         makes_queues=True,
         counts_queues=True,
