@@ -89,10 +89,6 @@ class Traffic:
         """Dispatches jobs that run, until it is cancelled."""
         while True:
             data = base64.b85encode(os.urandom(_RUN_BYTES)).decode()
-            job_id = new_id()
-            self.jobs.append(job_id)
-            try:
-                await self._client.dispatch(swallow(data=data), job_id=job_id)
-            except BusError:
-                self.jobs.remove(job_id)  # it may have been taken or not
+            with suppress(BusError):  # then it may have been taken or not
+                self.jobs.append(await self._client.dispatch(swallow(data=data)))
             await asyncio.sleep(_RUN_SECONDS)

@@ -16,7 +16,7 @@ import nats.errors
 
 from penstock.bus.patterns import covering, is_pattern, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
-from penstock.bus.pull import Inbox, stored
+from penstock.bus.pull import Inbox, place, stored
 from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 T = TypeVar("T")
@@ -150,9 +150,14 @@ class Reader:
         while True:
             inbox = await self._patiently(partial(self._follower, stream, subjects, position))
             self._inboxes.add(inbox)
+            delivered = 0
             try:
-                while not (inbox.trouble or inbox.cut_short):
+                while not (inbox.trouble or inbox.cut_short or inbox.missed):
                     for raw in await inbox.take(_FOLLOW_BATCH, _FOLLOW_WAIT_SECONDS):
+                        delivered += 1
+                        if place(raw[1]) != delivered:  # one before it never came
+                            inbox.missed = True
+                            break
                         message = stored(*raw)
                         position = message.sequence + 1
                         yield message

@@ -7,7 +7,9 @@ import msgspec
 BEGIN, TARGET = 0.9, 0.75
 """History is shortened when it takes this share of its limit, down to that one."""
 _HARDLY = 0.05
-"""A pass over the whole log that did not reach the target is repeated after so much growth."""
+"""Where what lives is more than the target, a pass begins when the log holds so much besides."""
+_LEAST_PAUSE_SECONDS, _PAUSE_TIMES = 10.0, 10.0
+"""Between passes over a log that accepts no jobs: so long at least, so many times the last pass."""
 
 
 class Pace(msgspec.Struct):
@@ -15,24 +17,45 @@ class Pace(msgspec.Struct):
 
     Attributes:
         limit: bytes that history may take. max_age_seconds: how old it may become.
+        accepted: bytes in the log beyond which no job is accepted; 0 for none.
         begin_at: bytes at which it is shortened next.
+        again_at: seconds of a monotonic clock from which a log that accepts no jobs is tried again.
     """
 
     limit: int
     max_age_seconds: float
+    accepted: int = 0
     begin_at: int = 0
+    again_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.begin_at = self.begin_at or int(self.limit * BEGIN)
 
-    def is_due(self, held: int, age_seconds: float) -> bool:
-        """Args: held: bytes in the log. age_seconds: of its first message."""
-        return held > self.begin_at or age_seconds > self.max_age_seconds
+    def is_due(self, held: int, age_seconds: float, now: float) -> bool:
+        """Whether a pass is to begin.
+
+        Args:
+            held: bytes in the log. age_seconds: of its first message. now: of a monotonic clock.
+        """
+        is_refusing = bool(self.accepted) and held > self.accepted
+        return (
+            held > self.begin_at
+            or age_seconds > self.max_age_seconds
+            or (is_refusing and now >= self.again_at)
+        )
 
     def is_enough(self, held: int, age_seconds: float) -> bool:
         return held <= self.limit * TARGET and age_seconds <= self.max_age_seconds
 
-    def ended(self, held: int) -> None:
-        """A pass has ended with so many bytes left: what lives may be more than the target."""
-        usual = int(self.limit * BEGIN)
-        self.begin_at = max(usual, held + int(self.limit * _HARDLY))
+    def passed(self, living: int, began: float, now: float) -> None:
+        """A pass over the whole log has ended, or one that reached the target.
+
+        What was stored during the pass does not count: the log may hold more than jobs are
+        accepted for by then, and would not grow to the next beginning any more.
+
+        Args:
+            living: bytes that it carried, which may be more than the target. began, now: of a
+                monotonic clock.
+        """
+        self.begin_at = max(int(self.limit * BEGIN), living + int(self.limit * _HARDLY))
+        self.again_at = now + max(_LEAST_PAUSE_SECONDS, _PAUSE_TIMES * (now - began))

@@ -1,0 +1,77 @@
+"""A log that is full is shortened, whatever happened to the pass before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from tests.integration.turning import Stage
+from tests.making import MakeSettings
+
+from penstock.bus.protocol import Bus
+from penstock.jobs.room import dispatch_limit
+from penstock.orchestrator.app import Orchestrator
+from penstock.orchestrator.history import History
+from penstock.runtime.service import Service
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
+    async with Stage(request.param, settings) as stage:
+        yield stage
+
+
+class Busy:
+    """A bus on which others store as much as they may whenever messages have left the log."""
+
+    def __init__(self, bus: Bus, fill: Callable[[], Awaitable[None]]) -> None:
+        self._bus, self._fill, self.is_busy = bus, fill, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
+        await self._bus.remove(stream, subject, before)
+        if self.is_busy:
+            await self._fill()
+
+
+def _history(stage: Stage, bus: Bus) -> History:
+    """As an orchestrator has it, which does not run."""
+    return Orchestrator(Service("orchestrator", stage.settings, bus)).history
+
+
+async def _fill(stage: Stage) -> None:
+    """Until jobs are refused."""
+
+    async def is_full() -> bool:
+        extent = await stage.bus.extent(stage.subjects.events_stream)
+        return extent.bytes > dispatch_limit(extent.max_bytes)
+
+    while not await is_full():
+        await stage.traffic(50_000)
+
+
+async def test_shortening_that_lost_its_lease_goes_on_though_no_jobs_are_accepted(
+    stage: Stage,
+) -> None:
+    """A pass that is cut short says nothing of how much lives: the log would stay full for good."""
+    await _fill(stage)
+    bus = await stage.connect()
+    history = _history(stage, bus)
+    assert not await history.shorten(lambda: False)
+    assert await history.shorten()
+    await bus.close()
+
+
+async def test_a_log_that_is_filled_while_it_is_shortened_is_shortened_again(stage: Stage) -> None:
+    """What others stored during a pass is not what lives."""
+    await _fill(stage)
+    bus = await stage.connect()
+    busy = Busy(bus, lambda: _fill(stage))
+    history = _history(stage, cast("Bus", busy))
+    assert await history.shorten()
+    busy.is_busy = False
+    assert await history.shorten()
+    await bus.close()
