@@ -34,7 +34,7 @@ from penstock.bus.publishing import LEADERLESS, Publisher
 from penstock.bus.pull import Inbox
 from penstock.bus.puller import NatsPuller
 from penstock.bus.reading import Reader
-from penstock.bus.wire import NotPrivate, WireClient, frame
+from penstock.bus.wire import NotPrivate, NotTheBroker, WireClient, frame
 from penstock.config import Settings
 from penstock.config.masking import masked
 from penstock.events.subjects import Subjects
@@ -141,6 +141,10 @@ class NatsBus:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
             self.trouble = f"{error}{access.TLS_FIRST}"
+        if isinstance(error, NotTheBroker):
+            if self.trouble != str(error):  # one line, however often it is tried
+                log.warning("%s", error)
+            self.trouble = str(error)
         text = str(error).lower()  # nats-py has made it small already
         if "authorization violation" in text:
             self.trouble = access.NOT_AUTHORIZED

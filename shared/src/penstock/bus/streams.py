@@ -18,11 +18,14 @@ _UPDATED: dict[str, Any] = {
     "max_age": 0,
     "max_bytes": -1,
     "max_consumers": -1,
+    "max_msg_size": -1,
 }
 """Settings that a stream takes over when they change, with what the broker leaves out."""
 _DAY_NS = 86_400 * 1_000_000_000
 _CHECKPOINT_DAYS = 400
 _LEAST_RESERVE_BYTES = 4_000_000
+_LARGEST_BYTES = 1_000_000
+"""Of a command or a unique key, which hold a few hundred bytes; NATS' own default for all."""
 MAX_HOSTS = 10_000
 """Each executor follows the commands."""
 CONSUMER_IDLE_SECONDS = 120
@@ -106,6 +109,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "subjects": [f"{prefix}.commands.*"],
             "max_msgs_per_subject": 1,
             "max_consumers": MAX_HOSTS,
+            "max_msg_size": _LARGEST_BYTES,
         },
         {
             "name": subjects.dead_stream,
@@ -129,6 +133,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "name": subjects.keys_stream,
             "subjects": [f"{prefix}.keys.*.*"],
             "max_msgs_per_subject": 1,
+            "max_msg_size": _LARGEST_BYTES,
             "allow_msg_ttl": True,
         },
     ]

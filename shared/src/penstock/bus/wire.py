@@ -23,6 +23,7 @@ from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from penstock.bus.access import is_loopback
+from penstock.bus.peers import owner_in, user_of
 from penstock.bus.protocol import Outgoing
 
 log = logging.getLogger("penstock.bus")
@@ -30,6 +31,10 @@ log = logging.getLogger("penstock.bus")
 
 class NotPrivate(Error):  # type: ignore[misc]
     """A connection is in clear text where it must not be; nothing was sent."""
+
+
+class NotTheBroker(Error):  # type: ignore[misc]
+    """The process that listens there is another user's; it was sent nothing."""
 
 
 RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
@@ -161,6 +166,7 @@ class WireClient(Client):  # type: ignore[misc]
 
         Raises:
             NotPrivate: clear text where TLS is demanded, or credentials for another machine.
+            NotTheBroker: the token is for a broker of one user, and another's process listens.
         """
         command: bytes = super()._connect_command()
         writer = getattr(self._transport, "_io_writer", None)
@@ -172,6 +178,9 @@ class WireClient(Client):  # type: ignore[misc]
         fields = json.loads(command.partition(b" ")[2])
         if _PROOFS & fields.keys() and not (peer and is_loopback(peer[0])):
             raise NotPrivate("nats: credentials for another machine, and no TLS")
+        owner = owner_in(fields.get("auth_token") or "")
+        if owner is not None and writer is not None:
+            _check_owner(owner, peer, writer.get_extra_info("sockname"))
         return command
 
     def _idle_socket(self) -> TcpTransport | None:
@@ -209,6 +218,21 @@ class WireClient(Client):  # type: ignore[misc]
         except Exception:  # it would end nats-py's read loop
             log.exception("a message on %s could not be handled", subject)
         return True
+
+
+def _check_owner(owner: int, peer: Any, own: Any) -> None:
+    """The port of `penstock up` is free while its broker is down: any user may listen there."""
+    port = peer[1]
+    try:
+        user = user_of(peer[:2], own[:2])
+    except (OSError, ValueError) as error:
+        raise NotTheBroker(f"nats: the user of port {port} cannot be found: {error}") from None
+    if user != owner:
+        found = "no user" if user is None else f"user {user}"
+        raise NotTheBroker(
+            f"nats: port {port} is for the broker of user {owner} ('penstock up'), but {found} has "
+            "it; it was sent nothing. End that process, or start 'penstock up' again"
+        )
 
 
 def frame(message: Outgoing, reply: bytes, extra: bytes = b"") -> bytes:
