@@ -88,6 +88,7 @@ class NatsBus:
         self.subjects = Subjects(settings.prefix)
         self._settings = settings
         self._client = WireClient()
+        self._client.ours = streams.names(settings, self.subjects)
         self.clock = BrokerClock()
         self._timing: asyncio.Task[None] | None = None
         self._queues: set[str] = set()
@@ -95,6 +96,7 @@ class NatsBus:
         self._handlers: set[asyncio.Future[Any]] = set()
         self._updating = asyncio.Lock()
         self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
+        self._has_jetstream = False  # until it has answered
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
         reach = settings.nats
@@ -235,9 +237,12 @@ class NatsBus:
         except nats.errors.NoRespondersError:
             if self._client.clustered:
                 raise BusUnavailable(f"no server of the cluster answers {verb}") from None
+            if self._has_jetstream:
+                raise BusUnavailable(f"the broker did not answer {verb}: it ends") from None
             raise BusRefused("the broker runs without JetStream; start it with -js") from None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"the broker did not answer {verb}: {error!r}") from error
+        self._has_jetstream = True
         answer: dict[str, Any] = json.loads(message.data)
         self.clock.read(answer, sent_at, self.clock.monotonic())
         refusal = answer.get("error") or {}

@@ -59,6 +59,13 @@ def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> lis
     return [_bounded(stream, bound) for stream in _streams(settings, subjects, extra_bytes)]
 
 
+def names(settings: Settings, subjects: Subjects) -> tuple[str, ...]:
+    """Of each stream its name, and what its subjects begin with."""
+    made = _streams(settings, subjects, 0)
+    patterns = [pattern for stream in made for pattern in stream["subjects"]]
+    return (*(s["name"] for s in made), *(p.partition("*")[0] for p in patterns))
+
+
 def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     """A full stream refuses what is new, lest it lose what was acknowledged: history alone ages."""
     # nats-server (2.15.1) refuses "discard new" for a stream with schedules, which the jobs' is.

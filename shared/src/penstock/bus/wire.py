@@ -113,12 +113,21 @@ class WireClient(Client):  # type: ignore[misc]
         super().__init__()
         self._raw: dict[int, RawHandler] = {}
         self._ps = WireParser(self)
+        self.ours: tuple[str, ...] = ()
+        """What names of the installation's streams, and of their subjects, begin with."""
 
     @property
     def clustered(self) -> bool:
         """Whether the server has others beside it: then a stream may be without a leader a while,
         and what nobody answers is worth asking again."""
         return bool(self._server_info.get("cluster"))
+
+    def is_away(self, place: str) -> bool:
+        """Whether a stream, or the one of a subject, that nobody answers for will come back.
+
+        A broker that ends stops its streams before it closes the connections of its clients.
+        """
+        return self.clustered or place.startswith(self.ours)
 
     async def subscribe_raw(self, subject: str, handler: RawHandler) -> Subscription:
         """Calls ``handler`` for each message of ``subject``, without queue or task."""
