@@ -102,7 +102,7 @@ class Reader:
             )
             async with asyncio.timeout(self._timeout):
                 if (status := await done) not in (_END_OF_BATCH, _NOTHING_FOUND):
-                    kind = BusUnavailable if self._client.clustered else BusRefused
+                    kind = BusUnavailable if self._client.is_away(stream) else BusRefused
                     raise kind(f"{stream}: no such stream, or no direct reading ({status})")
         except (TimeoutError, nats.errors.Error) as error:
             raise BusUnavailable(f"the broker did not answer for {subject}: {error!r}") from error
