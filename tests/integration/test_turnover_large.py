@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from tests.integration.turned_jobs import note
@@ -18,6 +19,7 @@ from penstock.events.job import JobCancelled, JobCommitted, JobDispatched, JobEv
 from penstock.health.facts import BrokerFacts, Facts, LogFacts
 from penstock.health.report import State as Health
 from penstock.health.rules import judge
+from penstock.jobs import queue as queues
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
 
@@ -84,6 +86,23 @@ async def test_a_job_that_is_too_large_stays_and_holds_up_nothing(stage: Stage) 
         with pytest.raises(NotFound):
             await stage.client.job("large")
         assert (await stage.client.job(later)).state is State.SCHEDULED
+
+
+async def test_a_message_of_a_job_that_ended_is_dropped_quietly_behind_one_that_stays(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """The log's first message is old then, and says nothing of what has left."""
+    await start_large(stage, "large")
+    client, diary = stage.client, tmp_path / "diary"
+    async with stage.worker(), stage.orchestrator():
+        name = await client.dispatch(note(diary=str(diary), line="once"))
+        record = (await client.wait(name, WITHIN)).record
+        await turn_over(stage, "large")
+        headers = queues.headers(name, record.life_from, 1, {})
+        await stage.bus.append(Outgoing(stage.subjects.queue(QUEUE), record.payload, headers))
+        await client.wait(await client.dispatch(note(diary=str(diary), line="after")), WITHIN)
+        assert await stage.dead_letters() == []
+    assert diary.read_text().splitlines() == ["once", "after"]
 
 
 async def test_a_graph_that_is_too_large_stays(stage: Stage) -> None:

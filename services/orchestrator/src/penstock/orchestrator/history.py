@@ -106,7 +106,7 @@ class History:
         self._pace = Pace(limit, max_age_seconds, accepted)
         self._whole_carrier = WholeCarrier(bus, self._subjects, source, wholes)
         subject = self._subjects.state("cursor", "history")
-        self.uncarried = Uncarried(bus, self._subjects, self._reserve // 2)
+        self.uncarried = Uncarried(bus, self._subjects, source, self._reserve // 2)
         self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
         self._book = Logbook(limit)
         self._report = self._subjects.state("cursor", "log")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, Outgoing
+from penstock.events.envelope import encode
+from penstock.events.health import HistoryBegins
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.window import Window
 
@@ -33,8 +35,8 @@ class Uncarried:
         begins: sequence from which on messages were not looked at yet.
     """
 
-    def __init__(self, bus: Bus, subjects: Subjects, most_bytes: int) -> None:
-        self._bus, self._subjects = bus, subjects
+    def __init__(self, bus: Bus, subjects: Subjects, source: str, most_bytes: int) -> None:
+        self._bus, self._subjects, self._source = bus, subjects, source
         self._most_bytes = most_bytes
         self._logged: set[Name] = set()
         self.names: set[Name] = set()
@@ -71,12 +73,19 @@ class Uncarried:
                 )  # fmt: skip
 
     async def remove(self, stream: str, window: Window) -> None:
-        """Removes the window but for what stays. Raises BusError."""
+        """Removes the window but for what stays. Raises BusError.
+
+        Readers take a job without events for one that ended where the log no longer reaches back
+        to it: where something stays at its old end, an event says from where on it is whole.
+        """
         before = window.through + 1
         self.begins = before if self.names else 0
         if not self.names:
             await self._bus.remove(stream, _EVERYTHING, before)
             return
+        assert window.until
+        begins = HistoryBegins(source=self._source, sequence=before, since=window.until)
+        await self._bus.append(Outgoing(self._subjects.event(begins), encode(begins)))
         # The broker removes a subject, or all: so one by one where something is to stay.
         for name in window.sizes.keys() - self.names:
             await self._bus.remove(stream, self._subjects.events(*name), before)

@@ -12,6 +12,7 @@ the window alone, unless it went on behind it, which the compare-and-set of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -39,8 +40,9 @@ class Window(msgspec.Struct, frozen=True):
     """The oldest messages of the log.
 
     Attributes:
-        through: sequence of the last of them. members: id of each job that may be one of a batch
-            or graph, and the sequence of its last event.
+        through: sequence of the last of them. until: when that was stored.
+        members: id of each job that may be one of a batch or graph, and the sequence of its last
+            event.
         jobs: of which it holds events. wholes: noun and id of batches and graphs, of the same.
         whole_events: sequence of the last event of any of these.
         sizes: bytes of all that it holds events of, by noun and id.
@@ -51,6 +53,7 @@ class Window(msgspec.Struct, frozen=True):
     wholes: dict[tuple[str, str], int]
     members: dict[str, int]
     sizes: dict[tuple[str, str], int]
+    until: datetime | None = None
 
     @property
     def whole_events(self) -> int:
@@ -63,9 +66,9 @@ def read(messages: Iterable[Stored]) -> Window:
     wholes: dict[tuple[str, str], int] = {}
     members: dict[str, int] = {}
     sizes: dict[tuple[str, str], int] = {}
-    through = 0
+    through, until = 0, None
     for stored in messages:
-        through = stored.sequence
+        through, until = stored.sequence, stored.at
         *_, noun, key, _ = ("", "", "", *stored.subject.rsplit(".", 3))
         size = len(stored.body) + len(stored.subject)
         sizes[noun, key] = sizes.get((noun, key), 0) + size
@@ -75,7 +78,7 @@ def read(messages: Iterable[Stored]) -> Window:
                 members[key] = through
         elif noun in ("batch", "graph"):
             wholes[noun, key] = through
-    return Window(through, jobs, wholes, members, sizes)
+    return Window(through, jobs, wholes, members, sizes, until)
 
 
 def living(
