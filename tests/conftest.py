@@ -9,12 +9,13 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 import hypothesis
 import psutil
 import pytest
 from tests.making import MakeSettings
+from tests.spreading import ByFile, starts_spark
 
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import temporary_dir
@@ -101,6 +102,15 @@ def settings(request: pytest.FixtureRequest) -> Iterator[MakeSettings]:
 
     with temporary_dir() as folder:  # a short path: sockets live in it
         yield MakeSettings(url, str(folder / "run"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not starts_spark(item.nodeid))  # the longest piece of work first
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -61,6 +61,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         breaches: of the rules; empty when all is well. hung: what never came, else empty.
         left_behind: processes, mounts and files that are there after it.
+        fallen: services that ended by themselves.
+        unseen: sequences, from and to, that the log discarded before the recorder read them.
         recoveries: faults of the whole installation, and after how many seconds jobs ended again.
     """
 
@@ -68,6 +70,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     breaches: tuple[Breach, ...] = ()
     hung: str = ""
     left_behind: tuple[str, ...] = ()
+    fallen: tuple[str, ...] = ()
+    unseen: tuple[tuple[int, int], ...] = ()
     jobs: int = 0
     events: int = 0
     recovered: int = 0
@@ -77,7 +81,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def good(self) -> bool:
-        return not (self.breaches or self.hung or self.left_behind)
+        return self.word == "good"
+
+    @property
+    def word(self) -> str:
+        """``good``, ``BAD``, or ``NOT JUDGED``, where what it would be judged by is not whole."""
+        if self.unseen:
+            return "NOT JUDGED"
+        wrong = self.breaches or self.hung or self.left_behind or self.fallen
+        return "BAD" if wrong else "good"
 
     def __str__(self) -> str:
         figures = (
@@ -85,12 +97,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.refused} dispatches refused, {self.seconds:.1f} s{self._slowest()}"
         )
         wrong = [self.hung, *(f"left behind: {name}" for name in self.left_behind)]
+        wrong += [f"the recorder did not see {first} to {last}" for first, last in self.unseen]
+        wrong += self.fallen[:_MOST_SHOWN]
         wrong += map(str, self.breaches[:_MOST_SHOWN])
         if len(self.breaches) > _MOST_SHOWN:
             wrong.append(f"and {len(self.breaches) - _MOST_SHOWN} more")
         wrong += [] if self.good else [f"again: {self.plan.again}"]
         lines = "".join(f"\n  {line}" for line in wrong if line)
-        return f"{'good' if self.good else 'BAD'}: {self.plan}\n  {figures}{lines}"
+        return f"{self.word}: {self.plan}\n  {figures}{lines}"
 
     def _slowest(self) -> str:
         if not self.recoveries:
@@ -140,6 +154,8 @@ async def _run(plan: Plan, folder: Path) -> Verdict:
             plan=plan,
             breaches=tuple(breaches),
             hung=hung,
+            fallen=tuple(installation.fallen),
+            unseen=tuple(installation.unseen),
             jobs=len(installation.histories),
             events=sum(map(len, installation.histories.values())),
             recovered=installation.recovered,

@@ -113,6 +113,8 @@ class Site:
         recorded: the sequence of the last event in it.
         recoveries: for each fault of the whole installation, how long until jobs ended again.
         turned_over: whether the log has discarded what it held.
+        unseen: first and last sequence of what the recorder did not see: no verdict holds then.
+        fallen: services that ended by themselves, and how; none may.
     """
 
     def __init__(self, parts: Parts, buses: dict[str, NatsBus], hosts: list[Host]) -> None:
@@ -130,6 +132,8 @@ class Site:
         self.recoveries: list[tuple[str, float]] = []
         self.recovered = self.refused = self.recorded = 0
         self.turned_over = False
+        self.unseen: list[tuple[int, int]] = []
+        self.fallen: list[str] = []
         self._starts: list[Callable[[], Child]] = [
             *(host.start for host in hosts),
             *(partial(self._start_orchestrator, number) for number in range(_ORCHESTRATORS)),
@@ -168,16 +172,23 @@ class Site:
         while True:
             for index, child in enumerate(self._children):
                 if child.exit_code is not None:
+                    if child.exit_code != -signal.SIGKILL:  # which is what faults send
+                        self.fallen.append(f"{child.name} ended with {child.exit_code}")
                     self._children[index] = self._starts[index]()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def watch(self) -> None:
-        """Records events as they are stored, and counts what faults and load wait for."""
-        patterns = [self.subjects.events("job"), self.subjects.events("batch")]
+        """Records events as they are stored, and counts what faults and load wait for.
+
+        Of all nouns, so that sequences have no gaps but where one was discarded before it was read.
+        """
+        patterns = [self.subjects.events()]
         async for stored in self.bus.follow(self.subjects.events_stream, patterns, "all"):
+            if stored.sequence != self.recorded + 1:
+                self.unseen.append((self.recorded + 1, stored.sequence - 1))
             self.recorded = stored.sequence
             _, noun, job_id, name = stored.subject.rsplit(".", 3)
-            if job_id.startswith(FORGED):
+            if job_id.startswith(FORGED) or noun not in ("job", "batch"):
                 continue
             if noun == "batch":
                 batch_event = read_event(stored, BATCH_EVENTS)
@@ -192,9 +203,8 @@ class Site:
                 self.ended.add(job_id)
 
     async def up_to_date(self) -> bool:
-        """Whether all job events that the broker stored until now are recorded."""
-        pattern = self.subjects.events("job")
-        last = await self.bus.last(self.subjects.events_stream, pattern)
+        """Whether all events that the broker stored until now are recorded."""
+        last = await self.bus.last(self.subjects.events_stream, self.subjects.events())
         return last is None or self.recorded >= last.sequence
 
     async def staffed(self, within_seconds: float) -> None:

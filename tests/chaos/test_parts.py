@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -16,9 +17,15 @@ from tests.chaos.forgery import WRITERS, messages
 from tests.chaos.leftovers import temporary_files_in, traces
 from tests.chaos.plan import draw
 from tests.chaos.run import Verdict
+from tests.chaos.site import FORGED, Site
+from tests.histories import Breach, Rule
+from tests.making import MakeSettings
 from tests.waiting import eventually
 
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Outgoing
 from penstock.cli.deploy.roles import ROLES
+from penstock.events.subjects import Subjects
 from penstock.runtime import children
 
 TELL = """
@@ -137,3 +144,31 @@ def test_a_run_that_left_something_behind_is_bad_and_prints_how_to_repeat_it() -
     assert not bad.good
     assert "left behind: process: 7 nats-server" in str(bad)
     assert f"again: {plan.again}" in str(bad)
+    fallen = Verdict(plan=plan, fallen=("orchestrator-0 ended with 1",))
+    assert fallen.word == "BAD"
+    assert "orchestrator-0 ended with 1" in str(fallen)
+
+
+def test_a_run_whose_recorder_missed_events_is_neither_good_nor_bad() -> None:
+    breach = Breach(Rule.ENDS, "j", "it is running")
+    verdict = Verdict(plan=draw(3), breaches=(breach,), unseen=((7, 9),))
+    assert (verdict.word, verdict.good) == ("NOT JUDGED", False)
+    assert "the recorder did not see 7 to 9" in str(verdict)
+
+
+async def test_the_recorder_notices_what_was_discarded_before_it_was_read(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    bus = await connect(settings())
+    subjects = Subjects(settings.prefix)
+    subject = subjects.events("job", f"{FORGED}j", "JobDispatched")
+    await bus.append_many([Outgoing(subject, b"{}")] * 5)
+    await bus.remove(subjects.events_stream, subject, before=4)
+    site = Site.__new__(Site)
+    site.bus, site.subjects, site.recorded, site.unseen = bus, subjects, 0, []
+    recording = asyncio.create_task(site.watch())
+    await eventually(lambda: site.recorded == 5, 5.0, "all read")
+    assert site.unseen == [(1, 3)]
+    recording.cancel()
+    await asyncio.gather(recording, return_exceptions=True)
+    await bus.close()

@@ -29,7 +29,7 @@ _FIRST = ("nats", "orchestrator", "metrics", "executor", *SPARK)
 _NOT_ROOT = 12345
 """Not what .env says, so that it is seen who heeds it."""
 _HOST_NAME_LETTERS = 12
-_SLOW_SECONDS, _READY_SECONDS = 540, 180
+_SLOW_SECONDS, _READY_SECONDS = 900, 180
 
 
 class Stack:

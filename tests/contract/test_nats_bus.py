@@ -92,6 +92,22 @@ class TestBrokerTrouble:
             await eventually(lambda: _stored(bus, Outgoing(subject, b"after")), within=10)
             assert (await take(messages, 1))[0].body == b"after"
 
+    async def test_a_stream_that_nobody_answers_for_is_worth_asking_again(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        """A broker that ends stops its streams first, while clients are still connected."""
+        assert isinstance(bus, NatsBus)
+        stream, subject = examined.subjects.events_stream, examined.event("a")
+        assert await bus.append(Outgoing(subject, b"1"))
+        await bus._api(f"STREAM.DELETE.{stream}")
+        for asking in (
+            bus.append(Outgoing(subject, b"2")),
+            bus.append_atomic([Outgoing(subject, b"2"), Outgoing(subject, b"3")]),
+            bus.history(stream, subject),
+        ):
+            with pytest.raises(BusUnavailable):
+                await asking
+
     async def test_pullers_and_listeners_go_on_through_a_restart(
         self, broker: Broker, bus: Bus, examined: Examined
     ) -> None:

@@ -76,6 +76,10 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "test_a_job_that_computes_longer_than_its_claim_runs_once",
         "test_a_job_that_computes_in_c_longer_than_its_claim_runs_once",
     ),
+    "what is delivered without an acknowledgement is delivered once, whether or not it comes": (
+        "test_what_was_under_way_on_a_connection_that_broke_is_followed",
+        "test_a_delivery_that_never_came_is_asked_for_again",
+    ),
     "consumers are left behind": ("test_followers_leave_no_consumer_behind",),
     "redeliveries come in another order, and twice": (
         "test_doubled_messages_run_nothing_twice",

@@ -52,6 +52,12 @@ class Wire:
                 await writer.drain()
         writer.close()
 
+    async def drop(self) -> None:
+        """Every connection ends, and what was under way on it is lost; new ones are taken."""
+        for task in (tasks := tuple(self._tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def close(self) -> None:
         for task in tuple(self._tasks):
             task.cancel()

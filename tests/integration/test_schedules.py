@@ -128,6 +128,31 @@ async def test_each_tick_is_one_job_with_two_orchestrators(stage: Stage) -> None
     assert min(late) < 0.1, "the others may have waited for a core"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"", b'{"name":', b"[" * 100_000, b'{"name":"other"}'],
+    ids=["empty", "cut off", "too deep", "of another"],
+)
+async def test_a_record_that_cannot_be_read_hides_no_other_and_can_be_removed(
+    stage: Stage, body: bytes
+) -> None:
+    """One of them ended each orchestrator that started, again and again."""
+    schedules = stage.client.schedules
+    broken = Outgoing(stage.subjects.state("schedule", "broken"), body)
+    await stage.bus.append(broken)
+    await schedules.add("mine", tell(word="a"), SELDOM)
+    assert [one.name for one in await schedules.all()] == ["mine"]
+    await agree(schedules, {"land": (SELDOM, tell(word="land"))}, "UTC")
+    assert [one.name for one in await schedules.all()] == ["land", "mine"]
+    with pytest.raises(NotFound):
+        await schedules.get("broken")
+    await schedules.remove("broken")
+    assert await stage.bus.last(stage.subjects.state_stream, broken.subject) is None
+    await stage.bus.append(broken)
+    await schedules.add("broken", tell(word="b"), SELDOM)
+    assert (await schedules.get("broken")).name == "broken"
+
+
 async def test_schedules_of_the_settings_come_and_go_with_them(stage: Stage) -> None:
     schedules = stage.client.schedules
     await schedules.add("mine", tell(word="a"), SELDOM)

@@ -49,5 +49,21 @@ def test_what_a_killed_owner_left_is_swept_and_what_is_in_use_is_not(
         assert other.is_dir()
 
 
+def test_sweeping_follows_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may make entries of these names in the temporary folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lock, elsewhere = tmp_path / "a-lock", tmp_path / "elsewhere"
+    lock.touch()
+    elsewhere.mkdir()
+    (elsewhere / ".owner").touch()
+    forged = tmp_path / "penstock-forged"
+    forged.mkdir()
+    (forged / ".owner").symlink_to(lock)
+    (tmp_path / "penstock-link").symlink_to(elsewhere)
+    with temporary_dir():
+        assert forged.is_dir()
+        assert (elsewhere / ".owner").exists()
+
+
 def test_a_free_port_is_one() -> None:
     assert 1024 < free_port() < 65536

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from penstock.jobs.retry import Retries
 from penstock.worker.held import Held
 from penstock.worker.runner import Runner
 
+ROOT = Path(__file__).parents[3]
 NO_DELIVERY = Delivery(
     subject="",
     body=b"",
@@ -226,3 +229,44 @@ async def test_cpu_time_is_the_job_s_own(thread: Thread) -> None:
     assert busy.cpu_seconds >= 0.03
     assert idle.cpu_seconds < 0.02
     assert busy.run_seconds >= 0.03
+
+
+_TRACED = """
+import asyncio, sys
+from penstock.jobs import Cancelled
+from tests.component.worker.test_worker_runner import Thread, held
+
+def ended_early():
+    try:
+        while True:
+            pass
+    except Cancelled:
+        return 1
+
+def traced():
+    sys.settrace(lambda *_: None)
+    try:
+        return held(ended_early)
+    finally:
+        sys.settrace(None)
+
+async def main():
+    thread = Thread()
+    first = held(ended_early)
+    running = asyncio.create_task(thread.run(first))
+    while thread.runner.current is not first:
+        await asyncio.sleep(0)
+    thread.runner.interrupt(first, Cancelled)
+    await running
+    second = held(lambda: traced() and None)
+    await thread.run(second)
+    assert first.error is None and second.error is None
+    thread.runner.stop()
+
+asyncio.run(main())
+"""
+
+
+def test_a_traced_job_runs_after_one_that_was_interrupted() -> None:
+    """As under a debugger, or where coverage is measured; in a process that may hang whole."""
+    subprocess.run([sys.executable, "-c", _TRACED], check=True, timeout=60, cwd=ROOT)

@@ -92,6 +92,7 @@ def test_sums_that_are_no_durations_are_refused(total: float) -> None:
 def test_variation_is_measured() -> None:
     assert of(2.0, 2.0, 2.0).quantiles(0).cv2 == pytest.approx(0)
     assert of(0.0, 4.0).quantiles(0).cv2 == pytest.approx(1)
+    assert of(0.0, 2e-311).quantiles(0).cv2 == 1.0
     without_squares = of()
     without_squares.merge(sketch(1.0, 9.0)[0], 10.0, 0.0, 0.0)
     assert without_squares.quantiles(0).cv2 == 1.0

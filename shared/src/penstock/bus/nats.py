@@ -7,7 +7,7 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -34,7 +34,7 @@ from penstock.bus.publishing import LEADERLESS, Publisher
 from penstock.bus.pull import Inbox
 from penstock.bus.puller import NatsPuller
 from penstock.bus.reading import Reader
-from penstock.bus.wire import NotPrivate, WireClient, frame
+from penstock.bus.wire import NotPrivate, NotTheBroker, WireClient, frame
 from penstock.config import Settings
 from penstock.config.masking import masked
 from penstock.events.subjects import Subjects
@@ -88,6 +88,7 @@ class NatsBus:
         self.subjects = Subjects(settings.prefix)
         self._settings = settings
         self._client = WireClient()
+        self._client.ours = streams.names(settings, self.subjects)
         self.clock = BrokerClock()
         self._timing: asyncio.Task[None] | None = None
         self._queues: set[str] = set()
@@ -95,6 +96,7 @@ class NatsBus:
         self._handlers: set[asyncio.Future[Any]] = set()
         self._updating = asyncio.Lock()
         self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
+        self._has_jetstream = False  # until it has answered
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
         reach = settings.nats
@@ -139,6 +141,10 @@ class NatsBus:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
             self.trouble = f"{error}{access.TLS_FIRST}"
+        if isinstance(error, NotTheBroker):
+            if self.trouble != str(error):  # one line, however often it is tried
+                log.warning("%s", error)
+            self.trouble = str(error)
         text = str(error).lower()  # nats-py has made it small already
         if "authorization violation" in text:
             self.trouble = access.NOT_AUTHORIZED
@@ -231,9 +237,12 @@ class NatsBus:
         except nats.errors.NoRespondersError:
             if self._client.clustered:
                 raise BusUnavailable(f"no server of the cluster answers {verb}") from None
+            if self._has_jetstream:
+                raise BusUnavailable(f"the broker did not answer {verb}: it ends") from None
             raise BusRefused("the broker runs without JetStream; start it with -js") from None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"the broker did not answer {verb}: {error!r}") from error
+        self._has_jetstream = True
         answer: dict[str, Any] = json.loads(message.data)
         self.clock.read(answer, sent_at, self.clock.monotonic())
         refusal = answer.get("error") or {}
@@ -433,6 +442,30 @@ class NatsBus:
             await self._client.send(
                 b"".join(b"PUB %b 4\r\n%b\r\n" % (subject.encode(), body) for subject in subjects)
             )
+
+    async def remove_idle_queues(self, kept: Set[str]) -> list[str]:
+        """Removes consumers that no worker pulls from and that wait for no answer; jobs stay.
+
+        Args:
+            kept: queues that keep theirs.
+
+        Returns:
+            The queues whose consumers were removed.
+        """
+        stream, idle, seen = self.subjects.jobs_stream, [], 0
+        while True:
+            page = await self._api(f"CONSUMER.LIST.{stream}", {"offset": seen})
+            consumers = page.get("consumers") or []
+            seen += len(consumers)
+            idle += [streams.depth(info).queue for info in consumers if streams.is_idle(info)]
+            if not consumers or seen >= page.get("total", 0):
+                break
+        removed = [queue for queue in idle if queue not in kept]
+        for queue in removed:
+            place = f"{stream}.{self.subjects.consumer(queue)}"
+            await self._api(f"CONSUMER.DELETE.{place}", fail=False)
+            self._queues.discard(queue)
+        return removed
 
     async def depths(self) -> dict[str, QueueDepth]:
         stream, found, seen = self.subjects.jobs_stream, {}, 0

@@ -148,7 +148,7 @@ class Publisher:
             len(messages),
         )
         return [
-            _outcome(message, answer, self._client.clustered)
+            _outcome(message, answer, self._client)
             for message, answer in zip(messages, gather.answers, strict=True)
         ]
 
@@ -177,8 +177,7 @@ class Publisher:
             return built
 
         gather = await self._round(frames, 2)
-        clustered = self._client.clustered
-        answers = [_outcome(messages[0], answer, clustered) for answer in gather.answers]
+        answers = [_outcome(messages[0], answer, self._client) for answer in gather.answers]
         for outcome in answers:  # the first says why; the commit then only that none was begun
             if isinstance(outcome, WrongSequence | TooManyBatches | StreamFull):
                 raise outcome
@@ -187,15 +186,16 @@ class Publisher:
         return answers[1]
 
 
-def _outcome(message: Outgoing, answer: bytes | None, clustered: bool) -> int | BusError:
+def _outcome(message: Outgoing, answer: bytes | None, client: WireClient) -> int | BusError:
     """The sequence, or why the broker did not store the message."""
     if answer is None:
         return BusUnavailable(
             f"{message.subject}: no answer in time; it may be stored all the same"
         )
     if not answer:
-        kind = BusUnavailable if clustered else BusRefused
-        return kind(f"{message.subject}: no stream takes this subject")
+        if client.is_away(message.subject):
+            return BusUnavailable(f"{message.subject}: its stream does not answer")
+        return BusRefused(f"{message.subject}: no stream takes this subject")
     ack = _decode_ack(answer)
     if (error := ack.error) is None:
         return ack.seq

@@ -59,6 +59,9 @@ class Inbox:
 
         Between accounts, nats-server (2.15.1) takes an empty message without headers for the end
         of the answer, and drops what follows: a follower would never see it."""
+        self.missed = False
+        """Whether a delivery may be gone for good: it came while nothing was wanted, or was under
+        way on a connection that broke. A queue gives it again; a follower must ask anew."""
 
     async def take(
         self, batch: int, wait_seconds: float
@@ -94,7 +97,7 @@ class Inbox:
         except BaseException:
             for _, reply, _, _ in self._got:
                 self._unwanted(reply)
-            self._got = []
+            self.missed, self._got = self.missed or bool(self._got), []
             raise
         finally:
             timer.cancel()
@@ -108,6 +111,7 @@ class Inbox:
         if reply.startswith(_ACK):
             if self._want <= 0:
                 self._outstanding = 0.0
+                self.missed = True
                 self._unwanted(reply)
                 return
             self._got.append((subject, reply, body, headers))
@@ -132,6 +136,7 @@ class Inbox:
     def reconnected(self) -> None:
         """A restarted broker knows no earlier pull: ask again."""
         self._outstanding = 0.0
+        self.missed = True
         self._wake()
 
     async def close(self) -> None:
@@ -168,6 +173,12 @@ def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> De
         stored_at=int(stored_ns) / 1e9,
         pending=int(pending),
     )
+
+
+def place(reply: bytes) -> int:
+    """The number of a delivery among all of its consumer, from 1 on."""
+    parts = reply.split(b".")
+    return int(parts[-3] if len(parts) == 9 else parts[8])
 
 
 def stored(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Stored:

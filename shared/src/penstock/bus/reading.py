@@ -16,7 +16,7 @@ import nats.errors
 
 from penstock.bus.patterns import covering, is_pattern, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
-from penstock.bus.pull import Inbox, stored
+from penstock.bus.pull import Inbox, place, stored
 from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class Reader:
             )
             async with asyncio.timeout(self._timeout):
                 if (status := await done) not in (_END_OF_BATCH, _NOTHING_FOUND):
-                    kind = BusUnavailable if self._client.clustered else BusRefused
+                    kind = BusUnavailable if self._client.is_away(stream) else BusRefused
                     raise kind(f"{stream}: no such stream, or no direct reading ({status})")
         except (TimeoutError, nats.errors.Error) as error:
             raise BusUnavailable(f"the broker did not answer for {subject}: {error!r}") from error
@@ -150,9 +150,14 @@ class Reader:
         while True:
             inbox = await self._patiently(partial(self._follower, stream, subjects, position))
             self._inboxes.add(inbox)
+            delivered = 0
             try:
-                while not (inbox.trouble or inbox.cut_short):
+                while not (inbox.trouble or inbox.cut_short or inbox.missed):
                     for raw in await inbox.take(_FOLLOW_BATCH, _FOLLOW_WAIT_SECONDS):
+                        delivered += 1
+                        if place(raw[1]) != delivered:  # one before it never came
+                            inbox.missed = True
+                            break
                         message = stored(*raw)
                         position = message.sequence + 1
                         yield message

@@ -18,11 +18,14 @@ _UPDATED: dict[str, Any] = {
     "max_age": 0,
     "max_bytes": -1,
     "max_consumers": -1,
+    "max_msg_size": -1,
 }
 """Settings that a stream takes over when they change, with what the broker leaves out."""
 _DAY_NS = 86_400 * 1_000_000_000
 _CHECKPOINT_DAYS = 400
 _LEAST_RESERVE_BYTES = 4_000_000
+_LARGEST_BYTES = 1_000_000
+"""Of a command or a unique key, which hold a few hundred bytes; NATS' own default for all."""
 MAX_HOSTS = 10_000
 """Each executor follows the commands."""
 CONSUMER_IDLE_SECONDS = 120
@@ -54,6 +57,13 @@ def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> lis
     """
     bound = settings.streams.others_max_bytes
     return [_bounded(stream, bound) for stream in _streams(settings, subjects, extra_bytes)]
+
+
+def names(settings: Settings, subjects: Subjects) -> tuple[str, ...]:
+    """Of each stream its name, and what its subjects begin with."""
+    made = _streams(settings, subjects, 0)
+    patterns = [pattern for stream in made for pattern in stream["subjects"]]
+    return (*(s["name"] for s in made), *(p.partition("*")[0] for p in patterns))
 
 
 def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
@@ -99,6 +109,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "subjects": [f"{prefix}.commands.*"],
             "max_msgs_per_subject": 1,
             "max_consumers": MAX_HOSTS,
+            "max_msg_size": _LARGEST_BYTES,
         },
         {
             "name": subjects.dead_stream,
@@ -122,6 +133,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "name": subjects.keys_stream,
             "subjects": [f"{prefix}.keys.*.*"],
             "max_msgs_per_subject": 1,
+            "max_msg_size": _LARGEST_BYTES,
             "allow_msg_ttl": True,
         },
     ]
@@ -172,6 +184,12 @@ def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, 
         "max_ack_pending": 100_000,
         "max_waiting": 8_192,
     }
+
+
+def is_idle(info: dict[str, Any]) -> bool:
+    """Whether no worker waits at a queue's consumer, none holds its jobs, and it is not paused."""
+    in_use = info.get("num_waiting") or info["num_ack_pending"] or info.get("paused")
+    return info["name"].startswith("q_") and not in_use
 
 
 def depth(info: dict[str, Any]) -> QueueDepth:

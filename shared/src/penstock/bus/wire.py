@@ -23,6 +23,7 @@ from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from penstock.bus.access import is_loopback
+from penstock.bus.peers import owner_in, user_of
 from penstock.bus.protocol import Outgoing
 
 log = logging.getLogger("penstock.bus")
@@ -30,6 +31,10 @@ log = logging.getLogger("penstock.bus")
 
 class NotPrivate(Error):  # type: ignore[misc]
     """A connection is in clear text where it must not be; nothing was sent."""
+
+
+class NotTheBroker(Error):  # type: ignore[misc]
+    """The process that listens there is another user's; it was sent nothing."""
 
 
 RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
@@ -108,12 +113,21 @@ class WireClient(Client):  # type: ignore[misc]
         super().__init__()
         self._raw: dict[int, RawHandler] = {}
         self._ps = WireParser(self)
+        self.ours: tuple[str, ...] = ()
+        """What names of the installation's streams, and of their subjects, begin with."""
 
     @property
     def clustered(self) -> bool:
         """Whether the server has others beside it: then a stream may be without a leader a while,
         and what nobody answers is worth asking again."""
         return bool(self._server_info.get("cluster"))
+
+    def is_away(self, place: str) -> bool:
+        """Whether a stream, or the one of a subject, that nobody answers for will come back.
+
+        A broker that ends stops its streams before it closes the connections of its clients.
+        """
+        return self.clustered or place.startswith(self.ours)
 
     async def subscribe_raw(self, subject: str, handler: RawHandler) -> Subscription:
         """Calls ``handler`` for each message of ``subject``, without queue or task."""
@@ -152,6 +166,7 @@ class WireClient(Client):  # type: ignore[misc]
 
         Raises:
             NotPrivate: clear text where TLS is demanded, or credentials for another machine.
+            NotTheBroker: the token is for a broker of one user, and another's process listens.
         """
         command: bytes = super()._connect_command()
         writer = getattr(self._transport, "_io_writer", None)
@@ -163,6 +178,9 @@ class WireClient(Client):  # type: ignore[misc]
         fields = json.loads(command.partition(b" ")[2])
         if _PROOFS & fields.keys() and not (peer and is_loopback(peer[0])):
             raise NotPrivate("nats: credentials for another machine, and no TLS")
+        owner = owner_in(fields.get("auth_token") or "")
+        if owner is not None and writer is not None:
+            _check_owner(owner, peer, writer.get_extra_info("sockname"))
         return command
 
     def _idle_socket(self) -> TcpTransport | None:
@@ -200,6 +218,21 @@ class WireClient(Client):  # type: ignore[misc]
         except Exception:  # it would end nats-py's read loop
             log.exception("a message on %s could not be handled", subject)
         return True
+
+
+def _check_owner(owner: int, peer: Any, own: Any) -> None:
+    """The port of `penstock up` is free while its broker is down: any user may listen there."""
+    port = peer[1]
+    try:
+        user = user_of(peer[:2], own[:2])
+    except (OSError, ValueError) as error:
+        raise NotTheBroker(f"nats: the user of port {port} cannot be found: {error}") from None
+    if user != owner:
+        found = "no user" if user is None else f"user {user}"
+        raise NotTheBroker(
+            f"nats: port {port} is for the broker of user {owner} ('penstock up'), but {found} has "
+            "it; it was sent nothing. End that process, or start 'penstock up' again"
+        )
 
 
 def frame(message: Outgoing, reply: bytes, extra: bytes = b"") -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ from penstock.jobs.making import Maker, Terms
 from penstock.jobs.registry import Call
 from penstock.jobs.schedule import Missed, Schedule, check, dispatched, job_prefix, next_tick
 from penstock.jobs.sending import Sender
+
+log = logging.getLogger("penstock.jobs")
 
 MOST = 10_000
 _TRIES = 20
@@ -74,25 +77,26 @@ class Schedules:
             raise BadSchedule(f"{cron!r} never comes")
         for _ in range(_TRIES):
             stored = await self._last(name)
-            if stored and not read(stored).removed and not replace:
+            record = _readable(stored)
+            if record and not record.removed and not replace:
                 raise JobRefused(f"a schedule {name!r} exists; remove or replace it (--replace)")
             if await self._put(made, stored.sequence if stored else 0):
                 return made
         raise _too_quick(name)
 
     async def all(self) -> list[Schedule]:
-        """Every schedule, by name."""
+        """Every schedule, by name; a record that cannot be read is logged and left out."""
         subject = self._subjects.state("schedule", "*")
         stored = await self._bus.history(self._subjects.state_stream, subject, MOST)
-        found = [read(each) for each in stored]
-        return sorted((one for one in found if not one.removed), key=lambda one: one.name)
+        records = [record for message in stored if (record := _readable(message))]
+        return sorted((one for one in records if not one.removed), key=lambda one: one.name)
 
     async def get(self, name: str) -> Schedule:
         """Raises NotFound."""
-        stored = await self._last(check_name("schedule", name))
-        if stored is None or (found := read(stored)).removed:
+        record = _readable(await self._last(check_name("schedule", name)))
+        if record is None or record.removed:
             raise _not_there(name)
-        return found
+        return record
 
     async def pause(self, name: str) -> Schedule:
         """No tick is dispatched until it is resumed; those of the meantime are not missed."""
@@ -116,17 +120,20 @@ class Schedules:
         return job_id
 
     async def remove(self, name: str) -> None:
-        """Jobs that were dispatched stay."""
-        await self._change(name, lambda one: msgspec.structs.replace(one, removed=True))
+        """Jobs that were dispatched stay. A record that cannot be read is removed, too."""
+        stored = await self._last(check_name("schedule", name))
+        if stored is None or _readable(stored):
+            await self._change(name, lambda one: msgspec.structs.replace(one, removed=True))
         await self._bus.remove(self._subjects.state_stream, self._subjects.state("schedule", name))
 
     # --- the record -------------------------------------------------------------------------------
     async def _change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
         for _ in range(_TRIES):
             stored = await self._last(check_name("schedule", name))
-            if stored is None or (found := read(stored)).removed:
+            record = _readable(stored)
+            if stored is None or record is None or record.removed:
                 raise _not_there(name)
-            if await self._put(changed := change(found), stored.sequence):
+            if await self._put(changed := change(record), stored.sequence):
                 return changed
         raise _too_quick(name)
 
@@ -150,8 +157,24 @@ async def put(bus: Bus, subjects: Subjects, schedule: Schedule, expected: int) -
 
 
 def read(stored: Stored) -> Schedule:
-    """The record of a message. Raises msgspec.DecodeError."""
-    return msgspec.json.decode(stored.body, type=Schedule)
+    """The record of a message.
+
+    Raises:
+        ValueError, RecursionError: it is none, or that of another name.
+    """
+    record = msgspec.json.decode(stored.body, type=Schedule)
+    if record.name != (name := stored.subject.rpartition(".")[2]):
+        raise ValueError(f"the record of schedule {name!r} names {record.name!r}")
+    return record
+
+
+def _readable(stored: Stored | None) -> Schedule | None:
+    """The record of a message; None, and a line in the log, where it is none."""
+    try:
+        return read(stored) if stored else None
+    except (ValueError, RecursionError) as error:
+        log.error("%s is no record of a schedule: %s", stored and stored.subject, error)
+        return None
 
 
 def _not_there(name: str) -> NotFound:

@@ -17,6 +17,7 @@ from penstock.runtime.private import private_dir
 LOOPBACK = "127.0.0.1"
 _PREFIX = "penstock-"
 _OWNER = ".owner"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 def free_port() -> int:
@@ -84,8 +85,26 @@ def temporary_dir() -> Iterator[Path]:
 
 
 def _sweep(place: Path) -> None:
-    for mark in place.glob(f"{_PREFIX}*/{_OWNER}"):
-        with suppress(OSError), mark.open("r+") as lock:
-            if mark.stat().st_uid == os.getuid():
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(mark.parent, ignore_errors=True)
+    """Follows no links in ``place``, where others may write."""
+    with suppress(OSError), _opened(place, _FOLDER) as above:
+        for name in [entry.name for entry in place.iterdir()]:
+            if name.startswith(_PREFIX):
+                with suppress(OSError), _opened(name, _FOLDER | os.O_NOFOLLOW, above) as folder:
+                    _remove_left(above, name, folder)
+
+
+def _remove_left(above: int, name: str, folder: int) -> None:
+    if os.fstat(folder).st_uid != os.getuid():
+        return
+    with _opened(_OWNER, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW, folder) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(name, ignore_errors=True, dir_fd=above)
+
+
+@contextmanager
+def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

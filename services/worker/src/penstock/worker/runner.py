@@ -40,6 +40,9 @@ _LOOK_SECONDS = 0.005
 _LOOP_SECONDS = 1.0
 """Beyond its timeout a job is the loop's to end; a loop that cannot run has its process ended."""
 
+_TURNS_UNTIL_RAISED = 1000
+"""The first jump backwards raises what another thread, or this one, asked for."""
+
 MakeContext = Callable[[Held], Any]
 
 
@@ -228,9 +231,15 @@ class Runner:
             job.result = encode_result(None)
 
     def _swallow(self) -> None:
-        """An interruption that was not raised yet must not hit the next job."""
+        """An interruption that was not raised yet must not hit the next job.
+
+        It is replaced by another, which is raised here. CPython 3.11 leaves a flag set where one is
+        taken back, or none was left to take, and a call under ``sys.settrace`` then never returns.
+        """
         with suppress(Interruption):
-            _raise_in(self._thread, None)
+            _raise_in(self._thread, Interruption)
+            for _ in range(_TURNS_UNTIL_RAISED):
+                pass
 
     def _call(self, job: Held) -> Any:
         kind = job.kind
@@ -298,6 +307,6 @@ def _shape(function: str, queue: str) -> telemetry.Shape:
     )
 
 
-def _raise_in(thread: threading.Thread, error: type[BaseException] | None) -> None:
-    target = None if error is None else ctypes.py_object(error)
+def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
+    target = ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), target)

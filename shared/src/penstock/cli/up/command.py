@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import secrets
 import shutil
 import signal
 import sys
@@ -16,6 +15,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from penstock.bus.peers import new_token
 from penstock.bus.protocol import Bus, BusError, StorageTooSmall
 from penstock.cli import wording
 from penstock.cli.board import Board
@@ -42,7 +42,6 @@ from penstock.runtime.paths import check_port, temporary_dir
 from penstock.runtime.private import private_dir, remove_private
 
 DRAW_SECONDS = 0.5
-_TOKEN_BYTES = 32
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +91,7 @@ def _prepared(
         broker = None
         if not settings.nats.url:
             _check_port(options.port)
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
-            broker = stack.enter_context(Broker(folder / "nats", options.port, token=token))
+            broker = stack.enter_context(Broker(folder / "nats", options.port, token=new_token()))
             settings = with_url(settings, broker.url, broker.monitor_url)
         if not settings.host.run_dir:
             names = state.run_folder(here)
