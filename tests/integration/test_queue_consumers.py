@@ -17,6 +17,7 @@ from tests.waiting import eventually
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import Outgoing
 from penstock.jobs import Client
+from penstock.orchestrator import queue_consumers
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.service import Service
 
@@ -113,6 +114,43 @@ async def test_a_queue_cannot_be_redirected_throttled_or_emptied(
     await worker.ack([taken])
     await worker.close()
     await attacker.close()
+
+
+async def test_invented_queues_take_no_more_than_their_share(
+    guarded: GuardedBroker, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_consumers, "MOST_UNNAMED", 20)
+    monkeypatch.setattr(queue_consumers, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(queue_consumers, "_COUNT_SECONDS", 0.2)
+    settings.prefix = "penstock"
+    pools = {"pools": {"mail": {"queues": ["named"]}}}
+    bus = await connect(guarded.settings(settings, "orchestrator", **pools))
+    known = guarded.settings(settings, "orchestrator", **pools)
+    attacker = await connect(guarded.settings(settings, "dispatcher"))
+    worker = await connect(guarded.settings(settings, "worker"))
+    await attacker.append_many([Outgoing(f"penstock.jobs.invented-{n}", b"x") for n in range(60)])
+    service = Service("orchestrator", known, bus)
+    running = Running(bus, service, asyncio.create_task(Orchestrator(service).run()))
+    await attacker.append(Outgoing("penstock.jobs.named", b"x"))
+    await _waiting_jobs_or_one(worker, "named")
+    await _waiting_jobs_or_one(worker, "asked-by-a-worker")
+    assert len([name for name in await bus.depths() if name.startswith("invented")]) <= 10
+    assert await bus.count("JOBS", "penstock.jobs.invented-59")  # nothing is lost
+    for client in (attacker, worker):
+        await client.close()
+    await running.stop()
+
+
+async def _waiting_jobs_or_one(worker: NatsBus, queue: str) -> None:
+    """Returns when the queue has its consumer."""
+    puller = worker.puller(queue)
+
+    async def is_made() -> bool:
+        await worker.ack(await puller.fetch(1, 0))
+        return not puller._inbox.trouble
+
+    await eventually(is_made, 15, f"the consumer of {queue}")
+    await puller.close()
 
 
 def _attempts(attacker: PlainClient) -> list[tuple[str, object]]:

@@ -97,8 +97,8 @@ def foreign_subjects(settings: MakeSettings, role: str) -> Iterator[str]:
                 yield subject
     if not ROLES[role].carries:
         yield from (f"penstock.{carried.replace('*', 'x')}" for carried in CARRIED)
-    yield "$JS.API.CONSUMER.DELETE.JOBS.q_q"
     if not ROLES[role].makes_queues:
+        yield "$JS.API.CONSUMER.DELETE.JOBS.q_q"
         yield "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q"
 
 

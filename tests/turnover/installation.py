@@ -137,7 +137,8 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         others = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
-        return {**others, "PYTHONPATH": str(ROOT)}
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {**others, "PYTHONPATH": os.pathsep.join(paths)}
 
     def _start(self, name: str) -> Child:
         service, _, pool = name.partition(":")

@@ -15,7 +15,7 @@ from penstock.bus.protocol import Outgoing
 from penstock.events.envelope import encode
 from penstock.events.job import JobRecovered, JobStarted
 from penstock.jobs import Context, job, registry
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import Cancelled, CommitRefused
 from penstock.jobs.lifecycle import State
 from penstock.jobs.sink import transaction, write_parquet
 
@@ -73,10 +73,10 @@ def write(context: Context, path: str, text: str, overwrite: bool = False) -> bo
 def anew() -> Iterator[None]:
     gate.__init__()  # type: ignore[misc]
     told.clear()
-    for kind in (commit, write):
+    for kind in (commit, commit_much, write):
         registry.REGISTRY[kind.name] = kind
     yield
-    for kind in (commit, write):
+    for kind in (commit, commit_much, write):
         registry.REGISTRY.pop(kind.name, None)
 
 
@@ -278,3 +278,34 @@ def test_names_keep_outputs_apart(tmp_path: Path) -> None:
     assert read(tmp_path / "t") == "b"
     assert len(history) == 2
     assert transaction(attempt, version=3) == {"txnAppId": "penstock-j-0", "txnVersion": "3"}  # type: ignore[arg-type]
+
+
+@job(queue=QUEUE)
+def commit_much(context: Context, name: str, location: str, times: int) -> int:
+    for number in range(times):
+        try:
+            context.commit(f"{name}{number}", location)
+        except CommitRefused as error:
+            told.append((number, str(error)))
+            return number
+    return times
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "times", "taken", "why"),
+    [
+        ("n" * 600, "here", 2, 0, "the name of a commit has 601 bytes, at most 512"),
+        ("part ", "x" * 5_000, 2, 0, "the location of a commit has 5000 bytes, at most 4096"),
+        ("part ", "x" * 4_000, 60, 49, "the job has 49 commits; with 'part 49' they take"),
+    ],
+)
+async def test_commits_beyond_what_a_job_may_keep_are_refused(
+    stage: Stage, name: str, location: str, times: int, taken: int, why: str
+) -> None:
+    """Else no event could hold the job when its history leaves the log."""
+    async with stage.worker():
+        call = commit_much(name=name, location=location, times=times)
+        view = await stage.client.wait(await stage.client.dispatch(call), WITHIN)
+    [(number, text)] = told
+    assert (number, len(view.record.commits)) == (taken, taken)
+    assert why in text

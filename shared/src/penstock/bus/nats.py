@@ -7,7 +7,7 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -442,6 +442,30 @@ class NatsBus:
             await self._client.send(
                 b"".join(b"PUB %b 4\r\n%b\r\n" % (subject.encode(), body) for subject in subjects)
             )
+
+    async def remove_idle_queues(self, kept: Set[str]) -> list[str]:
+        """Removes consumers that no worker pulls from and that wait for no answer; jobs stay.
+
+        Args:
+            kept: queues that keep theirs.
+
+        Returns:
+            The queues whose consumers were removed.
+        """
+        stream, idle, seen = self.subjects.jobs_stream, [], 0
+        while True:
+            page = await self._api(f"CONSUMER.LIST.{stream}", {"offset": seen})
+            consumers = page.get("consumers") or []
+            seen += len(consumers)
+            idle += [streams.depth(info).queue for info in consumers if streams.is_idle(info)]
+            if not consumers or seen >= page.get("total", 0):
+                break
+        removed = [queue for queue in idle if queue not in kept]
+        for queue in removed:
+            place = f"{stream}.{self.subjects.consumer(queue)}"
+            await self._api(f"CONSUMER.DELETE.{place}", fail=False)
+            self._queues.discard(queue)
+        return removed
 
     async def depths(self) -> dict[str, QueueDepth]:
         stream, found, seen = self.subjects.jobs_stream, {}, 0

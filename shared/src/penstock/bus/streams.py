@@ -186,6 +186,12 @@ def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, 
     }
 
 
+def is_idle(info: dict[str, Any]) -> bool:
+    """Whether no worker waits at a queue's consumer, none holds its jobs, and it is not paused."""
+    in_use = info.get("num_waiting") or info["num_ack_pending"] or info.get("paused")
+    return info["name"].startswith("q_") and not in_use
+
+
 def depth(info: dict[str, Any]) -> QueueDepth:
     """A queue as the answer about its consumer tells it."""
     return QueueDepth(

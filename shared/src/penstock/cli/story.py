@@ -30,7 +30,7 @@ from penstock.events.graph import (
     GraphStarted,
     GraphStopping,
 )
-from penstock.events.health import HealthChanged
+from penstock.events.health import HealthChanged, HistoryBegins
 from penstock.events.job import (
     JobCancelled,
     JobCarried,
@@ -217,6 +217,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     WorkerCrashLooping: lambda event: (
         f"{event.pool}: {event.failures} failures, next start in {seconds(event.backoff_seconds)}"
     ),
+    HistoryBegins: lambda event: f"at message {event.sequence}",
     HealthChanged: lambda event: ", ".join((f"{event.before} → {event.state}", *event.reasons)),
     HostJoined: lambda event: f"{event.cpu_cores:g} cores, {event.memory_bytes >> 20} MiB",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Instant
 
 
 class HealthChanged(Event, frozen=True, kw_only=True, tag=True):
@@ -26,4 +26,20 @@ class HealthChanged(Event, frozen=True, kw_only=True, tag=True):
     reasons: tuple[str, ...] = ()
 
 
-HEALTH_EVENTS = Codec(HealthChanged)
+class HistoryBegins(Event, frozen=True, kw_only=True, tag=True):
+    """Earlier messages left the log, but for those of what is too large to be carried.
+
+    Attributes:
+        log: always ``log``. sequence: of the first message that was not looked at.
+        since: when the last one before it was stored.
+    """
+
+    noun: ClassVar[str] = "health"
+    key_field: ClassVar[str] = "log"
+
+    log: str = "log"
+    sequence: int
+    since: Instant
+
+
+HEALTH_EVENTS = Codec(HealthChanged, HistoryBegins)

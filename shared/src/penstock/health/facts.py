@@ -63,6 +63,8 @@ class LogFacts(_Facts, frozen=True, kw_only=True):
         living_bytes: about what jobs take that have not ended; as of the last shortening.
         living_growth_per_hour: how that grew since the one before.
         tail_seconds: age of the first message. oldest_living_seconds: of the oldest of these jobs.
+        uncarried: jobs, batches and graphs that are too large to be carried past the log's old end.
+        uncarried_bytes: what they take there. uncarried_name: noun and id of one of them.
     """
 
     limit_bytes: int
@@ -72,6 +74,9 @@ class LogFacts(_Facts, frozen=True, kw_only=True):
     living_bytes: int | None = None
     living_growth_per_hour: float | None = None
     oldest_living_seconds: float | None = None
+    uncarried: int = 0
+    uncarried_bytes: int = 0
+    uncarried_name: str = ""
 
 
 class DiskFacts(_Facts, frozen=True, kw_only=True):

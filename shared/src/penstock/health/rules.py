@@ -113,6 +113,13 @@ def _log(log: LogFacts) -> Reasons:
     if share >= MUCH_LIVES:
         state = State.DEGRADED if share >= NEAR else State.WARNING
         yield state, f"{told}; when they take all of it, no job is accepted"
+    if log.uncarried:
+        yield (
+            State.DEGRADED,
+            f"{log.uncarried} too large to be carried past the old end of the event log "
+            f"({log.uncarried_bytes / 1e6:,.1f} MB), such as {log.uncarried_name}: their history "
+            "stays there, and the log is shortened slowly; let them end, or cancel them",
+        )
     growth = log.living_growth_per_hour or 0.0
     hours = max(log.limit_bytes - living, 0) / growth if growth > 0 else FULL_SOON_HOURS
     if hours < FULL_SOON_HOURS:

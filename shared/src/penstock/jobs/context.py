@@ -145,6 +145,8 @@ class Context(Protocol):
 
         Raises:
             Cancelled: another attempt has begun or the job was cancelled: nothing is committed.
+            CommitRefused: the name is longer than 512 bytes, the location than 4,096, or all that
+                the job committed takes more than 200,000.
         """
         ...
 

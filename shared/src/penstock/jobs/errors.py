@@ -14,6 +14,7 @@
     ├── MissingKey            encrypted with a key that is not in this process's key ring
     ├── Undecryptable         encrypted for something else, or changed since
     ├── WrongResult           a result that is not of the type its function declares
+    ├── CommitRefused         a name or a location is too long, or all of a job's are too much
     └── IllegalTransition     an event that may not follow; carries the job's recent story
     Verdict               raised inside a job or its middleware, instead of a result
     ├── Defer             it goes again later; the attempt does not count
@@ -67,6 +68,10 @@ class Undecryptable(JobsError):
 
 
 class WrongResult(JobsError):
+    pass
+
+
+class CommitRefused(JobsError):
     pass
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from penstock.bus.protocol import Bus, BusUnavailable, Stored
 from penstock.events.envelope import Codec, Event, MalformedEvent, UnknownEvent
+from penstock.events.health import HEALTH_EVENTS, HistoryBegins
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle
@@ -69,16 +70,21 @@ def unreadable_messages() -> int:
 
 
 async def begins_at(bus: Bus, subjects: Subjects) -> tuple[int, datetime | None]:
-    """Sequence and time of the log's first message; earlier ones of jobs that ended are gone.
+    """Sequence and time from which on the log is whole; earlier messages of ended jobs are gone.
 
     A job that has not ended always has an event: before its last one goes, the orchestrator stores
     another that holds all of it (:class:`penstock.events.job.JobCarried`). So a job without any
     that was dispatched before this has ended, and one that would have been later never was.
     """
-    first = await bus.next(subjects.events_stream, subjects.events(), 1)
-    if first is not None:
-        return first.sequence, first.at
-    return (await bus.extent(subjects.events_stream)).last + 1, None
+    stream = subjects.events_stream
+    first = await bus.next(stream, subjects.events(), 1)
+    if first is None:
+        return (await bus.extent(stream)).last + 1, None
+    stored = await bus.last(stream, subjects.events("health", "log", HistoryBegins.__name__))
+    shortened = read_event(stored, HEALTH_EVENTS) if stored else None
+    if isinstance(shortened, HistoryBegins) and shortened.sequence > first.sequence:
+        return shortened.sequence, shortened.since
+    return first.sequence, first.at
 
 
 async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> Story:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
-from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Expect,
+    Outgoing,
+    PayloadTooLarge,
+    WrongSequence,
+)
 from penstock.events.batch import BATCH_EVENTS, BatchCarried
 from penstock.events.envelope import Event, encode
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried
@@ -54,10 +62,22 @@ class WholeCarrier:
                 needed = max(needed, names)
         return needed
 
-    async def carry(self, window: Window) -> None:
-        """Returns when each that needs it has an event behind the window. Raises BusError."""
-        for noun, key in window.wholes:
-            await self._carry(noun, key, window.through)
+    async def carry(self, names: Iterable[tuple[str, str]], through: int) -> list[tuple[str, str]]:
+        """Returns when each that needs it has an event behind the window.
+
+        Returns:
+            Those that are too large for that.
+
+        Raises:
+            BusError
+        """
+        too_large = []
+        for noun, key in names:
+            try:
+                await self._carry(noun, key, through)
+            except PayloadTooLarge:
+                too_large.append((noun, key))
+        return too_large
 
     async def _carry(self, noun: str, key: str, through: int) -> None:
         for _ in range(_TRIES):

@@ -6,7 +6,8 @@ be cut off anywhere and begun again with the log's first message:
 1. the oldest messages are read;
 2. for each job, batch and graph in them that has not ended, all that its events led to is stored as
    one event, by compare-and-set on its last one;
-3. when all of these are stored, the messages are removed.
+3. when all of these are stored, the messages are removed; those of a job that is too large to be
+   stored as one event stay.
 
 Of several orchestrators one does it, by a lease; two at once would do no harm.
 """
@@ -40,12 +41,13 @@ from penstock.events.envelope import encode
 from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
-from penstock.jobs.lifecycle import State
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.room import dispatch_limit
 from penstock.orchestrator import window
 from penstock.orchestrator.carrying import WholeCarrier
 from penstock.orchestrator.core.logbook import Logbook
 from penstock.orchestrator.core.pace import Pace
+from penstock.orchestrator.uncarried import Uncarried
 from penstock.orchestrator.wholes import Wholes
 from penstock.orchestrator.window import Living
 from penstock.runtime.lease import Lease, Term
@@ -104,6 +106,7 @@ class History:
         self._pace = Pace(limit, max_age_seconds, accepted)
         self._whole_carrier = WholeCarrier(bus, self._subjects, source, wholes)
         subject = self._subjects.state("cursor", "history")
+        self.uncarried = Uncarried(bus, self._subjects, source, self._reserve // 2)
         self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
         self._book = Logbook(limit)
         self._report = self._subjects.state("cursor", "log")
@@ -164,20 +167,21 @@ class History:
     async def shorten(self, goes_on: Callable[[], bool] = lambda: True) -> int:
         """One pass, if it is time; returns how many messages left the log. Raises BusError."""
         extent = await self._bus.extent(self._stream)
-        age = await self._age(extent)
+        age = await self._age(extent, self.uncarried.begins)
         await self._tell(extent, age)
         began = time.monotonic()
         if not extent.messages or not self._pace.is_due(extent.bytes, age, began):
             return 0
         before, end, held = self.removed, extent.last, extent.bytes
         self._carried_bytes, self._oldest = 0, None
-        is_enough = False
-        while extent.messages and extent.first <= end and not is_enough and goes_on():
-            await self._shorten_once(extent)
+        self.uncarried.begin()
+        is_enough, begins = False, extent.first
+        while extent.messages and begins <= end and not is_enough and goes_on():
+            begins = await self._shorten_once(extent, begins)
             extent = await self._bus.extent(self._stream)
-            is_enough = self._pace.is_enough(extent.bytes, await self._age(extent))
-        if is_enough or extent.first > end:  # else it was cut short, and goes on as soon as it can
-            living = min(self._carried_bytes, extent.bytes)
+            is_enough = self._pace.is_enough(extent.bytes, await self._age(extent, begins))
+        if is_enough or begins > end:  # else it was cut short, and goes on as soon as it can
+            living = min(self._carried_bytes + self.uncarried.bytes, extent.bytes)
             self._pace.passed(living, began, time.monotonic())
         if extent.max_bytes > self._pace.limit + self._reserve:
             self._is_ready = False  # the stream has more than it should; it may give it back now
@@ -188,29 +192,50 @@ class History:
     async def _tell(self, extent: Extent, age_seconds: float) -> None:
         """How the log is, for :mod:`penstock.health`; now and then."""
         if time.monotonic() - self._told_at > _TOLD_SECONDS:
-            facts = self._book.facts(self._bus.now(), extent.bytes, age_seconds)
+            facts = replace(
+                self._book.facts(self._bus.now(), extent.bytes, age_seconds),
+                uncarried=len(self.uncarried.names),
+                uncarried_bytes=self.uncarried.bytes,
+                uncarried_name=" ".join(min(self.uncarried.names, default=())),
+            )
             await self._bus.append(Outgoing(self._report, msgspec.json.encode(facts)))
             self._told_at = time.monotonic()
 
-    async def _age(self, extent: Extent) -> float:
-        """Seconds since the log's first message was stored."""
+    async def _age(self, extent: Extent, begins: int) -> float:
+        """Seconds since the first message was stored, of those from sequence ``begins`` on."""
         if not extent.messages:
             return 0.0
-        first = await self._bus.next(self._stream, _EVERYTHING, extent.first)
+        first = await self._bus.next(self._stream, _EVERYTHING, max(extent.first, begins))
         return self._bus.now() - first.at.timestamp() if first else 0.0
 
-    async def _shorten_once(self, extent: Extent) -> None:
-        """Reads one window, carries what lives in it, removes it. Raises BusError."""
-        part = window.read(await self._read(extent))
-        if not part.through:
-            raise Incomplete(f"nothing of {self._stream} can be read from {extent.first} on")
+    async def _shorten_once(self, extent: Extent, begins: int) -> int:
+        """Reads one window, carries what lives in it, removes it. Raises BusError.
+
+        Args:
+            begins: sequence at which the window begins; before it only uncarried jobs are left.
+
+        Returns:
+            Where the next one begins.
+        """
+        begins = max(begins, extent.first)
+        part = window.read(await self._read(extent, begins))
+        if not part.through and not self.uncarried.names:
+            raise Incomplete(f"nothing of {self._stream} can be read from {begins} on")
+        if not part.through:  # what was behind has left, too
+            return extent.last + 1
         await self._whole_carrier.catch_up(part)
-        needed = self._is_needed
-        jobs = window.living(part.jobs.values(), self._letters_from(), needed)
-        await self._carry_jobs(jobs, part.through)
-        await self._whole_carrier.carry(part)
-        await self._bus.remove(self._stream, _EVERYTHING, part.through + 1)
-        self.removed += part.through - extent.first + 1
+        stay, through = set(self.uncarried.names), part.through
+        events = [events for job_id, events in part.jobs.items() if ("job", job_id) not in stay]
+        jobs = window.living(events, self._letters_from(), self._is_needed)
+        wholes = [name for name in part.wholes if name not in stay]
+        too_large = await self._carry_jobs(jobs, through)
+        self.uncarried.keep([*too_large, *await self._whole_carrier.carry(wholes, through)], part)
+        await self.uncarried.remove(self._stream, part)
+        self.removed += part.through - begins + 1
+        return part.through + 1
+
+    def _is_kept(self, record: JobRecord) -> bool:
+        return window.is_kept(record, self._letters_from(), self._is_needed)
 
     def _is_needed(self, job_id: str) -> bool:
         """Whether a later step of a graph that has not ended may take this job's result."""
@@ -218,11 +243,11 @@ class History:
         return step is not None and ("graph", step[0]) in self._wholes.known
 
     # --- reading ----------------------------------------------------------------------------------
-    async def _read(self, extent: Extent) -> list[Stored]:
-        """The log's oldest messages, none missing. Raises Incomplete."""
+    async def _read(self, extent: Extent, begins: int) -> list[Stored]:
+        """The log's oldest messages from a sequence on, none missing. Raises Incomplete."""
         most = min(max(self._reserve // 8, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
         found: list[Stored] = []
-        size, following = 0, extent.first
+        size, following = 0, begins
         while size < most and len(found) < _MOST_MESSAGES and following <= extent.last:
             page = await self._bus.history(self._stream, _EVERYTHING, _PAGE, following)
             for stored in page:
@@ -246,27 +271,40 @@ class History:
             raise Incomplete(f"a replica of {self._stream} lags behind at sequence {expected}")
 
     # --- carrying ---------------------------------------------------------------------------------
-    async def _carry_jobs(self, jobs: Sequence[Living], through: int) -> None:
-        """Returns when each of them has an event behind the window. Raises BusError."""
+    async def _carry_jobs(self, jobs: Sequence[Living], through: int) -> list[tuple[str, str]]:
+        """Returns when each of them has an event behind the window.
+
+        Returns:
+            Noun and id of those that are too large for that.
+
+        Raises:
+            BusError
+        """
         left: list[Living] = list(jobs)
+        too_large: list[Living] = []
         for _ in range(_TRIES):
+            changed: list[Living] = []
             again: list[Living] = []
             for part in _parts([self._outgoing(one) for one in left]):
                 answers = await self._bus.append_many([message for message, _ in part])
                 for (message, at), answer in zip(part, answers, strict=True):
                     if isinstance(answer, WrongSequence):
-                        again.append(left[at])
+                        changed.append(left[at])
                     elif isinstance(answer, PayloadTooLarge):
-                        again.append(self._smaller(left[at], answer))
+                        (too_large if left[at].is_cut else again).append(left[at])
                     elif isinstance(answer, BusError):
                         raise answer
                     else:
                         self._note_carried(left[at], message)
-            if not again:
-                return
-            latest = [one if one.is_cut else await self._latest(one, through) for one in again]
-            left = [one for one in latest if one is not None]
+            left = [_smaller(one) for one in again]
+            left += [one for one in await self._all_latest(changed, through) if one]
+            if not left:
+                latest = [one for one in await self._all_latest(too_large, through) if one]
+                return [("job", one.record.id) for one in latest if self._is_kept(one.record)]
         raise Incomplete(f"{len(left)} jobs change too quickly to be carried")
+
+    async def _all_latest(self, jobs: Sequence[Living], through: int) -> list[Living | None]:
+        return [await self._latest(one, through) for one in jobs]
 
     def _note_carried(self, one: Living, message: Outgoing) -> None:
         self.carried += 1
@@ -292,14 +330,13 @@ class History:
             return None  # another orchestrator was at it, too
         return Living(record, one.trace)
 
-    def _smaller(self, one: Living, error: PayloadTooLarge) -> Living:
-        """Without what its call, or its result, can do without. Raises Incomplete."""
-        record = one.record
-        if one.is_cut:
-            raise Incomplete(f"job {record.id} cannot be carried further: {error}")
-        told = record.error and replace(record.error, traceback="")
-        cut = replace(record, error=told, payload=b"" if record.state.ended else record.payload)
-        return replace(one, record=cut, is_cut=True)
+
+def _smaller(one: Living) -> Living:
+    """Without what its call, or its result, can do without."""
+    record = one.record
+    error = record.error and replace(record.error, traceback="")
+    cut = replace(record, error=error, payload=b"" if record.state.ended else record.payload)
+    return replace(one, record=cut, is_cut=True)
 
 
 def _parts(messages: Sequence[Outgoing]) -> list[list[tuple[Outgoing, int]]]:

@@ -92,12 +92,19 @@ class Wholes:
         Raises:
             BusError
         """
-        extent = await self._bus.extent(self._subjects.events_stream)
-        if extent.first > self.position + 1 and self.known and not self._reload:
+        if not self.known or self._reload:
+            return
+        stream, following = self._subjects.events_stream, self.position + 1
+        extent = await self._bus.extent(stream)
+        begins = extent.first
+        if begins < following <= extent.last:  # earlier ones may have stayed, of uncarried jobs
+            first = await self._bus.next(stream, ">", following)
+            begins = first.sequence if first else following
+        if begins > following and not self._reload:
             self._reload = True
             if self._reading is not None:
                 self._reading.cancel()
-            log.info("batches and graphs are loaded anew: the log begins at %d", extent.first)
+            log.info("batches and graphs are loaded anew: the log goes on at %d", begins)
 
     async def keep(self) -> None:
         """What this process knows, so that the next goes on from here. Raises BusError."""

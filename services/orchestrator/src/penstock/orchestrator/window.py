@@ -12,6 +12,7 @@ the window alone, unless it went on behind it, which the compare-and-set of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -39,16 +40,20 @@ class Window(msgspec.Struct, frozen=True):
     """The oldest messages of the log.
 
     Attributes:
-        through: sequence of the last of them. members: id of each job that may be one of a batch
-            or graph, and the sequence of its last event.
+        through: sequence of the last of them. until: when that was stored.
+        members: id of each job that may be one of a batch or graph, and the sequence of its last
+            event.
         jobs: of which it holds events. wholes: noun and id of batches and graphs, of the same.
         whole_events: sequence of the last event of any of these.
+        sizes: bytes of all that it holds events of, by noun and id.
     """
 
     through: int
     jobs: dict[str, list[Stored]]
     wholes: dict[tuple[str, str], int]
     members: dict[str, int]
+    sizes: dict[tuple[str, str], int]
+    until: datetime | None = None
 
     @property
     def whole_events(self) -> int:
@@ -60,17 +65,20 @@ def read(messages: Iterable[Stored]) -> Window:
     jobs: dict[str, list[Stored]] = {}
     wholes: dict[tuple[str, str], int] = {}
     members: dict[str, int] = {}
-    through = 0
+    sizes: dict[tuple[str, str], int] = {}
+    through, until = 0, None
     for stored in messages:
-        through = stored.sequence
+        through, until = stored.sequence, stored.at
         *_, noun, key, _ = ("", "", "", *stored.subject.rsplit(".", 3))
+        size = len(stored.body) + len(stored.subject)
+        sizes[noun, key] = sizes.get((noun, key), 0) + size
         if noun == "job":
             jobs.setdefault(key, []).append(stored)
             if "_" in key:
                 members[key] = through
         elif noun in ("batch", "graph"):
             wholes[noun, key] = through
-    return Window(through, jobs, wholes, members)
+    return Window(through, jobs, wholes, members, sizes, until)
 
 
 def living(
@@ -86,12 +94,13 @@ def living(
     found = []
     for events in jobs:
         record = lifecycle.fold((one.sequence, read_event(one, JOB_EVENTS)) for one in events)
-        if record is not None and _is_kept(record, letters_from, is_needed):
+        if record is not None and is_kept(record, letters_from, is_needed):
             found.append(Living(record, events[0].headers.get("traceparent", "")))
     return found
 
 
-def _is_kept(record: JobRecord, letters_from: int, is_needed: Callable[[str], bool]) -> bool:
+def is_kept(record: JobRecord, letters_from: int, is_needed: Callable[[str], bool]) -> bool:
+    """Whether a job still counts: it has not ended, or its end is yet to be looked after."""
     match record.state:
         case State.DEAD:
             return record.changed_by >= letters_from

@@ -14,6 +14,7 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.worker.core import commit_size
 from penstock.worker.held import Held
 from penstock.worker.joblog import JobLog, Unreadable
 
@@ -46,6 +47,7 @@ class Commits:
 
         Raises:
             Cancelled: the job was cancelled, or is another worker's now.
+            CommitRefused: it is too long, or the job has committed too much.
         """
         event = JobCommitted(
             job_id=job.id,
@@ -61,6 +63,7 @@ class Commits:
                 record = await self._record(job)
                 if name in record.commits:  # also our own, whose answer was lost
                     return record.commits[name]
+                commit_size.check(record.commits, name, location)
                 job.appending = asyncio.ensure_future(
                     self._bus.append(self._joblog.outgoing(event, record.sequence))
                 )

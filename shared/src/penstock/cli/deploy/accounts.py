@@ -200,6 +200,7 @@ def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
         yield from (f"CONSUMER.MSG.NEXT.{jobs}.{place}" for place in _places(role, subjects))
     if role.makes_queues:
         yield f"CONSUMER.DURABLE.CREATE.{jobs}.*"
+        yield f"CONSUMER.DELETE.{jobs}.*"
     if role.counts_queues:
         yield f"CONSUMER.LIST.{jobs}"
     if role.pauses:
