@@ -31,8 +31,8 @@ test: $(READY)  ## PROCESSES=3: unit, contract and integration tests on a real b
 compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a partition, a rolling restart (10 min)
 	@$(BIN)/python -m pytest tests/compose
 
-chaos: $(READY)  ## RUNS=20 SEED=1 FAULTS=: seeded faults under load; each run prints its faults and verdict
-	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) $(if $(FAULTS),--faults $(FAULTS))
+chaos: $(READY)  ## RUNS=20 SEED=1 BESIDE=1 FAULTS=: seeded faults under load; each run prints its faults and verdict
+	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1) $(if $(FAULTS),--faults $(FAULTS))
 
 turnover: $(READY)  ## JOBS=2000 MINUTES=4 SEED=1 REPLICAS=1: living jobs in every state outlast a small event log, under kills
 	@$(BIN)/python -m tests.turnover --jobs $(or $(JOBS),2000) --minutes $(or $(MINUTES),4) --seed $(or $(SEED),1) --replicas $(or $(REPLICAS),1)

@@ -18,28 +18,24 @@ import json
 import os
 import statistics
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 from msgspec.structs import replace
 
 from machine import describe
-from noop_crew import EVENTS_PER_JOB, at_work, fork, settings_for, stored_events
+from noop_crew import EVENTS_PER_JOB, settings_for
 from penstock.bus.nats import NatsBus, connect
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import temporary_dir
-from throughput import cpu_seconds, dispatch, warm
+from throughput import WARM_JOBS, throughput
 
 AS_IS = "as-is"
 """The default of the version that is measured; the only one of a version without the setting."""
 SAMPLED_JOBS = 300
-WARM_JOBS = 2000
 EXAMPLE = """\
 example:
   python benchmarks/log_bytes.py --jobs 40000 --repeat 3 --compression none s2
@@ -55,25 +51,11 @@ def configured(settings: Settings, compression: str) -> Settings:
 
 async def run(settings: Settings, broker: Broker, workers: int, jobs: int) -> dict[str, Any]:
     """Jobs a second, and what the broker says about its log afterwards."""
+    speed = await throughput(settings, broker, workers, jobs)
     bus = await connect(settings)
-    with at_work(settings, workers) as pids:
-        await warm(Client(bus), WARM_JOBS)
-        assert broker.child is not None
-        processes = [psutil.Process(broker.child.pid), *map(psutil.Process, pids)]
-        before = [cpu_seconds(process) for process in processes]
-        stored, started = await stored_events(bus), time.perf_counter()
-        dispatcher = fork.Process(target=dispatch, args=(settings, jobs))
-        dispatcher.start()
-        while await stored_events(bus) < stored + EVENTS_PER_JOB * jobs:
-            await asyncio.sleep(0.01)
-        seconds = time.perf_counter() - started
-        used = [cpu_seconds(process) - was for process, was in zip(processes, before, strict=True)]
-        dispatcher.join()
     info = await bus._api(f"STREAM.INFO.{Subjects().events_stream}")
     row = {
-        "jobs_per_second": round(jobs / seconds),
-        "broker_cpu_us_per_job": round(used[0] / jobs * 1e6, 1),
-        "worker_cpu_us_per_job": round(sum(used[1:]) / jobs * 1e6, 1),
+        **speed,
         "compression": info["config"].get("compression", "none"),
         "events_per_job": round(info["state"]["messages"] / (jobs + WARM_JOBS), 2),
         "log_bytes_per_job": round(info["state"]["bytes"] / (jobs + WARM_JOBS)),

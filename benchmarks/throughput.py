@@ -31,6 +31,9 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.runtime.broker import Broker
 
+WARM_JOBS = 2000
+"""Before what is measured."""
+
 
 def dispatch(settings: Settings, count: int) -> None:
     async def whole() -> None:
@@ -65,7 +68,7 @@ async def throughput(
     """
     bus = await connect(settings)
     with at_work(worker or settings, count, orchestrator is not None, orchestrator) as pids:
-        await warm(Client(bus), 2000)
+        await warm(Client(bus), WARM_JOBS)
         assert broker.child is not None
         watched = [psutil.Process(broker.child.pid), *map(psutil.Process, pids)]
         before = [cpu_seconds(one) for one in watched]

@@ -14,10 +14,12 @@ import argparse
 import asyncio
 import logging
 import signal
+import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.chaos.allowed import NotAllowed
@@ -25,6 +27,8 @@ from tests.chaos.plan import ABOUT, Kind, draw
 from tests.chaos.run import Verdict, run
 
 from penstock.runtime.paths import temporary_dir
+
+EXIT_CODES = {"good": 0, "BAD": 1, "NOT JUDGED": 3}
 
 
 def one(seed: int, options: argparse.Namespace) -> Verdict:
@@ -69,6 +73,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--runs", type=int, default=20, help="%(default)s by default")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; counts up")
+    parser.add_argument("--beside", type=int, default=1, help="so many runs at a time: %(default)s")
     parser.add_argument("--jobs", type=int, default=400, help="a run: %(default)s by default")
     parser.add_argument("--count", type=int, default=12, help="of faults a run: %(default)s")
     parser.add_argument(
@@ -91,15 +96,51 @@ def main() -> None:
     options = arguments(sys.argv[1:])
     logging.basicConfig(level=logging.CRITICAL)  # lost brokers are no news here
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # mounts and namespaces are taken down
-    words: dict[str, list[int]] = {"good": [], "BAD": [], "NOT JUDGED": []}
-    for seed in range(options.seed, options.seed + options.runs):
+    seeds = range(options.seed, options.seed + options.runs)
+    verdicts = _beside(seeds, options) if options.beside > 1 else _in_turn(seeds, options)
+    of_word: dict[str, list[int]] = {word: [] for word in EXIT_CODES}
+    for seed, word in verdicts:
+        of_word[word].append(seed)
+    good, *others = of_word.items()
+    counted = "".join(f", {len(bad)} {word}: seeds {sorted(bad)}" for word, bad in others if bad)
+    print(f"{options.runs} runs, {len(good[1])} good{counted}")
+    sys.exit(max(code for word, code in EXIT_CODES.items() if of_word[word]))
+
+
+def _in_turn(seeds: Iterable[int], options: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    for seed in seeds:
         verdict = one(seed, options)
         print(verdict, flush=True)
-        words[verdict.word].append(seed)
-    good, *others = words.items()
-    counted = "".join(f", {len(seeds)} {word}: seeds {seeds}" for word, seeds in others if seeds)
-    print(f"{options.runs} runs, {len(good[1])} good{counted}")
-    sys.exit(len(good[1]) != options.runs)
+        yield seed, verdict.word
+
+
+def _beside(seeds: Iterable[int], options: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    """As many at a time as the options say, each in a process with all that is its own."""
+    running: list[subprocess.Popen[str]] = []
+    words = {code: word for word, code in EXIT_CODES.items()}
+
+    def alone(seed: int) -> tuple[int, str]:
+        command = [sys.executable, "-m", "tests.chaos", *words_of(options), "--seed", str(seed)]
+        running.append(process := subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        lines = process.communicate()[0].splitlines()
+        print("\n".join(lines[:-1]), flush=True)  # the last one counts
+        return seed, words.get(process.returncode, "BAD")
+
+    with ThreadPoolExecutor(options.beside) as pool:
+        try:
+            yield from pool.map(alone, seeds)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.terminate()
+
+
+def words_of(options: argparse.Namespace) -> list[str]:
+    """The command line of one run with these options, without its seed."""
+    return [
+        *("--runs", "1", "--jobs", str(options.jobs), "--count", str(options.count)),
+        *("--namespaces", options.namespaces, "--faults", ",".join(options.faults)),
+    ]
 
 
 def _paragraphs() -> Iterator[str]:

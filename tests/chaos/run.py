@@ -149,7 +149,11 @@ async def _run(plan: Plan, folder: Path) -> Verdict:
             await _settled(installation)
         except (AssertionError, BusError, NotFound) as error:
             hung = f"it came to a stop: {error!r}; queues: {await _queues(installation)}"
-        breaches = await _patiently(lambda: _breaches(installation))
+        breaches: list[Breach] = []
+        try:
+            breaches = await _patiently(lambda: _breaches(installation))
+        except BusError as error:
+            hung = f"{hung}; the broker answers nothing: {error}".removeprefix("; ")
         return Verdict(
             plan=plan,
             breaches=tuple(breaches),

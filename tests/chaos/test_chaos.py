@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chaos.__main__ import arguments
+from tests.chaos.__main__ import arguments, words_of
 from tests.chaos.allowed import NotAllowed
 from tests.chaos.faults import DO
 from tests.chaos.plan import ABOUT, Kind, Plan, draw
@@ -68,6 +68,14 @@ def test_the_command_that_repeats_a_run_draws_the_same_plan() -> None:
         again = draw(options.seed, options.faults, options.jobs, options.count, plan.namespaces)
         assert again == plan
         assert options.namespaces == ("always" if plan.namespaces else "never")
+
+
+def test_a_run_beside_others_has_their_options() -> None:
+    options = arguments(["--jobs", "80", "--count", "3", "--faults", "forge", "--beside", "2"])
+    again = arguments([*words_of(options), "--seed", "7"])
+    assert (again.runs, again.seed, again.beside) == (1, 7, 1)
+    for name in ("jobs", "count", "faults", "namespaces"):
+        assert getattr(again, name) == getattr(options, name)
 
 
 def test_each_kind_of_fault_is_described_and_done() -> None:

@@ -70,6 +70,37 @@ async def broker_finding(bus: NatsBus, made: Settings) -> tuple[State, str]:
     return finding.state, "; ".join(finding.reasons)
 
 
+async def test_a_broker_that_answers_no_health_check_is_restarted(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    """As one that has locked itself out of a stream, which happens while its disk is full."""
+    with Broker(tmp_path / "nats") as broker:
+        bus = await connect(settings(nats={"url": broker.url, "request_timeout_seconds": 1.0}))
+        assert await store(bus, b"1")
+        told: list[str] = []
+
+        def begin() -> Child:
+            if broker.child is None or broker.child.exit_code is not None:
+                broker.start()
+            assert broker.child
+            return broker.child
+
+        kept = Supervised("nats-server", begin, told.append, None)
+        guard = DiskGuard(broker, tmp_path / "nats", told.append, silent_seconds=0.5)
+        tasks = [asyncio.create_task(kept.keep()), asyncio.create_task(guard.run())]
+        try:
+            broker.freeze()
+            await eventually(lambda: any("restarting it" in line for line in told), 30, "a restart")
+            broker.thaw()  # a signal is taken then
+            await eventually(lambda: store(bus, b"2"), 30, "the broker stores")
+            assert any("health check was not answered" in line for line in told)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await kept.end(5.0, asyncio.Event())
+            await bus.close()
+
+
 async def test_a_broker_whose_disk_was_full_stores_again_by_itself(
     settings: MakeSettings, small_disk: Path
 ) -> None:

@@ -122,6 +122,11 @@ def probes(subjects: Subjects) -> tuple[tuple[str, str], ...]:
 
 def write_error(monitor_url: str) -> str:
     """The error of a stream that cannot write, by the server's own word; empty without one."""
+    return own_word(monitor_url) or ""
+
+
+def own_word(monitor_url: str) -> str | None:
+    """As `write_error`; None where a server took the connection and did not answer in time."""
     if urlsplit(monitor_url).scheme not in ("http", "https"):
         return ""
     address = f"{monitor_url.rstrip('/')}/healthz"
@@ -132,6 +137,8 @@ def write_error(monitor_url: str) -> str:
         with refusal:
             said = _error(refusal.read(_MOST_BYTES))
         return said if "write error" in said else ""
+    except TimeoutError:
+        return None
     except OSError:  # whether it answers at all is found out elsewhere
         return ""
 

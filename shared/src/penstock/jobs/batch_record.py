@@ -26,6 +26,7 @@ from penstock.events.batch import (
 )
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.sharing import carried_state, shared_fields, values
 
 
 class BatchState(StrEnum):
@@ -118,11 +119,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
         return int(total * self.allowed_percent / 100)
 
 
-_CARRIED = (
-    *("title", "allowed_failures", "allowed_percent", "callbacks", "open_seconds"),
-    *("first_sequence", "created_at", "changed_at", "ended_at", "counts", "cause", "reason"),
-    "round",
-)
+_CARRIED = shared_fields(BatchRecord, BatchCarried, ("slots", "counted_to"))
 
 
 def carried(
@@ -134,7 +131,6 @@ def carried(
     progressed_at: float = 0.0,
 ) -> BatchCarried:
     """The event that takes the place of all that led to ``record``; see there."""
-    state = {name: getattr(record, name) for name in _CARRIED}
     return BatchCarried(
         batch_id=record.id,
         correlation_id=record.id,
@@ -144,17 +140,13 @@ def carried(
         counted_to=counted_to,
         added_at=added_at,
         progressed_at=progressed_at,
-        **state,
+        **values(record, _CARRIED),
     )
 
 
 def _restored(event: BatchCarried, sequence: int) -> BatchRecord:
     """Raises IllegalTransition: its state is of a later version."""
-    try:
-        state = BatchState(event.state)
-    except ValueError as error:
-        raise IllegalTransition(f"batch {event.batch_id}: {error}") from error
-    fields = {name: getattr(event, name) for name in _CARRIED}
+    state = carried_state(BatchState, event.state, f"batch {event.batch_id}")
     return BatchRecord(
         id=event.batch_id,
         state=state,
@@ -162,7 +154,7 @@ def _restored(event: BatchCarried, sequence: int) -> BatchRecord:
         is_shortened=True,
         slots=event.slots,
         counted_to=event.counted_to,
-        **fields,
+        **values(event, _CARRIED),
     )
 
 

@@ -24,6 +24,7 @@ from penstock.events.graph import (
     GraphStopping,
 )
 from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.sharing import carried_state, shared_fields, values
 
 
 class GraphState(StrEnum):
@@ -86,10 +87,7 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_shortened: bool = False
 
 
-_CARRIED = (
-    *("steps", "title", "callbacks", "first_sequence", "started_at", "ended_at", "reason"),
-    *("failed_step", "failed_job", "round"),
-)
+_CARRIED = shared_fields(GraphRecord, GraphCarried)
 
 
 def carried(
@@ -100,7 +98,6 @@ def carried(
     counted_to: int = 0,
 ) -> GraphCarried:
     """The event that takes the place of all that led to ``record``; see there."""
-    state = {name: getattr(record, name) for name in _CARRIED}
     return GraphCarried(
         graph_id=record.id,
         correlation_id=record.id,
@@ -109,23 +106,19 @@ def carried(
         slots=slots,
         again=again,
         counted_to=counted_to,
-        **state,
+        **values(record, _CARRIED),
     )
 
 
 def _restored(event: GraphCarried, sequence: int) -> GraphRecord:
     """Raises IllegalTransition: its state is of a later version."""
-    try:
-        state = GraphState(event.state)
-    except ValueError as error:
-        raise IllegalTransition(f"graph {event.graph_id}: {error}") from error
-    fields = {name: getattr(event, name) for name in _CARRIED}
+    state = carried_state(GraphState, event.state, f"graph {event.graph_id}")
     return GraphRecord(
         id=event.graph_id,
         state=state,
         sequence=sequence,
         is_shortened=True,
-        **fields,
+        **values(event, _CARRIED),
     )
 
 

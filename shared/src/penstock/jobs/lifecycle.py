@@ -30,6 +30,7 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.sharing import carried_state, shared_fields, values
 
 
 class State(StrEnum):
@@ -139,29 +140,24 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     __rich_repr__ = brief_fields
 
 
-_CARRIED = tuple(
-    name
-    for name in JobRecord.__struct_fields__
-    if name in JobCarried.__struct_fields__ and name not in ("id", "state")
-)
+_CARRIED = shared_fields(JobRecord, JobCarried)
 
 
 def carried(record: JobRecord, source: str) -> JobCarried:
     """The event that takes the place of all that led to ``record``."""
-    state = {name: getattr(record, name) for name in _CARRIED}
     return JobCarried(
-        job_id=record.id, correlation_id=record.id, source=source, state=record.state, **state
+        job_id=record.id,
+        correlation_id=record.id,
+        source=source,
+        state=record.state,
+        **values(record, _CARRIED),
     )
 
 
 def _restored(event: JobCarried, sequence: int) -> JobRecord:
     """Raises IllegalTransition: its state is of a later version."""
-    try:
-        state = State(event.state)
-    except ValueError as error:
-        raise IllegalTransition(f"job {event.job_id}: {error}") from error
-    fields = {name: getattr(event, name) for name in _CARRIED}
-    return JobRecord(id=event.job_id, state=state, sequence=sequence, **fields)
+    state = carried_state(State, event.state, f"job {event.job_id}")
+    return JobRecord(id=event.job_id, state=state, sequence=sequence, **values(event, _CARRIED))
 
 
 def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:

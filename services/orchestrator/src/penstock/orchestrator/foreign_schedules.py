@@ -21,8 +21,8 @@ log = logging.getLogger("penstock.orchestrator")
 
 LOOK_SECONDS = 1.0
 _PAGE = 500
-_PAGES_OF_QUEUES = 2
-"""A look reads so much of what waits in queues: each message at most once, and few wait long."""
+_PAGES_OF_SCHEDULES, _PAGES_OF_QUEUES = 20, 2
+"""A look reads so much: each message once, and of those in queues few wait for long."""
 _BETWEEN_PAGES_SECONDS = 0.02
 _LOGGED_EVERY_SECONDS = 60.0
 
@@ -39,10 +39,11 @@ class ForeignSchedules:
         self._subjects = Subjects(running.settings.prefix)
         self.removed = 0
         self._logged, self._logged_at = 0, float("-inf")
-        self._positions = {
-            self._subjects.schedule("*", "*"): 1,
-            self._subjects.queue("*"): 1,
+        self._pages = {
+            self._subjects.schedule("*", "*"): _PAGES_OF_SCHEDULES,
+            self._subjects.queue("*"): _PAGES_OF_QUEUES,
         }
+        self._positions = dict.fromkeys(self._pages, 1)
 
     async def run(self) -> None:
         """Until the service ends."""
@@ -56,9 +57,7 @@ class ForeignSchedules:
                 return
 
     async def _look(self, pattern: str) -> None:
-        pages = 0
-        while pattern != self._subjects.queue("*") or pages < _PAGES_OF_QUEUES:
-            pages += 1
+        for _ in range(self._pages[pattern]):
             page = await self._bus.raw_page(
                 self._subjects.jobs_stream, pattern, _PAGE, self._positions[pattern]
             )
