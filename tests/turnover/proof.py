@@ -54,7 +54,8 @@ class Proof:
 
     async def run(self) -> dict[str, Any]:
         """The figures; ``wrong`` among them is empty where all is well."""
-        self._bus = await connect(self._settings, "recorder")
+        # brokers that just started take no stream before they have joined
+        self._bus = await _patiently(lambda: connect(self._settings, "recorder"))
         other = await connect(self._settings, "client")
         self._client = Client.over(other, self._settings)
         self._traffic = Traffic(self._bus, self._client, self._options.traffic_mb * 1e6 / 60)

@@ -62,6 +62,7 @@ _PAGE = 1000
 _MOST_MESSAGES = 50_000
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 250_000, 16_000_000
 _AT_ONCE = 500
+_READ_AT_ONCE = 20
 _AT_ONCE_BYTES = 4_000_000
 _TRIES = 50
 _DAY_SECONDS = 86_400.0
@@ -113,6 +114,7 @@ class History:
         self._told_at = float("-inf")
         self._carried_bytes = 0  # of the pass that is going on
         self._oldest: datetime | None = None
+        self._ahead: list[Stored] = []
         self.carried = self.removed = 0
         self.leads = self._is_ready = False
         self._extra = 0
@@ -175,6 +177,7 @@ class History:
         before, end, held = self.removed, extent.last, extent.bytes
         self._carried_bytes, self._oldest = 0, None
         self.uncarried.begin()
+        self._ahead = []
         is_enough, begins = False, extent.first
         while extent.messages and begins <= end and not is_enough and goes_on():
             begins = await self._shorten_once(extent, begins)
@@ -218,15 +221,16 @@ class History:
             Where the next one begins.
         """
         begins = max(begins, extent.first)
-        part = window.read(await self._read(extent, begins))
+        messages, following = await self._read(extent, begins)
+        part = window.read(messages)
         if not part.through and not self.uncarried.names:
             raise Incomplete(f"nothing of {self._stream} can be read from {begins} on")
         if not part.through:  # what was behind has left, too
             return extent.last + 1
         await self._whole_carrier.catch_up(part)
         stay, through = set(self.uncarried.names), part.through
-        events = [events for job_id, events in part.jobs.items() if ("job", job_id) not in stay]
-        jobs = window.living(events, self._letters_from(), self._is_needed)
+        ahead = window.read(following)
+        jobs = window.living(part, ahead, stay, self._letters_from(), self._is_needed)
         wholes = [name for name in part.wholes if name not in stay]
         too_large = await self._carry_jobs(jobs, through)
         self.uncarried.keep([*too_large, *await self._whole_carrier.carry(wholes, through)], part)
@@ -243,26 +247,43 @@ class History:
         return step is not None and ("graph", step[0]) in self._wholes.known
 
     # --- reading ----------------------------------------------------------------------------------
-    async def _read(self, extent: Extent, begins: int) -> list[Stored]:
-        """The log's oldest messages from a sequence on, none missing. Raises Incomplete."""
+    async def _read(self, extent: Extent, begins: int) -> tuple[list[Stored], list[Stored]]:
+        """The log's oldest messages from a sequence on, none missing, and as many that follow.
+
+        Each is read once a pass: what follows is kept for the next call. Raises BusError.
+        """
         most = min(max(self._reserve // 8, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
-        found: list[Stored] = []
-        size, following = 0, begins
-        while size < most and len(found) < _MOST_MESSAGES and following <= extent.last:
+        messages = [one for one in self._ahead if one.sequence >= begins]
+        if messages and messages[0].sequence != begins:
+            messages = []  # something stays in between, or has left
+        following = messages[-1].sequence + 1 if messages else begins
+        await self._read_on(messages, following, extent.last, 2 * most)
+        size = 0
+        for at, one in enumerate(messages):
+            if size >= most or at >= _MOST_MESSAGES:
+                self._ahead = messages[at:]
+                return messages[:at], self._ahead
+            size += _size(one)
+        self._ahead = []
+        return messages, []
+
+    async def _read_on(self, messages: list[Stored], following: int, last: int, most: int) -> None:
+        """Adds what follows, up to a size."""
+        size = sum(map(_size, messages))
+        while size < most and len(messages) < 2 * _MOST_MESSAGES and following <= last:
             page = await self._bus.history(self._stream, _EVERYTHING, _PAGE, following)
             for stored in page:
                 if stored.sequence < following:
                     continue  # of a replica that has not heard of the last removal
-                if stored.sequence > extent.last or size >= most:
-                    return found
+                if stored.sequence > last or size >= most:
+                    return
                 if stored.sequence != following:
                     await self._check_gap(following, stored.sequence)
-                found.append(stored)
-                size += len(stored.body) + len(stored.subject) + _HEADERS_BYTES
+                messages.append(stored)
+                size += _size(stored)
                 following = stored.sequence + 1
             if not page:
                 break
-        return found
 
     async def _check_gap(self, expected: int, sequence: int) -> None:
         """Direct reads are answered by any replica, which may lag behind: the leader decides."""
@@ -304,7 +325,11 @@ class History:
         raise Incomplete(f"{len(left)} jobs change too quickly to be carried")
 
     async def _all_latest(self, jobs: Sequence[Living], through: int) -> list[Living | None]:
-        return [await self._latest(one, through) for one in jobs]
+        latest: list[Living | None] = []
+        for start in range(0, len(jobs), _READ_AT_ONCE):
+            some = jobs[start : start + _READ_AT_ONCE]
+            latest += await asyncio.gather(*(self._latest(one, through) for one in some))
+        return latest
 
     def _note_carried(self, one: Living, message: Outgoing) -> None:
         self.carried += 1
@@ -329,6 +354,10 @@ class History:
         if any(at > through and isinstance(event, JobCarried) for at, event in events):
             return None  # another orchestrator was at it, too
         return Living(record, one.trace)
+
+
+def _size(stored: Stored) -> int:
+    return len(stored.body) + len(stored.subject) + _HEADERS_BYTES
 
 
 def _smaller(one: Living) -> Living:

@@ -11,16 +11,18 @@ the window alone, unless it went on behind it, which the compare-and-set of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
 from penstock.bus.protocol import Stored
-from penstock.events.job import JOB_EVENTS
+from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.story import read_event
+
+_CARRIED = f".{JobCarried.__name__}"
 
 
 class Living(msgspec.Struct, frozen=True):
@@ -82,21 +84,54 @@ def read(messages: Iterable[Stored]) -> Window:
 
 
 def living(
-    jobs: Iterable[list[Stored]], letters_from: int, is_needed: Callable[[str], bool]
+    window: Window,
+    ahead: Window,
+    stay: Container[tuple[str, str]],
+    letters_from: int,
+    is_needed: Callable[[str], bool],
 ) -> list[Living]:
-    """The jobs that must be carried, as far as the window tells.
+    """The jobs that must be carried, as far as it was read.
 
     Args:
-        jobs: the events of each.
+        ahead: what follows the window, as far as it was read: most jobs that went on behind the
+            window ended in it.
+        stay: noun and id of what is not carried.
         letters_from: dead letters of earlier deaths were looked after.
         is_needed: whether the result of a completed job is still to be read, by its id.
     """
     found = []
-    for events in jobs:
+    for job_id, begun in window.jobs.items():
+        events = [*begun, *ahead.jobs.get(job_id, ())]
+        is_left = events[-1].sequence > window.through  # its end stays in the log, with the result
+        if ("job", job_id) in stay or (
+            _has_completed(events) and (is_left or not is_needed(job_id))
+        ):
+            continue
         record = lifecycle.fold((one.sequence, read_event(one, JOB_EVENTS)) for one in events)
-        if record is not None and is_kept(record, letters_from, is_needed):
+        if record is None:
+            continue
+        if record.changed_by > window.through:
+            is_living = record.state is not State.COMPLETED
+        else:
+            is_living = is_kept(record, letters_from, is_needed)
+        if is_living and not _was_carried(events, window.through):
             found.append(Living(record, events[0].headers.get("traceparent", "")))
     return found
+
+
+_USUAL = ("JobDispatched", "JobStarted", "JobCompleted")
+
+
+def _has_completed(events: Sequence[Stored]) -> bool:
+    """Of most jobs the names of their events tell it, and none has to be decoded."""
+    return len(events) == len(_USUAL) and all(
+        one.subject.endswith(name) for one, name in zip(events, _USUAL, strict=True)
+    )
+
+
+def _was_carried(events: Sequence[Stored], through: int) -> bool:
+    """By another orchestrator, or by a pass that was cut off: the record lies behind the window."""
+    return any(one.sequence > through and one.subject.endswith(_CARRIED) for one in events)
 
 
 def is_kept(record: JobRecord, letters_from: int, is_needed: Callable[[str], bool]) -> bool:
