@@ -145,9 +145,10 @@ class Reader:
             position = await self._patiently(lambda: self._stream_end(stream)) + 1
         if not self.makes_consumers:
             if position is None:
-                last, position = await self._patiently(
+                last, beginning = await self._patiently(
                     partial(self._last_of_each, stream, subjects)
                 )
+                position = beginning
                 for message in last:
                     yield message
             async for message in self._read_on(stream, subjects, position):
