@@ -82,7 +82,12 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
 
 
 class NatsBus:
-    """See :class:`penstock.bus.protocol.Bus`; one connection, one process."""
+    """See :class:`penstock.bus.protocol.Bus`; one connection, one process.
+
+    Attributes:
+        has_account: whether it has a key, with which it may do only what the key's role does.
+        refused: set once the broker has refused a request. refusal: the last one.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.subjects = Subjects(settings.prefix)
@@ -99,15 +104,17 @@ class NatsBus:
         self._has_jetstream = False  # until it has answered
         self.trouble = ""  # what a broker that answers still lacks
         self.violations = 0  # requests that this key may not make
+        self.refusal = ""  # the last of them, as the broker tells it
+        self.refused = asyncio.Event()
         reach = settings.nats
         # With a key, this client has an account of its own: it hears others under a prefix, and
         # the orchestrator alone may make consumers of queues.
-        self._has_account = bool(reach.nkey_file or reach.credentials_file)
-        self.makes_queues = not self._has_account
+        self.has_account = bool(reach.nkey_file or reach.credentials_file)
+        self.makes_queues = not self.has_account
         self._timeout = reach.request_timeout_seconds
         self._publisher = Publisher(self._client, self._timeout)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
-        self.makes_consumers = not self._has_account
+        self.makes_consumers = not self.has_account
 
     # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
@@ -157,6 +164,8 @@ class NatsBus:
             self._may_not_update.set()
             return log.debug("this key may not update streams")
         self.violations += 1
+        self.refusal = text
+        self.refused.set()
         return log.warning("the broker refused: %s", error)
 
     async def _on_disconnected(self) -> None:
@@ -505,7 +514,7 @@ class NatsBus:
                 self._soon(result)
 
         listening = _Listening()
-        sources = (subject, f"{_HEARD}{subject}") if self._has_account else (subject,)
+        sources = (subject, f"{_HEARD}{subject}") if self.has_account else (subject,)
         for source in sources:
             subscription = await self._client.subscribe_raw(source, on)
             listening.subscriptions.append(subscription)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.command import Command
 from penstock.cli.output import say, say_json
 from penstock.cli.parameters import SECONDS
-from penstock.cli.session import Session
+from penstock.cli.session import Session, permitted
 from penstock.health.report import Report, State
+
+if TYPE_CHECKING:
+    from penstock.bus.nats import NatsBus
+    from penstock.health.facts import Facts
 
 EXIT_CODES = {State.HEALTHY: 0, State.WARNING: 3, State.DEGRADED: 4, State.UNHEALTHY: 5}
 """1 and 2 say that the command itself failed."""
@@ -55,10 +59,12 @@ def look(session: Session) -> Report:
 
     settings = session.reachable_settings()
 
-    async def ask() -> Any:
+    async def judged(bus: NatsBus) -> Facts:
+        return await with_overdue(await survey(bus, settings), bus, settings, utc_now())
+
+    async def ask() -> Facts:
         async with session.bus(settings) as bus:
-            facts = await survey(bus, settings)  # type: ignore[arg-type]  # it is one over NATS
-            return await with_overdue(facts, bus, settings, utc_now())
+            return await permitted(bus, settings, judged(bus))
 
     try:
         facts = asyncio.run(ask())
