@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
 
+
 class NotPermitted(Exception):
     """The broker said that a permission was violated."""
 
