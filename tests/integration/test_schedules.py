@@ -340,6 +340,6 @@ def test_the_command(tmp_path: Path, settings: MakeSettings) -> None:
     assert "removed" in shell.text("schedule", "rm", "morning")
     assert shell.json("schedule", "ls") == []
     wrong = (("61 * * * *", "clock_jobs.tell", "-a", "word=a"), (EACH_SECOND, "clock_jobs.nothing"))
-    for code, arguments in zip((1, 2), wrong, strict=True):
-        refused = shell.call("schedule", "add", "odd", *arguments, code=code).stderr
+    for arguments in wrong:
+        refused = shell.call("schedule", "add", "odd", *arguments, code=2).stderr
         assert len(refused.splitlines()) == 1

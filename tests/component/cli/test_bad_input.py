@@ -22,6 +22,13 @@ WRONG = {
     "queue name": (["job", "submit", "f", "--queue", "a b"], "'a b' is not allowed"),
     "delay": (["job", "submit", "f", "--delay", "soon"], "expected a length of time"),
     "negative delay": (["job", "submit", "f", "--delay", "-1"], "expected a length of time"),
+    "expiry before the delay": (
+        ["job", "submit", "f", "--delay", "1h", "--expires", "30m"],
+        "would expire after 1800 s, before it is due after 3600 s: give a longer --expires",
+    ),
+    "a delay of two years": (["job", "submit", "f", "--delay", "800d"], "a delay is 0 s to"),
+    "cron expression": (["schedule", "add", "bad", "61 2 * * *", "f"], "is no cron expression"),
+    "time zone": (["schedule", "add", "a", "1 2 * * *", "f", "--zone", "Mars"], "no time zone"),
     "argument": (["job", "submit", "f", "--arg", "table"], "expected NAME=VALUE"),
     "unknown job": (["job", "submit", "f"], "no job is called 'f'"),
     "state": (["job", "ls", "--state", "done"], "'done' is not one of"),

@@ -43,10 +43,17 @@ def _ours(error: BaseException) -> tuple[str, int]:
     from penstock.bus.protocol import BusUnavailable  # noqa: PLC0415 - only when something failed
     from penstock.config import ConfigError  # noqa: PLC0415
     from penstock.events.subjects import BadName  # noqa: PLC0415
-    from penstock.jobs.errors import BadArguments, PayloadTooLarge, UnknownJob  # noqa: PLC0415
+    from penstock.jobs.errors import (  # noqa: PLC0415
+        BadArguments,
+        BadSchedule,
+        BadTime,
+        PayloadTooLarge,
+        UnknownJob,
+    )
 
     text = _one_line(str(error))
-    if isinstance(error, ConfigError | BadName | BadArguments | PayloadTooLarge | UnknownJob):
+    wrong_calls = BadName | BadArguments | BadSchedule | BadTime | PayloadTooLarge | UnknownJob
+    if isinstance(error, ConfigError | wrong_calls):
         return text, WRONG_USE
     if isinstance(error, BusUnavailable):
         found, _, _ = text.partition(";")

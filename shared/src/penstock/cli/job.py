@@ -8,7 +8,7 @@ import click
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
-from penstock.cli.errors import Failed
+from penstock.cli.errors import Failed, Refused
 from penstock.cli.job_call import CHANGES, make_call, read_changes
 from penstock.cli.job_list import Wanted, newest_jobs
 from penstock.cli.job_view import COLUMNS, JobRow, description, detail, row
@@ -17,9 +17,11 @@ from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.topology import PRIORITIES
+from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.lifecycle import State
+from penstock.jobs.making import due_at, expiry
 from penstock.jobs.view import JobView
 
 
@@ -44,6 +46,7 @@ def job() -> None:
 @click.pass_obj
 def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
     """Hand a job over: FUNCTION as registered in one of the jobs.modules."""
+    _check_times(options["delay"], options["expires"])
     call = make_call(session.settings(), function, arguments)
     wait, timeout = options.pop("wait"), options.pop("timeout")
     to = {name: value for name, value in options.items() if value is not None}
@@ -65,6 +68,17 @@ def submit(session: Session, /, function: str, arguments: tuple[str, ...], **opt
         say_json({"id": answer})
     else:
         say(answer)
+
+
+def _check_times(delay: float, expires: float | None) -> None:
+    """What dispatching would refuse, before a broker is asked for. Raises BadTime or Refused."""
+    if expires is not None and expires <= delay:
+        raise Refused(
+            f"the job would expire after {expires:g} s, before it is due after {delay:g} s: "
+            "give a longer --expires or a shorter --delay"
+        )
+    due = due_at(delay, None, now := utc_now())
+    expiry(expires, due, now)
 
 
 @job.command(name="ls", example="penstock job ls --state dead --queue reports --limit 50")

@@ -83,6 +83,7 @@ def schedule() -> None:
 @click.pass_obj
 def add(session: Session, /, name: str, cron: str, function: str, **said: Any) -> None:
     """Dispatch FUNCTION whenever CRON says so: five fields, or six with seconds first."""
+    check(cron, said["zone"])
     call = make_call(session.settings(), function, said["arguments"])
     terms = Terms(
         queue=said["queue"] or "", tags=check_tags(said["tags"]), priority=said["priority"]

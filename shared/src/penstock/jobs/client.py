@@ -191,7 +191,7 @@ class Client:
             priority: for queues that have priorities.
 
         Raises:
-            PayloadTooLarge, BadName, JobRefused: refused before anything is sent.
+            PayloadTooLarge, BadName, BadTime, JobRefused: refused before anything is sent.
             AlreadyDispatched: a job of this id, or one that counts for its key, exists; names it.
             BusUnavailable: the broker did not answer; the job may or may not have been taken.
             StreamFull: the event log is full of jobs that have not ended; it was not taken.

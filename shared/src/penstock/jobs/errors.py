@@ -8,6 +8,7 @@
     │   ├── BadArguments      arguments that do not fit the function's signature
     │   ├── PayloadTooLarge   the encoded call exceeds jobs.max_payload_bytes
     │   ├── AlreadyDispatched a job of that id, or another that counts for its key, exists
+    │   ├── BadTime           a delay or an expiry that cannot be; a ValueError, too
     │   ├── BadSchedule       a cron expression or time zone that cannot be
     │   └── OutboxFull        no broker, and the local outbox holds as many as it may
     ├── NotFound              no job of that id
@@ -72,6 +73,10 @@ class WrongResult(JobsError):
 
 
 class CommitRefused(JobsError):
+    pass
+
+
+class BadTime(JobRefused, ValueError):
     pass
 
 

@@ -16,7 +16,7 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
 from penstock.jobs import payload, registry, sealing
-from penstock.jobs.errors import JobRefused, PayloadTooLarge, UnknownJob
+from penstock.jobs.errors import BadTime, JobRefused, PayloadTooLarge, UnknownJob
 from penstock.jobs.registry import Call
 from penstock.jobs.sealing import KeyRing
 
@@ -86,7 +86,7 @@ class Maker:
         self._queues_seen: set[str] = set()
 
     def event(self, call: Call, terms: Terms) -> JobDispatched:
-        """Raises UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey, ValueError."""
+        """Raises UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey."""
         kind, job_id = call.job, terms.job_id or new_id()
         if self._for_others and kind.unreachable:
             raise UnknownJob(f"{kind.name}: {kind.unreachable}")
@@ -195,7 +195,7 @@ def maker(settings: Settings, source: str, in_process: bool = False) -> Maker:
 
 
 def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> datetime | None:
-    """When a job is due; None for at once. Raises ValueError.
+    """When a job is due; None for at once. Raises BadTime.
 
     Args:
         now: by the broker's clock.
@@ -203,13 +203,13 @@ def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> date
     seconds = _seconds(delay)
     if at is not None:
         if seconds:
-            raise ValueError("give delay or at, not both")
+            raise BadTime("give delay or at, not both")
         due = _aware("at", at)
         if (due - now).total_seconds() > _MAX_DELAY_SECONDS:
-            raise ValueError(f"a job is delayed by a year at most, found {due}; {_LATER}")
+            raise BadTime(f"a job is delayed by a year at most, found {due}; {_LATER}")
         return due
     if not 0 <= seconds <= _MAX_DELAY_SECONDS:
-        raise ValueError(
+        raise BadTime(
             f"a delay is 0 s to {_MAX_DELAY_SECONDS:g} s (a year), found {seconds:g} s; {_LATER}"
         )
     return now + timedelta(seconds=seconds) if seconds else None
@@ -218,7 +218,7 @@ def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> date
 def expiry(
     expires: float | timedelta | datetime | None, due: datetime | None, now: datetime
 ) -> datetime | None:
-    """Until when a job may start; None for ever. Raises ValueError.
+    """Until when a job may start; None for ever. Raises BadTime.
 
     Args:
         now: by the broker's clock.
@@ -230,10 +230,10 @@ def expiry(
     else:
         seconds = _seconds(expires)
         if not 0 < seconds <= _MAX_SECONDS:
-            raise ValueError(f"a job expires after 0 s to 10 years, found {seconds:g} s")
+            raise BadTime(f"a job expires after 0 s to 10 years, found {seconds:g} s")
         until = now + timedelta(seconds=seconds)
     if due is not None and until <= due:
-        raise ValueError(f"the job would expire at {until}, before it is due at {due}")
+        raise BadTime(f"the job would expire at {until}, before it is due at {due}")
     return until
 
 
@@ -243,5 +243,5 @@ def _seconds(length: float | timedelta) -> float:
 
 def _aware(name: str, at: datetime) -> datetime:
     if at.tzinfo is None:
-        raise ValueError(f"{name} needs a time zone, e.g. datetime(..., tzinfo=UTC)")
+        raise BadTime(f"{name} needs a time zone, e.g. datetime(..., tzinfo=UTC)")
     return at.astimezone(UTC)
