@@ -17,7 +17,7 @@ from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.bus.nats import NatsBus, connect
-from penstock.bus.protocol import Bus, BusRefused, BusUnavailable, Outgoing
+from penstock.bus.protocol import Bus, BusUnavailable, Outgoing
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import free_port
@@ -62,12 +62,32 @@ class TestFollowingWithoutConsumers(FollowingContract):
             await bus.append_many(numbered(examined.event("a"), 2))
             assert bodies(await take(messages, 2)) == [b"0", b"1"]
 
-    async def test_the_last_of_many_subjects_is_refused(self, bus: Bus, examined: Examined) -> None:
-        stream: Any = bus.follow(
-            examined.subjects.events_stream, [examined.subjects.events()], "last"
-        )
-        with pytest.raises(BusRefused, match="consumer"):
-            await take(stream, 1)
+    async def test_the_last_of_many_subjects_come_first_then_what_is_new(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        jobs = [f"job{number}" for number in range(150)]
+        events = [
+            Outgoing(examined.event(job), f"{job} {n}".encode()) for n in "ab" for job in jobs
+        ]
+        await bus.append_many(events)
+        await bus.append(Outgoing(examined.event(jobs[0]), b"latest"))
+        every = examined.subjects.events()
+        stream: Any = bus.follow(examined.subjects.events_stream, [every], "last")
+        async with aclosing(stream) as messages:
+            first = bodies(await take(messages, len(jobs)))
+            assert first == [*(f"{job} b".encode() for job in jobs[1:]), b"latest"]
+            await bus.append_many(numbered(examined.event("job7"), 2))
+            assert bodies(await take(messages, 2)) == [b"0", b"1"]
+
+    async def test_the_last_of_subjects_that_hold_nothing_is_what_comes(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        await bus.append(Outgoing(examined.event("a"), b"other"))
+        stream: Any = bus.follow(examined.subjects.events_stream, [examined.event("b")], "last")
+        async with aclosing(stream) as messages:
+            coming = asyncio.ensure_future(take(messages, 1))
+            await bus.append_many(numbered(examined.event("b"), 1))
+            assert bodies(await coming) == [b"0"]
 
     async def test_nothing_is_made_on_the_broker(self, bus: Bus, examined: Examined) -> None:
         stream = examined.subjects.events_stream

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.guarded import GuardedBroker
+from tests.integration.shell import Shell
 from tests.making import MakeSettings
 
 from penstock.cli import main as cli
@@ -56,6 +57,15 @@ class Site:
         if role == "executor":
             nats["worker_nkey_file"] = f"{self.broker.secrets}/worker/nkey.seed"
         return self.broker.settings(self._make, role, **_TABLES, nats=nats)
+
+    def shell(self, role: str, folder: Path) -> Shell:
+        """A folder in which `penstock` is called with the key of ``role``."""
+        nats = self.settings(role).nats
+        reach = {"url": nats.url, "ca_file": nats.ca_file, "nkey_file": nats.nkey_file}
+        tables = {**_TABLES, "nats": {**reach, "request_timeout_seconds": 3.0}}
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "penstock.toml").write_text(_toml(tables), "utf-8")
+        return Shell(folder)
 
     def start(self) -> None:
         for number, role in enumerate(SERVICES):

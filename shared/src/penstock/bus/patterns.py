@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def is_pattern(subject: str) -> bool:
-    """Whether it names several subjects."""
-    return any(token in ("*", ">") for token in subject.split("."))
-
-
 def matches(pattern: str, subject: str) -> bool:
     """Whether a subject falls under a pattern."""
     if pattern == subject:

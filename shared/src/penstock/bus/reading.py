@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import nats.errors
 
-from penstock.bus.patterns import covering, is_pattern, matches
+from penstock.bus.patterns import covering, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
 from penstock.bus.pull import Inbox, place, stored
 from penstock.bus.wire import WireClient, own_headers, parse_headers
@@ -28,6 +28,7 @@ _FOLLOWER_LIVES_NS = 30_000_000_000
 _NO_MESSAGE = 10037
 _END_OF_BATCH, _NOTHING_FOUND = 204, 404
 _PAGE_LIMIT = 10_000
+_LAST_AT_ONCE = 64
 _FIRST_LOOK_SECONDS, _LATEST_LOOK_SECONDS = 0.02, 0.5
 
 
@@ -144,7 +145,12 @@ class Reader:
             position = await self._patiently(lambda: self._stream_end(stream)) + 1
         if not self.makes_consumers:
             if position is None:
-                position = await self._last_position(stream, subjects)
+                last, beginning = await self._patiently(
+                    partial(self._last_of_each, stream, subjects)
+                )
+                position = beginning
+                for message in last:
+                    yield message
             async for message in self._read_on(stream, subjects, position):
                 yield message
         while True:
@@ -185,15 +191,20 @@ class Reader:
             await asyncio.sleep(wait)
             wait = min(wait * 2, _LATEST_LOOK_SECONDS)
 
-    async def _last_position(self, stream: str, subjects: Sequence[str]) -> int:
-        """Where the last message of the one subject stands."""
-        if len(subjects) != 1 or is_pattern(subjects[0]):
-            raise BusRefused(
-                f"{stream}: the last of many subjects is followed by a consumer, which this key "
-                "may not make"
-            )
-        newest = await self._patiently(partial(self.last, stream, subjects[0]))
-        return newest.sequence if newest else 1
+    async def _last_of_each(self, stream: str, subjects: Sequence[str]) -> tuple[list[Stored], int]:
+        """The last message of each subject, oldest first, and where what came later begins.
+
+        All is asked of the stream's leader: direct reading may reach a replica that lags, and what
+        that one does not have yet would be skipped.
+        """
+        end = await self._stream_end(stream)
+        names = {name for pattern in subjects for name in await self.count(stream, pattern)}
+        ordered, last = sorted(names), []
+        for start in range(0, len(ordered), _LAST_AT_ONCE):
+            some = ordered[start : start + _LAST_AT_ONCE]
+            last += await asyncio.gather(*(self.last(stream, name) for name in some))
+        until_end = [one for one in last if one is not None and one.sequence <= end]
+        return sorted(until_end, key=lambda one: one.sequence), end + 1
 
     async def _stream_end(self, stream: str) -> int:
         info = await self._api(f"STREAM.INFO.{stream}")
