@@ -20,7 +20,7 @@ from penstock.cli.queue import queue_rows
 from penstock.cli.worker_list import living_workers
 from penstock.config.load import check
 from penstock.events.envelope import Event, encode
-from penstock.events.job import JobDispatched, JobProgressed, JobStarted
+from penstock.events.job import JobDead, JobDispatched, JobError, JobProgressed, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
@@ -109,6 +109,42 @@ async def test_what_cannot_be_told_is_left_out(bus) -> None:
     whole = await Client(bus).dispatch(add(a=1))
     found = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 10))
     assert [record.id for record in found] == [whole]
+
+
+async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 8)
+    client = Client(bus)
+    ids = [await client.dispatch(add(a=n)) for n in range(4)]
+    for job_id in ids:
+        started = JobStarted(job_id=job_id, queue="reports", attempt=1, host="h", worker="w")
+        await publish(bus, started)
+    await bus.remove(SUBJECTS.events_stream, SUBJECTS.events(), before=5)
+    dead = await client.dispatch(add(a=9))
+    await publish(bus, JobDead(job_id=dead, queue="reports", error=JobError(kind="E", message="x")))
+    await client.dispatch_many([add(a=n) for n in range(20)])
+    asked: list[str] = []
+    monkeypatch.setattr(Client, "job", lambda self, job_id: asked.append(job_id))
+    [record] = await newest_jobs(bus, SUBJECTS, Wanted(State.DEAD, None, 9))
+    assert (record.id, asked) == (dead, [])
+
+
+async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.cli.eventlog.DEEPEST_SPAN", 16)
+    client = Client(bus)
+    job_id = await client.dispatch(add(a=1))
+    await client.dispatch_many([add(a=n) for n in range(20)])
+    await client.cancel(job_id)
+    asked: list[str] = []
+    job_of = Client.job
+
+    async def counted(self: Client, job_id: str) -> Any:
+        asked.append(job_id)
+        return await job_of(self, job_id)
+
+    monkeypatch.setattr(Client, "job", counted)
+    assert len(await newest_jobs(bus, SUBJECTS, Wanted(State.CANCELLED, None, 9))) == 1
+    assert asked == [job_id]
 
 
 async def test_one_job_with_its_story(bus) -> None:

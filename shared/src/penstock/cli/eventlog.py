@@ -27,12 +27,13 @@ async def back(bus: Bus, stream: str, subject: str) -> AsyncIterator[Back]:
     if last is None:
         yield Back([], complete=True)
         return
+    first = min(max((await bus.extent(stream)).first, 1), last.sequence)
     span = FIRST_SPAN
     while True:
-        start = max(1, last.sequence - span + 1)
+        start = max(first, last.sequence - span + 1)
         found = [stored async for stored in between(bus, stream, subject, start, last.sequence)]
-        yield Back(found, complete=start == 1)
-        if start == 1 or span >= DEEPEST_SPAN:
+        yield Back(found, complete=start == first)
+        if start == first or span >= DEEPEST_SPAN:
             return
         span *= 4
 

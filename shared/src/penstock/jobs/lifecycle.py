@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -76,7 +76,19 @@ TRANSITIONS: tuple[Edge, ...] = (
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "somebody retries it"),
 )
 
+_BEGINNINGS = (JobCarried, JobRevived, JobCompleted)
+"""Besides JobDispatched, what a record can begin with where earlier events left the log."""
 _BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
+
+
+def leads_to(event: Event | UnknownEvent, state: State) -> bool:
+    """Whether a job may be in ``state`` after ``event``."""
+    if isinstance(event, JobCarried):
+        return event.state == state
+    if isinstance(event, JobRecovered) and state is State.RETRYING:
+        return event.due_at is not None
+    edge = _BY_EVENT.get(type(event)) if isinstance(event, JobEvent) else None
+    return edge is not None and edge.target is state
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +247,26 @@ def passed_over(events: Iterable[tuple[int, Event | UnknownEvent]]) -> Iterator[
             state = record.state if record else "nothing"
             yield sequence, f"{event.name} may not follow state {state}"
         record = after
+
+
+def without_tail(
+    events: Sequence[tuple[int, Event | UnknownEvent]],
+) -> Sequence[tuple[int, Event | UnknownEvent]]:
+    """The events from the first on that a record can begin with, and the unreadable ones before.
+
+    History is shortened from its old end, so the first events of a job leave the log before its
+    later ones. A job that has ended leaves such a tail, and one that lives has it before its
+    JobCarried. A JobDispatched is always a job's first event: what stands before it is no tail.
+    """
+    begin = len(events)
+    for place, (_, event) in enumerate(events):
+        if isinstance(event, JobDispatched):
+            return events
+        if isinstance(event, _BEGINNINGS):
+            begin = place
+            break
+    before = [entry for entry in events[:begin] if isinstance(entry[1], UnknownEvent)]
+    return [*before, *events[begin:]]
 
 
 def _rest_of(event: JobCompleted, sequence: int) -> JobRecord:

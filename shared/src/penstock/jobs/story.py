@@ -15,7 +15,8 @@ from penstock.jobs import lifecycle
 from penstock.runtime.limited_log import LimitedLog
 
 log = logging.getLogger("penstock.jobs")
-_passed_over = LimitedLog(log)
+_MOST_JOBS_LOGGED = 50
+_passed_over = LimitedLog(log, max_keys=_MOST_JOBS_LOGGED)
 _unreadable = 0
 
 _TRIES = 20
@@ -28,10 +29,11 @@ Story = tuple[tuple[int, Event | UnknownEvent], ...]
 async def read(bus: Bus, subjects: Subjects, job_id: str) -> Story:
     """Every event of a job; empty when there is none.
 
-    What :func:`penstock.jobs.lifecycle.fold` passes over is among them, and logged.
+    What :func:`penstock.jobs.lifecycle.fold` passes over is among them, and logged; but for what is
+    left of a history whose beginning left the log, which is the usual fate of old jobs.
     """
     events = await read_subject(bus, subjects.events_stream, subjects.job(job_id), JOB_EVENTS)
-    for sequence, why in lifecycle.passed_over(events):
+    for sequence, why in lifecycle.passed_over(lifecycle.without_tail(events)):
         _passed_over.write(
             logging.WARNING, job_id, "job %s: event %d is passed over: %s", job_id, sequence, why
         )
