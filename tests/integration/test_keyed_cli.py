@@ -186,7 +186,7 @@ def test_each_command_works_or_says_which_right_is_missing(
                 right = done.exit_code in STATES.get(verb, {0}) and not refused
             else:
                 code = 0 if verb == MEASURED_IF_PERMITTED else 1
-                right = done.exit_code == code and "this key may not" in done.stderr
+                right = done.exit_code == code and "may not publish to" in done.stderr
             if not right or "Traceback" in done.stderr:
                 wrong.append((verb, done.exit_code, done.stdout[-300:], done.stderr, refused))
     (tmp_path / GATE).touch()  # for what this key could not cancel

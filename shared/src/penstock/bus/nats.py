@@ -89,7 +89,6 @@ class NatsBus:
 
     Attributes:
         has_account: whether it has a key, with which it may do only what the key's role does.
-        refused: set once the broker has refused a request. refusal: the last one.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -103,21 +102,20 @@ class NatsBus:
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
         self._updating = asyncio.Lock()
-        self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
+        self._may_not_make = False
         self._has_jetstream = False  # until it has answered
         self.trouble = ""  # what a broker that answers still lacks
         self.is_refused = False  # a broker answers, and refuses the credentials
         self.violations = 0  # requests that this key may not make
-        self.refusal = ""  # the last of them, as the broker tells it
-        self.refused = asyncio.Event()
         reach = settings.nats
         # With a key, this client has an account of its own: it hears others under a prefix, and
         # the orchestrator alone may make consumers of queues.
         self.has_account = bool(reach.nkey_file or reach.credentials_file)
         self.makes_queues = not self.has_account
         self._timeout = reach.request_timeout_seconds
-        self._publisher = Publisher(self._client, self._timeout)
-        self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
+        self._refusals = access.Refusals(reach.nkey_file)
+        self._publisher = Publisher(self._client, self._timeout, self._refusals)
+        self._reader = Reader(self._client, self._api, self._inboxes, self._timeout, self._refusals)
         self.makes_consumers = not self.has_account
 
     # --- connection -------------------------------------------------------------------------------
@@ -161,15 +159,13 @@ class NatsBus:
             self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
+        self._publisher.refuse(self._refusals.came(text))
         if ".stream.create." in text:
-            self._may_not_make.set()
+            self._may_not_make = True
             return log.debug("streams are another role's to make")
         if ".stream.update." in text:
-            self._may_not_update.set()
             return log.debug("this key may not update streams")
         self.violations += 1
-        self.refusal = text
-        self.refused.set()
         return log.warning("the broker refused: %s", error)
 
     async def _on_disconnected(self) -> None:
@@ -204,11 +200,9 @@ class NatsBus:
 
     async def _create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
         """Who may not is not answered, only told at once that a permission was violated."""
-        if not self._may_not_make.is_set():
-            verb = f"STREAM.CREATE.{config['name']}"
-            asking = self._api(verb, config, fail=False)
+        if not self._may_not_make:
             with suppress(access.NotPermitted):
-                return await access.unless_refused(self._may_not_make, asking)
+                return await self._api(f"STREAM.CREATE.{config['name']}", config, fail=False)
         raise BusUnavailable(
             f"there is no stream {config['name']} yet, and this role may not make it: "
             "the orchestrator does, when it starts"
@@ -234,19 +228,16 @@ class NatsBus:
                 info = await self._api(f"STREAM.INFO.{name}")
                 stored, complete = info["config"], streams.complete(stream, 1)
                 if changes := streams.changes(stored, complete, info["state"]["bytes"]):
-                    asking = self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
-                    await access.unless_refused(self._may_not_update, asking)
+                    await self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
                     updated[name] = changes
         return updated
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
-        sent_at = self.clock.monotonic()
+        sent_at, subject = self.clock.monotonic(), f"$JS.API.{verb}"
+        raw = json.dumps(body).encode() if body is not None else b""
+        asking = self._client.request(subject, raw, timeout=self._timeout)
         try:
-            message = await self._client.request(
-                f"$JS.API.{verb}",
-                json.dumps(body).encode() if body is not None else b"",
-                timeout=self._timeout,
-            )
+            message = await self._refusals.watch([subject], asking)
         except nats.errors.NoRespondersError:
             if self._client.clustered:
                 raise BusUnavailable(f"no server of the cluster answers {verb}") from None

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError
+from penstock.bus.access import NotPermitted
+from penstock.bus.protocol import BusError
 from penstock.cli import eventlog
-from penstock.cli.errors import Failed
 from penstock.cli.output import note
-from penstock.cli.session import Session, permitted
+from penstock.cli.session import Session
 from penstock.config import ConfigError, Settings
 from penstock.events.envelope import Event, MalformedEvent, UnknownEvent, utc_now
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
@@ -34,25 +34,22 @@ def ask(session: Session) -> Measured | None:
     """None where no broker answers at once: that is said, and is no error."""
     try:
         return asyncio.run(_ask(session, session.reachable_settings()))
+    except NotPermitted as error:
+        note(f"nothing measured: {error}; start times are assumed")
+        return None
     except (ConfigError, BusError):
         note("nothing measured: no broker answers; start times are assumed")
-        return None
-    except Failed as error:
-        note(f"nothing measured: {error.format_message()}; start times are assumed")
         return None
 
 
 async def _ask(session: Session, settings: Settings) -> Measured:
+    subjects, found = Subjects(settings.prefix), Measured()
+    stream = subjects.snapshots_stream
     async with session.bus(settings, PATIENCE_SECONDS) as bus:
-        return await permitted(bus, settings, _measured(bus, Subjects(settings.prefix)))
-
-
-async def _measured(bus: Bus, subjects: Subjects) -> Measured:
-    found = Measured()
-    for subject in (subjects.pool_snapshot("*"), subjects.host_snapshot("*")):
-        for stored in await eventlog.latest(bus, subjects.snapshots_stream, subject):
-            with suppress(MalformedEvent):
-                _take(SNAPSHOTS.decode(stored.body), found)
+        for subject in (subjects.pool_snapshot("*"), subjects.host_snapshot("*")):
+            for stored in await eventlog.latest(bus, stream, subject):
+                with suppress(MalformedEvent):
+                    _take(SNAPSHOTS.decode(stored.body), found)
     return found
 
 

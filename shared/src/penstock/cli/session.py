@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from penstock.bus.nats import NatsBus
     from penstock.bus.protocol import Bus
     from penstock.config import Settings
 
@@ -67,7 +66,7 @@ class Session:
     @asynccontextmanager
     async def bus(
         self, settings: Settings, patience_seconds: float = PATIENCE_SECONDS
-    ) -> AsyncIterator[NatsBus]:
+    ) -> AsyncIterator[Bus]:
         """A connection that is closed in the end."""
         from msgspec.structs import replace  # noqa: PLC0415
 
@@ -84,7 +83,7 @@ class Session:
             await bus.close()
             end_telemetry()
 
-    def ask(self, question: Callable[[Bus, Settings], Coroutine[Any, Any, T]]) -> T:
+    def ask(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
         """Connects, asks, disconnects: the whole of most commands."""
         import asyncio  # noqa: PLC0415 - keeps `--help` quick
 
@@ -92,24 +91,7 @@ class Session:
 
         async def whole() -> Any:
             async with self.bus(settings) as bus:
-                return await permitted(bus, settings, question(bus, settings))
+                return await question(bus, settings)
 
         answer: T = asyncio.run(whole())
         return answer
-
-
-async def permitted(bus: NatsBus, settings: Settings, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` gives. The broker does not answer what a key may not ask: it says so beside.
-
-    Raises:
-        Failed: the broker refused a request; which, and whose keys may make it.
-    """
-    from penstock.bus import access  # noqa: PLC0415 - keeps `--help` quick
-    from penstock.cli.errors import Failed  # noqa: PLC0415
-
-    try:
-        return await access.unless_refused(bus.refused, work)
-    except access.NotPermitted:
-        from penstock.cli.deploy.rights import missing  # noqa: PLC0415 - only when it is
-
-        raise Failed(missing(bus.refusal, settings.prefix)) from None

@@ -18,6 +18,7 @@ import msgspec
 import psutil
 
 from penstock.bus import streams as declared
+from penstock.bus.access import NotPermitted
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
@@ -51,6 +52,9 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
 
     Args:
         serves: whether the orchestrator asks, whose key may try all that has to be tried.
+
+    Raises:
+        NotPermitted: this key may not look, which says nothing about the broker.
     """
     known = pools(settings)
     about: dict[str, Any] = {
@@ -67,6 +71,8 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         heard = await services(bus, settings)
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
+    except NotPermitted:
+        raise
     except BusError as error:
         broker = _broker(monitored, {}, None, "")
         broker = msgspec.structs.replace(broker, error=str(error))
