@@ -36,6 +36,7 @@ async def _is_empty(crew: Crew) -> bool:
     return (depth.waiting, depth.claimed) == (0, 0)
 
 
+@pytest.mark.parametrize("crew", [{"jobs": {"claim_seconds": 30}}], indirect=True)
 async def test_fifty_open_batches_keep_nobody_from_recording_failures(crew: Crew) -> None:
     """The server keeps 50 atomic batches open a stream, whoever began them, and refuses others."""
     crew.hire(), crew.hire()

@@ -101,7 +101,7 @@ async def test_a_queue_cannot_be_redirected_throttled_or_emptied(
     worker = await connect(guarded.settings(settings, "worker"))
     await _waiting_jobs(worker, "kept")
     await running.bus.append(Outgoing("penstock.jobs.kept", b"{}"))
-    before = await _consumer(running.bus, "kept")
+    before = await eventually(lambda: _counted(running.bus, "kept"), 5, "the message counted")
     errors: list[str] = []
     attacker = await join(guarded, role, errors)
     attempts = _attempts(attacker)
@@ -180,9 +180,15 @@ def _attempts(attacker: PlainClient) -> list[tuple[str, object]]:
     ]
 
 
-async def _consumer(bus: NatsBus, queue: str) -> object:
+async def _consumer(bus: NatsBus, queue: str) -> tuple[object, int]:
     info = await bus._api(f"CONSUMER.INFO.JOBS.q_{queue}")
     return info["config"], info["num_pending"]
+
+
+async def _counted(bus: NatsBus, queue: str) -> object:
+    """What :func:`_consumer` tells once a message waits: it is counted after it is stored."""
+    config, waiting = await _consumer(bus, queue)
+    return (config, waiting) if waiting else None
 
 
 async def _waiting_jobs(worker: NatsBus, queue: str) -> None:
