@@ -10,7 +10,7 @@ from tests.integration.turning import Stage
 from tests.making import MakeSettings
 
 from penstock.bus.protocol import Bus
-from penstock.jobs.room import dispatch_limit
+from penstock.bus.streams import dispatch_limit
 from penstock.orchestrator.app import Orchestrator
 from penstock.orchestrator.history import History
 from penstock.runtime.service import Service

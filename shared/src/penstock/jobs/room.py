@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, BusError, Extent, StreamFull
-from penstock.bus.streams import least_reserve
+from penstock.bus.streams import dispatch_limit
 from penstock.events.subjects import Subjects
 
 _KEPT_SECONDS = 0.25
@@ -16,7 +16,7 @@ class Room:
     """Asks the broker, at most a few times a second.
 
     The broker refuses everything once the log holds ``max_bytes``. Ends of jobs must always be
-    stored, so a dispatch is refused before, at :func:`dispatch_limit`.
+    stored, so a dispatch is refused before, at :func:`penstock.bus.streams.dispatch_limit`.
     """
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
@@ -49,12 +49,3 @@ class Room:
             f"{limit:,}. History is shortened by the orchestrator; see 'penstock health' for what "
             "holds it up, and raise streams.events_max_bytes if it is the jobs that wait"
         )
-
-
-def dispatch_limit(max_bytes: int) -> int:
-    """The size of the log above which no job is accepted: half of the reserve is left then.
-
-    Args:
-        max_bytes: of the stream, reserve included.
-    """
-    return max_bytes - least_reserve(max_bytes) // 2
