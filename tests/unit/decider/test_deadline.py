@@ -304,3 +304,34 @@ def test_the_busiest_moment_counts_for_a_while() -> None:
     past = Past().note_busy(5, NOW, 10).note_busy(2, NOW + 4, 10)
     assert past.most_busy == 5
     assert past.note_busy(2, NOW + 11, 10).most_busy == 2
+
+
+# --- held up --------------------------------------------------------------------------------------
+def test_late_jobs_that_end_far_slower_than_they_run_are_told_as_such() -> None:
+    """A worker could run 1000 a second; 65 end, and the oldest is 43 s late."""
+    measured = {"job_seconds": 0.001, "throughput_per_second": 65.0, "sla": 30.0}
+    [reason] = demand(current=1, **waits(1529, 73.0), **measured).reasons
+    assert reason.workers == 1
+    assert "the promise is broken now: the oldest has waited 73 s of 30 s" in reason.text
+    assert (
+        "65 jobs a second end, 0.015 s of a worker's time for each that runs 0.001" in reason.text
+    )
+    assert reason.values["oldest_waiting_seconds"] == 73.0
+    assert reason.values["throughput_per_second"] == 65.0
+    [reason] = demand(current=1, **waits(1529, 3.0), **measured).reasons
+    assert "broken" not in reason.text
+
+
+def test_no_worker_goes_while_jobs_are_late_and_held_up() -> None:
+    measured = {"job_seconds": 0.001, "workers_idle": 2, "sla": 30.0, **waits(20, 73.0)}
+
+    def fewest_of_a_minute(**more: float) -> float:
+        memory: dict[str, Any] = {}
+        fewest = 2.0
+        for second in range(60):
+            asked = demand(2, memory, now=NOW + second, **measured, **more)
+            memory, fewest = dict(asked.memory), min(fewest, asked.workers)
+        return fewest
+
+    assert fewest_of_a_minute() == 1
+    assert fewest_of_a_minute(throughput_per_second=1.0) == 2

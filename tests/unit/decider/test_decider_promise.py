@@ -37,13 +37,25 @@ READY = {"workers_ready": 4, "workers_idle": 0}
     ],
 )
 def test_predicted_pickup(measured, workers, seconds):
-    assert outlook(snapshot(**measured), workers).arriving_seconds == seconds
+    assert outlook(snapshot(**measured), workers, 30.0).arriving_seconds == seconds
 
 
 def test_the_oldest_has_waited_already():
     seen = snapshot(waiting=7, oldest_waiting_seconds=20, **READY)
-    assert outlook(seen, 4).oldest_seconds == 20.5
-    assert outlook(seen, 0) == Outlook(arriving_seconds=None, oldest_seconds=20)
+    assert outlook(seen, 4, 30.0).oldest_seconds == 20.5
+    assert outlook(seen, 0, 30.0) == Outlook(arriving_seconds=None, oldest_seconds=20)
+
+
+HELD_UP = {"waiting": 1529, "job_seconds": 0.001, "throughput_per_second": 65.0, "workers_ready": 1}
+
+
+def test_late_jobs_that_are_held_up_go_on_as_slowly_as_they_ended():
+    late = snapshot(oldest_waiting_seconds=73.0, **HELD_UP)
+    assert outlook(late, 1, 30.0).arriving_seconds == pytest.approx(1530 / 65)
+    young = snapshot(oldest_waiting_seconds=3.0, **HELD_UP)
+    assert outlook(young, 1, 30.0).arriving_seconds == pytest.approx(1.53)
+    busy = snapshot(**{**HELD_UP, "job_seconds": 0.01}, oldest_waiting_seconds=73.0)
+    assert outlook(busy, 1, 30.0).arriving_seconds == pytest.approx(15.3)  # about as they run
 
 
 def follow(*steps: tuple[float, float, float]) -> list[tuple[float, str]]:

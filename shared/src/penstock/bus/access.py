@@ -12,15 +12,11 @@ from urllib.parse import SplitResult, urlsplit
 from penstock.bus import nkeys
 from penstock.bus.protocol import BusRefused
 from penstock.config import ConfigError
+from penstock.config.settings import Nats as NatsSettings
 
 T = TypeVar("T")
 
 TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
-
-NOT_AUTHORIZED = (
-    "it refuses these credentials (authorization violation): nats.nkey_file must hold a key that "
-    "it knows; the broker of 'penstock up' is for its own user, from the folder it runs in"
-)
 
 
 class NotPermitted(Exception):
@@ -132,6 +128,23 @@ def _address(server: str) -> SplitResult:
             "tls://HOST:PORT, several separated by commas"
         )
     return address
+
+
+def refused_credentials(reach: NatsSettings) -> str:
+    """What a broker that refuses our credentials was shown, and what to do."""
+    if reach.nkey_file:
+        shown = f"it does not know the key in nats.nkey_file ({reach.nkey_file})"
+    elif reach.credentials_file:
+        shown = f"it does not know nats.credentials_file ({reach.credentials_file})"
+    elif reach.user:
+        shown = "nats.user or nats.password is wrong"
+    else:
+        shown = "no nats.nkey_file is set"
+    return (
+        f"the broker refuses these credentials (authorization violation): {shown}; set "
+        "nats.nkey_file to a seed that the broker knows, as 'penstock deploy keys' makes them "
+        "(a broker of 'penstock up' is for its own user, from the folder that it runs in)"
+    )
 
 
 async def unless_refused(refused: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:

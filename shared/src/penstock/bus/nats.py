@@ -15,7 +15,7 @@ from typing import Any
 
 import nats.errors
 
-from penstock.bus import access, clock, streams
+from penstock.bus import access, clock, ending, streams
 from penstock.bus.clock import BrokerClock
 from penstock.bus.nkeys import HEARD
 from penstock.bus.protocol import (
@@ -24,6 +24,7 @@ from penstock.bus.protocol import (
     BusUnavailable,
     Delivery,
     Extent,
+    NotLetIn,
     Outgoing,
     QueueDepth,
     StorageTooSmall,
@@ -57,17 +58,19 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
     """A bus, connected, with the installation's streams in place.
 
     Raises:
+        NotLetIn: the broker refuses the credentials, for ``nats.connect_timeout_seconds``.
         BusUnavailable: no broker within ``nats.connect_timeout_seconds``.
-        BusRefused: the broker does not let us in or cannot keep the streams.
+        BusRefused: the broker cannot keep the streams.
         ConfigError: ``nats.url`` names no server.
     """
     bus = NatsBus(settings)
     try:
-        async with asyncio.timeout(settings.nats.connect_timeout_seconds):
-            await bus.open(name)
+        await ending.in_time(settings.nats.connect_timeout_seconds, bus.open(name))
     except TimeoutError:
         await bus.close()
         url, seconds = masked(settings.nats.url), settings.nats.connect_timeout_seconds
+        if bus.is_refused:
+            raise NotLetIn(f"NATS at {url}, for {seconds:g} s: {bus.trouble}") from None
         first = access.TLS_FIRST if settings.nats.ca_file else ""
         raise BusUnavailable(
             f"NATS at {url}, after {seconds:g} s: {bus.trouble}"
@@ -98,6 +101,7 @@ class NatsBus:
         self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
         self._has_jetstream = False  # until it has answered
         self.trouble = ""  # what a broker that answers still lacks
+        self.is_refused = False  # a broker answers, and refuses the credentials
         self.violations = 0  # requests that this key may not make
         reach = settings.nats
         # With a key, this client has an account of its own: it hears others under a prefix, and
@@ -147,7 +151,7 @@ class NatsBus:
             self.trouble = str(error)
         text = str(error).lower()  # nats-py has made it small already
         if "authorization violation" in text:
-            self.trouble = access.NOT_AUTHORIZED
+            self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
         if ".stream.create." in text:
@@ -260,6 +264,8 @@ class NatsBus:
                 await self._client.flush(timeout=1)
         with suppress(Exception):
             await self._client.close()
+        if reconnecting := self._client._reconnection_task:
+            await ending.end(reconnecting)
 
     # --- how the broker is -----------------------------------------------------------------------
     def now(self) -> float:

@@ -25,7 +25,8 @@ class BusError(Exception):
         ├── WrongSequence      a compare-and-set append lost
         ├── PayloadTooLarge    the message exceeds the limit
         ├── BusUnavailable     no answer in time, or not connected
-        │   └── TooManyBatches the broker has too many atomic batches open; nothing was stored
+        │   ├── TooManyBatches the broker has too many atomic batches open; nothing was stored
+        │   └── NotLetIn       the broker refuses the credentials
         └── BusRefused         the broker said no: permissions, a missing stream, a full stream
     """
 
@@ -50,6 +51,10 @@ class BusUnavailable(BusError):
 
 class TooManyBatches(BusUnavailable):
     pass
+
+
+class NotLetIn(BusUnavailable):
+    """The broker refuses the credentials; it may know them later, when it has read its keys."""
 
 
 class BusRefused(BusError):

@@ -40,7 +40,10 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def _ours(error: BaseException) -> tuple[str, int]:
-    from penstock.bus.protocol import BusUnavailable  # noqa: PLC0415 - only when something failed
+    from penstock.bus.protocol import (  # noqa: PLC0415 - only when something failed
+        BusUnavailable,
+        NotLetIn,
+    )
     from penstock.config import ConfigError  # noqa: PLC0415
     from penstock.events.subjects import BadName  # noqa: PLC0415
     from penstock.jobs.errors import (  # noqa: PLC0415
@@ -55,7 +58,7 @@ def _ours(error: BaseException) -> tuple[str, int]:
     wrong_calls = BadName | BadArguments | BadSchedule | BadTime | PayloadTooLarge | UnknownJob
     if isinstance(error, ConfigError | wrong_calls):
         return text, WRONG_USE
-    if isinstance(error, BusUnavailable):
+    if isinstance(error, BusUnavailable) and not isinstance(error, NotLetIn):
         found, _, _ = text.partition(";")
         return f"{found}; {_way_to_a_broker()}", FAILED
     if type(error).__module__.startswith("penstock."):

@@ -65,11 +65,12 @@ def conclude(
     if advice:
         text = f"{target} advised: in advisor mode the plan stays {current}"
         wished.trail.say("advice", "advisor", target, text, planned=current)
-    expected = _outlook(wished, target)
+    promise = claim.profile.sla_seconds
+    expected = _outlook(wished, target, promise)
     planned = current if advice else target
     placement = dict(before.placement) if advice else share
     after = _stepped(before, wished, placement, planned - current, this.now)
-    promised = _outlook(wished, planned) if advice else expected
+    promised = _outlook(wished, planned, promise) if advice else expected
     after, told = _watched(this, claim, wished, after, promised)
     result = Result(
         target=target,
@@ -171,11 +172,11 @@ def _explain_levelling(before: PoolState, wished: Wish, share: Share) -> None:
     wished.trail.say("placement", "level", wished.trail.workers, text, hosts=taking)
 
 
-def _outlook(wished: Wish, target: int) -> Outlook | None:
+def _outlook(wished: Wish, target: int, promise_seconds: float) -> Outlook | None:
     """Only with a fresh snapshot; a strategy's own figure holds for its own number."""
     if wished.snapshot is None:
         return None
-    expected = outlook(wished.snapshot, target)
+    expected = outlook(wished.snapshot, target, promise_seconds)
     own = wished.predicted_pickup_seconds
     if own is None or wished.wanted != target:
         return expected

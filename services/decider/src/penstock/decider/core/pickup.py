@@ -9,6 +9,8 @@ from penstock.events.snapshot import PoolSnapshot
 UNKNOWN_JOB_SECONDS = 1.0
 UNKNOWN_SPAWN_SECONDS = 1.0
 _TINY_SECONDS = 1e-6
+_FAR_SLOWER = 3.0
+"""Jobs end this many times slower than their run time allows: something else holds them up."""
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,22 +32,45 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return max(arriving, oldest)
 
 
-def outlook(snapshot: PoolSnapshot, workers: int) -> Outlook:
+def held_up_seconds(snapshot: PoolSnapshot, promise_seconds: float) -> float | None:
+    """A worker's time for each job that really ended, where jobs are late although their run time
+    would allow far more to end: the broker, the event log or the host binds, not the jobs.
+
+    Returns:
+        None where the oldest waiting job is not late, where too little is measured, and where jobs
+        end about as fast as their run time allows.
+    """
+    done, ready = snapshot.throughput_per_second, snapshot.workers_ready
+    if not snapshot.waiting or not done or not ready or snapshot.service is None:
+        return None
+    if (snapshot.oldest_waiting_seconds or 0.0) <= promise_seconds:
+        return None
+    seconds = ready / done
+    return seconds if seconds >= _FAR_SLOWER * snapshot.service.mean_seconds else None
+
+
+def outlook(snapshot: PoolSnapshot, workers: int, promise_seconds: float) -> Outlook:
     """Waits if the pool is given ``workers``.
 
     Ready workers beyond that are on their way out; workers beyond the ready ones take a first job
-    one spawn time from now.
+    one spawn time from now. Where jobs are late and held up, they go on as slowly as they ended.
     """
-    arriving = _wait_seconds(snapshot, workers, place=snapshot.waiting + 1)
+    measured = snapshot.service
+    job_seconds = held_up_seconds(snapshot, promise_seconds)
+    if job_seconds is None:
+        job_seconds = max(measured.mean_seconds if measured else UNKNOWN_JOB_SECONDS, _TINY_SECONDS)
+    arriving = _wait_seconds(snapshot, workers, snapshot.waiting + 1, job_seconds)
     oldest = None
     if snapshot.waiting and snapshot.oldest_waiting_seconds is not None:
-        first = _wait_seconds(snapshot, workers, place=1)
+        first = _wait_seconds(snapshot, workers, 1, job_seconds)
         # nobody will come: it is at least as old as it is
         oldest = snapshot.oldest_waiting_seconds + (first or 0.0)
     return Outlook(arriving_seconds=arriving, oldest_seconds=oldest)
 
 
-def _wait_seconds(snapshot: PoolSnapshot, workers: int, place: int) -> float | None:
+def _wait_seconds(
+    snapshot: PoolSnapshot, workers: int, place: int, job_seconds: float
+) -> float | None:
     """Time until the ``place``-th waiting job is picked up.
 
     Pickups by time t: the idle at once, each ready worker one more every job time, each starting
@@ -57,8 +82,6 @@ def _wait_seconds(snapshot: PoolSnapshot, workers: int, place: int) -> float | N
     idle = snapshot.workers_idle if snapshot.workers_idle < ready else ready
     if place <= idle:
         return 0.0
-    measured = snapshot.service
-    job_seconds = max(measured.mean_seconds if measured else UNKNOWN_JOB_SECONDS, _TINY_SECONDS)
     spawn_seconds = snapshot.spawn.mean_seconds if snapshot.spawn else UNKNOWN_SPAWN_SECONDS
     left = place - idle
     by_ready = left * job_seconds / ready if ready else float("inf")

@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from penstock.decider.core.pickup import held_up_seconds
 from penstock.decider.core.strategies.deadline.hands import Group, Hands, Service
 from penstock.decider.core.strategies.deadline.line import Stand, waiting
 from penstock.decider.core.strategies.deadline.memory import Past
@@ -28,6 +29,15 @@ _SAME_SECONDS = 1e-6
 """Two waits that differ by less are one job's."""
 
 
+class HeldUp(msgspec.Struct, frozen=True, gc=False):
+    """Jobs that end slower than they run: how old the oldest waiting one is, how many end a second,
+    and a worker's time for each of those."""
+
+    oldest_seconds: float
+    per_second: float
+    seconds: float
+
+
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one pool at one moment.
 
@@ -39,6 +49,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         stands: the jobs that wait, oldest first. jobs: some of them by id, waiting until now.
         groups: the workers that exist, in the order in which they are kept.
         spawn: how long new ones take.
+        held_up: jobs are late although their run time would allow far more to end.
     """
 
     planned: int
@@ -53,6 +64,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[Group, ...]
     spawn: SpawnFit
     jobs: tuple[WaitingJob, ...] = ()
+    held_up: HeldUp | None = None
 
     def name_of(self, waited_seconds: float) -> tuple[str, bool]:
         """The id of the looked-up job that has waited most nearly so long, and whether it is that
@@ -110,7 +122,16 @@ def see(inputs: StrategyInputs, past: Past) -> Sight:
         ),
         groups=_groups(snapshot, inputs, past, busy, spawn),
         spawn=spawn,
+        held_up=_held_up(snapshot, profile.sla_seconds),
     )
+
+
+def _held_up(snapshot: PoolSnapshot, promise_seconds: float) -> HeldUp | None:
+    seconds = held_up_seconds(snapshot, promise_seconds)
+    if seconds is None:
+        return None
+    oldest, done = snapshot.oldest_waiting_seconds or 0.0, snapshot.throughput_per_second or 0.0
+    return HeldUp(oldest, done, seconds)
 
 
 def spawn_of(snapshot: PoolSnapshot) -> SpawnFit:

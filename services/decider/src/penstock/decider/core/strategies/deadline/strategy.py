@@ -91,7 +91,8 @@ def _grow(sight: Sight, needed: Need, past: Past) -> Demand:
 def _shrink(
     sight: Sight, needed: Need, past: Past, seconds: float, change_seconds: float
 ) -> Demand:
-    """Who could go goes once what was wasted for them is worth a change."""
+    """Who could go goes once what was wasted for them is worth a change; none while jobs are late
+    and end far slower than they run, as then their run time does not say how many are needed."""
     planned, values = sight.planned, _figures(sight, needed)
     least = min(needed.asked, planned)  # a step up is not taken back the next moment
     workers = kept(sight, least, past.most_busy, change_seconds)
@@ -99,7 +100,7 @@ def _shrink(
         waste = past.wasted_seconds + wasted(sight, workers) * seconds
     else:
         waste = max(past.wasted_seconds - change_seconds * seconds / _FORGIVEN_SECONDS, 0.0)
-    goes = workers < planned and waste >= change_seconds
+    goes = workers < planned and waste >= change_seconds and sight.held_up is None
     past = msgspec.structs.replace(past, wasted_seconds=0.0 if goes else waste)
     if goes:
         why = f"{planned - workers} more would idle, and not be needed again soon"
@@ -108,12 +109,16 @@ def _shrink(
 
 
 def _figures(sight: Sight, needed: Need) -> dict[str, Any]:
-    return {
+    figures = {
         "needed_workers": needed.workers,
         "load_erlang": round(sight.load, 3),
         "job_seconds": round(sight.service.seconds, 3),
         "spawn_seconds": round(sight.spawn.p95_seconds, 3),
     }
+    if (held := sight.held_up) is not None:
+        figures["oldest_waiting_seconds"] = round(held.oldest_seconds, 1)
+        figures["throughput_per_second"] = round(held.per_second, 3)
+    return figures
 
 
 def _binding(sight: Sight, needed: Need) -> dict[str, Any]:
@@ -159,6 +164,13 @@ def _why_needed(sight: Sight, needed: Need, values: dict[str, Any]) -> str:
 def _why_stays(sight: Sight, workers: int) -> str:
     if not sight.planned:
         return "nobody has to be there yet" if sight.waiting else "nothing waits"
+    if (held := sight.held_up) is not None:
+        return (
+            f"the promise is broken now: the oldest has waited {held.oldest_seconds:.3g} s of "
+            f"{sight.promise_seconds:g} s. {held.per_second:.3g} jobs a second end, "
+            f"{held.seconds:.2g} s of a worker's time for each that runs "
+            f"{sight.service.seconds:.2g} s: the broker, the event log or the host binds"
+        )
     if workers == sight.planned:
         return "all would be needed again before their going pays"
     return f"{sight.planned - workers} could go, and have not idled long enough yet to be worth it"
