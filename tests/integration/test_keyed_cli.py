@@ -1,21 +1,252 @@
-"""Every command of `penstock` with the keys that people have, on an installation that runs."""
+"""Every command of `penstock` with the keys that people have, on an installation that runs.
+
+A command works, or says at once which right its key lacks. What is refused to an operator's key by
+the broker is a mistake of ours.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import shlex
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner, Result
 from tests.integration.guarded_site import Site, running_site
+from tests.integration.sample_jobs import hold, need, note
+from tests.waiting import eventually
+
+from penstock.bus.nats import connect
+from penstock.cli.main import cli
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client
+
+JOBS = "tests.integration.sample_jobs"
+WITHIN_SECONDS = 20.0
+OPERATOR, DISPATCHER, SUBSCRIBER = "operator", "dispatcher", "subscriber"
+ALL, DISPATCHING, OPERATING = (
+    (OPERATOR, DISPATCHER, SUBSCRIBER),
+    (OPERATOR, DISPATCHER),
+    (OPERATOR,),
+)
+VERBS: dict[str, tuple[str, ...]] = {
+    "batch cancel {batch_held}": DISPATCHING,
+    "graph cancel {graph_held}": DISPATCHING,
+    "pool ls": OPERATING,
+    "worker ls": OPERATING,
+    "queue ls": OPERATING,
+    "queue pause work --reason test": OPERATING,
+    "queue resume work": OPERATING,
+    f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --wait": DISPATCHING,
+    "job ls": ALL,
+    "job show {done}": ALL,
+    "job cancel {late} --reason test": DISPATCHING,
+    "job retry {dead}": OPERATING,
+    "dead ls": DISPATCHING,
+    "dead groups": DISPATCHING,
+    "dead show {dead_two}": DISPATCHING,
+    "dead retry {dead_two}": OPERATING,
+    "dead delete {dead_three} --yes": OPERATING,
+    "batch ls": ALL,
+    "batch show {batch}": ALL,
+    "batch watch {batch}": ALL,
+    "batch retry-failed {batch_failed}": OPERATING,
+    "graph ls": ALL,
+    "graph show {graph}": ALL,
+    "graph retry-failed {graph_failed}": DISPATCHING,
+    "recover": OPERATING,
+    f"schedule add {{role}} '30 2 * * *' {JOBS}.note -a diary={{diary}} -a name=tick": OPERATING,
+    "schedule ls": OPERATING,
+    "schedule show {role}": OPERATING,
+    "schedule pause {role}": OPERATING,
+    "schedule resume {role}": OPERATING,
+    "schedule run-now {role}": OPERATING,
+    "schedule rm {role}": OPERATING,
+    "decision ls": ALL,
+    "decision explain work": OPERATING,
+    "events tail --since 1h --limit 3": ALL,
+    "events tail --no-follow --noun job": ALL,
+    "events schema JobCompleted": ALL,
+    "health": OPERATING,
+    "replay --processes 1": OPERATING,
+    "config check": OPERATING,
+    "config show": ALL,
+    "deploy check metrics": OPERATING,
+}
+"""Commands, and the keys with which they work; one after the other, as the first make what the
+later ones use."""
+ELSEWHERE = (
+    *("up", "metrics", "decider", "executor", "orchestrator", "pipeline", "outbox", "deploy key"),
+    *("deploy keys", "report", "simulate", "tune"),
+)
+"""Services, and commands on files, the lake or a recording."""
+GATE = "gate"
+MEASURED_IF_PERMITTED = "config check"
+"""Works without the broker as well; where it is refused, it says so in a note."""
+STATES = {"health": {0, 3, 4, 5}}
+"""Exit codes of a command that worked."""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with running_site(tmp_path_factory.mktemp("guarded")) as site:
+        asyncio.run(_ready(site))
         yield site
 
 
-def test_an_operator_sees_the_pools(site: Site, tmp_path: Path) -> None:
-    rows = site.shell("operator", tmp_path).json("pool", "ls")
-    assert [row["pool"] for row in rows] == ["work"]
-    assert site.broker.violations() == []
+async def _ready(site: Site) -> None:
+    """Returns when each service has spoken."""
+    bus = await connect(site.settings(OPERATOR))
+    subjects = Subjects("penstock")
+
+    async def spoke() -> bool:
+        decided = subjects.events(noun="pool", name="ScalingDecisionMade")
+        wanted = (
+            (subjects.snapshots_stream, subjects.pool_snapshot("*")),
+            (subjects.snapshots_stream, subjects.host_snapshot("*")),
+            (subjects.events_stream, decided),
+            (subjects.state_stream, subjects.state("health", "report")),
+        )
+        return all([await bus.last(*place) is not None for place in wanted])
+
+    try:
+        await eventually(spoke, 60, "what each service leaves")
+    finally:
+        await bus.close()
+
+
+async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
+    """Jobs, batches and graphs in each state, by what the commands call them."""
+    diary, missing = str(folder / "diary"), str(folder / "missing")
+    good, bad = note(diary, role), need(diary, role, missing)
+    held = hold(diary, role, str(folder / GATE))
+    async with Client.connect(site.settings(OPERATOR)) as client:
+        ids = {"role": role, "diary": diary, "done": await client.dispatch(good)}
+        for name in ("dead", "dead_two", "dead_three"):
+            ids[name] = await client.dispatch(bad)
+        ids["late"] = await client.dispatch(good, delay=3600)
+        ids["batch"] = await client.batches.create([good])
+        ids["batch_failed"] = await client.batches.create([bad])
+        ids["graph"] = await client.graphs.chain([good])
+        ids["graph_failed"] = await client.graphs.chain([bad])
+        for name in ("done", "dead", "dead_two", "dead_three"):
+            await client.wait(ids[name], 60)
+        for name in ("batch", "batch_failed"):
+            await client.batches.wait(ids[name], 60)
+        for name in ("graph", "graph_failed"):
+            await client.graphs.wait(ids[name], 60)
+        ids["batch_held"] = await client.batches.create([held])
+        ids["graph_held"] = await client.graphs.chain([held])
+    return ids
+
+
+@contextmanager
+def _called_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    handlers, level = logging.root.handlers[:], logging.root.level
+    monkeypatch.chdir(folder)
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+def _call(argv: list[str]) -> Result:
+    """Raises TimeoutError into a command that hangs."""
+
+    def hangs(*_: Any) -> None:
+        raise TimeoutError(f"{argv} hangs")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.setitimer(signal.ITIMER_REAL, WITHIN_SECONDS)
+    try:
+        return CliRunner().invoke(cli, argv)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("role", ALL)
+def test_each_command_works_or_says_which_right_is_missing(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    folder = site.shell(role, tmp_path).folder
+    ids = asyncio.run(_made(site, tmp_path, role))
+    wrong = []
+    with _called_in(folder, monkeypatch):
+        for verb, roles in VERBS.items():
+            refused_before = len(site.broker.violations())
+            done = _call(shlex.split(verb.format(**ids)))
+            refused = site.broker.violations()[refused_before:]
+            if role in roles:
+                right = done.exit_code in STATES.get(verb, {0}) and not refused
+            else:
+                code = 0 if verb == MEASURED_IF_PERMITTED else 1
+                right = done.exit_code == code and "may not publish to" in done.stderr
+            if not right or "Traceback" in done.stderr:
+                wrong.append((verb, done.exit_code, done.stdout[-300:], done.stderr, refused))
+    (tmp_path / GATE).touch()  # for what this key could not cancel
+    assert not wrong, wrong
+
+
+def test_health_leaves_nothing_on_the_broker(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = site.shell(OPERATOR, tmp_path).folder
+    written = asyncio.run(_sequence(site, "JOBS"))
+    refused = site.broker.violations()
+    with _called_in(folder, monkeypatch):
+        done = _call(["health", "--json"])
+    assert done.exit_code in STATES["health"], done.output
+    assert "refused" not in done.stderr
+    assert site.broker.violations() == refused
+    assert asyncio.run(_left(site, written)) == []
+
+
+async def _sequence(site: Site, stream: str) -> int:
+    bus = await connect(site.settings(OPERATOR))
+    last = (await bus.extent(stream)).last
+    await bus.close()
+    return last
+
+
+async def _left(site: Site, after: int) -> list[str]:
+    """Probes among what was stored since; the orchestrator removes its own at once."""
+    bus = await connect(site.settings(OPERATOR))
+    subjects = Subjects("penstock")
+    probes = (
+        ("JOBS", subjects.schedule("_probe", "health"), after + 1),
+        ("STATE", subjects.state("health", "probe"), 1),
+    )
+
+    async def none_there() -> bool:
+        return not [s for p in probes for s in await bus.history(p[0], p[1], start=p[2])]
+
+    try:
+        await eventually(none_there, 5, "the end of the orchestrator's own probe")
+    except AssertionError as error:
+        return [str(error)]
+    finally:
+        await bus.close()
+    return []
+
+
+def test_every_command_is_tried() -> None:
+    tried = {" ".join(verb.split()[:2]) for verb in VERBS} | {verb.split()[0] for verb in VERBS}
+    names = [name for name in _names(cli, []) if not name.startswith(ELSEWHERE)]
+    assert [name for name in names if name not in tried] == []
+
+
+def _names(command: click.Command, path: list[str]) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path)
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        yield from _names(below, [*path, name])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Coroutine
+import re
+from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -16,11 +17,63 @@ from penstock.config.settings import Nats as NatsSettings
 
 T = TypeVar("T")
 
+_REFUSED_PUBLISH = re.compile(r'publish to "([^"]+)"', re.IGNORECASE)
+
 TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
 
 
-class NotPermitted(Exception):
+class NotPermitted(BusRefused):
     """The broker said that a permission was violated."""
+
+
+class Refusals:
+    """What waits for an answer, by subject: it fails at once when the broker refuses the subject.
+
+    A request that a key may not make is not answered: only that it was refused is said, beside.
+
+    Args:
+        nkey_file: the key of this connection, for the text of the error.
+    """
+
+    def __init__(self, nkey_file: str) -> None:
+        self._nkey_file = nkey_file
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    async def watch(self, subjects: Collection[str], work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` gives, which publishes to ``subjects``.
+
+        Raises:
+            NotPermitted: the broker refused one of them.
+        """
+        refused = asyncio.Event()
+        names = {subject.lower() for subject in subjects}  # as nats-py reports them
+        for name in names:
+            self._waiting.setdefault(name, set()).add(refused)
+        try:
+            return await unless_refused(refused, work)
+        except NotPermitted:
+            raise self.error(", ".join(sorted(subjects))) from None
+        finally:
+            for name in names:
+                self._waiting[name].discard(refused)
+                if not self._waiting[name]:
+                    del self._waiting[name]
+
+    def came(self, text: str) -> str:
+        """Ends what waits for the subject in ``text``; returns that subject, or nothing."""
+        if not (refused := _REFUSED_PUBLISH.search(text)):
+            return ""
+        for event in self._waiting.get(refused[1].lower(), ()):
+            event.set()
+        return refused[1].lower()
+
+    def error(self, subject: str) -> NotPermitted:
+        """The error of whoever wanted to publish to ``subject``."""
+        key = f"the key {self._nkey_file}" if self._nkey_file else "this user"
+        return NotPermitted(
+            f"{key} may not publish to {subject} (permissions violation); set nats.nkey_file to "
+            "the key of a role that may: the operator's for commands, for a service its own"
+        )
 
 
 def servers(url: str) -> list[str]:

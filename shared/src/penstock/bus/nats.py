@@ -85,7 +85,11 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
 
 
 class NatsBus:
-    """See :class:`penstock.bus.protocol.Bus`; one connection, one process."""
+    """See :class:`penstock.bus.protocol.Bus`; one connection, one process.
+
+    Attributes:
+        has_account: whether it has a key, with which it may do only what the key's role does.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.subjects = Subjects(settings.prefix)
@@ -98,7 +102,7 @@ class NatsBus:
         self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
         self._updating = asyncio.Lock()
-        self._may_not_make, self._may_not_update = asyncio.Event(), asyncio.Event()
+        self._may_not_make = False
         self._has_jetstream = False  # until it has answered
         self.trouble = ""  # what a broker that answers still lacks
         self.is_refused = False  # a broker answers, and refuses the credentials
@@ -106,12 +110,13 @@ class NatsBus:
         reach = settings.nats
         # With a key, this client has an account of its own: it hears others under a prefix, and
         # the orchestrator alone may make consumers of queues.
-        self._has_account = bool(reach.nkey_file or reach.credentials_file)
-        self.makes_queues = not self._has_account
+        self.has_account = bool(reach.nkey_file or reach.credentials_file)
+        self.makes_queues = not self.has_account
         self._timeout = reach.request_timeout_seconds
-        self._publisher = Publisher(self._client, self._timeout)
-        self._reader = Reader(self._client, self._api, self._inboxes, self._timeout)
-        self.makes_consumers = not self._has_account
+        self._refusals = access.Refusals(reach.nkey_file)
+        self._publisher = Publisher(self._client, self._timeout, self._refusals)
+        self._reader = Reader(self._client, self._api, self._inboxes, self._timeout, self._refusals)
+        self.makes_consumers = not self.has_account
 
     # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
@@ -154,11 +159,11 @@ class NatsBus:
             self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
+        self._publisher.refuse(self._refusals.came(text))
         if ".stream.create." in text:
-            self._may_not_make.set()
+            self._may_not_make = True
             return log.debug("streams are another role's to make")
         if ".stream.update." in text:
-            self._may_not_update.set()
             return log.debug("this key may not update streams")
         self.violations += 1
         return log.warning("the broker refused: %s", error)
@@ -195,11 +200,9 @@ class NatsBus:
 
     async def _create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
         """Who may not is not answered, only told at once that a permission was violated."""
-        if not self._may_not_make.is_set():
-            verb = f"STREAM.CREATE.{config['name']}"
-            asking = self._api(verb, config, fail=False)
+        if not self._may_not_make:
             with suppress(access.NotPermitted):
-                return await access.unless_refused(self._may_not_make, asking)
+                return await self._api(f"STREAM.CREATE.{config['name']}", config, fail=False)
         raise BusUnavailable(
             f"there is no stream {config['name']} yet, and this role may not make it: "
             "the orchestrator does, when it starts"
@@ -225,19 +228,16 @@ class NatsBus:
                 info = await self._api(f"STREAM.INFO.{name}")
                 stored, complete = info["config"], streams.complete(stream, 1)
                 if changes := streams.changes(stored, complete, info["state"]["bytes"]):
-                    asking = self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
-                    await access.unless_refused(self._may_not_update, asking)
+                    await self._api(f"STREAM.UPDATE.{name}", {**stored, **changes})
                     updated[name] = changes
         return updated
 
     async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
-        sent_at = self.clock.monotonic()
+        sent_at, subject = self.clock.monotonic(), f"$JS.API.{verb}"
+        raw = json.dumps(body).encode() if body is not None else b""
+        asking = self._client.request(subject, raw, timeout=self._timeout)
         try:
-            message = await self._client.request(
-                f"$JS.API.{verb}",
-                json.dumps(body).encode() if body is not None else b"",
-                timeout=self._timeout,
-            )
+            message = await self._refusals.watch([subject], asking)
         except nats.errors.NoRespondersError:
             if self._client.clustered:
                 raise BusUnavailable(f"no server of the cluster answers {verb}") from None
@@ -511,7 +511,7 @@ class NatsBus:
                 self._soon(result)
 
         listening = _Listening()
-        sources = (subject, f"{_HEARD}{subject}") if self._has_account else (subject,)
+        sources = (subject, f"{_HEARD}{subject}") if self.has_account else (subject,)
         for source in sources:
             subscription = await self._client.subscribe_raw(source, on)
             listening.subscriptions.append(subscription)

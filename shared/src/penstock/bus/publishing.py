@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import nats.errors
 
+from penstock.bus import access
 from penstock.bus.protocol import (
     BusError,
     BusRefused,
@@ -29,6 +30,8 @@ _BATCH_NOT_KEPT = {10210, 10176}
 """Too many atomic batches are open (the server allows 50 a stream, of all clients together), or
 this one was dropped before its commit: in both cases nothing of it was stored."""
 _FULL = 10077
+_NOT_PERMITTED = b"-"
+"""Stands for the answer to a message that the broker refused: no broker answers so."""
 LEADERLESS = {10008, 10118}
 """Errors of a cluster that pass: JetStream is temporarily unavailable, the stream is offline."""
 
@@ -47,11 +50,12 @@ class _PubAck(msgspec.Struct):
 class _Gather:
     """Answers of one pipelined round, collected without a future each."""
 
-    __slots__ = ("answers", "done", "missing")
+    __slots__ = ("answers", "done", "missing", "refused")
 
     def __init__(self, count: int) -> None:
         self.answers: list[bytes | None] = [None] * count
         self.missing = count
+        self.refused = False  # some of it, by the broker
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, index: int, body: bytes) -> None:
@@ -70,9 +74,17 @@ class Publisher:
 
     Args:
         timeout_seconds: how long the answers of one round may take.
+        refusals: makes the errors of what the broker refuses.
     """
 
-    def __init__(self, client: WireClient, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        client: WireClient,
+        timeout_seconds: float,
+        refusals: access.Refusals | None = None,
+    ) -> None:
+        self._refusals = refusals or access.Refusals("")
+        self._open: dict[_Gather, Sequence[Outgoing]] = {}
         self._client = client
         self._timeout = timeout_seconds
         self._inbox = ""
@@ -89,11 +101,26 @@ class Publisher:
             status = parse_headers(headers)[0] if headers else 0
             waiting[0].put(waiting[1], b"" if status == _NO_RESPONDERS else body or b"{}")
 
+    def refuse(self, subject: str) -> None:
+        """Ends the wait for answers to what was sent to ``subject``, in small letters."""
+        for gather, messages in self._open.items():
+            for index, message in enumerate(messages):
+                if message.subject.lower() == subject:
+                    # An atomic batch has two answers: neither comes where any part was refused.
+                    refused = [index] if len(gather.answers) == len(messages) else [0, 1]
+                    gather.refused = True
+                    for missing in refused:
+                        gather.put(missing, _NOT_PERMITTED)
+
     async def _round(
-        self, frames: Callable[[Callable[[int], bytes]], list[bytes]], n: int
+        self,
+        frames: Callable[[Callable[[int], bytes]], list[bytes]],
+        n: int,
+        messages: Sequence[Outgoing],
     ) -> _Gather:
-        """Sends frames that ask for ``n`` answers and waits for these."""
+        """Sends frames of messages that ask for ``n`` answers and waits for these."""
         gather = _Gather(n)
+        self._open[gather] = messages
         asked: list[str] = []
 
         def reply(index: int) -> bytes:
@@ -112,7 +139,8 @@ class Publisher:
         except nats.errors.Error as error:
             raise BusUnavailable(f"not connected to the broker: {error!r}") from error
         finally:
-            if gather.missing:
+            del self._open[gather]
+            if gather.missing or gather.refused:
                 for subject in asked:
                     self._rounds.pop(subject, None)
         return gather
@@ -146,9 +174,10 @@ class Publisher:
         gather = await self._round(
             lambda reply: [frame(message, reply(i)) for i, message in enumerate(messages)],
             len(messages),
+            messages,
         )
         return [
-            _outcome(message, answer, self._client)
+            self._outcome(message, answer)
             for message, answer in zip(messages, gather.answers, strict=True)
         ]
 
@@ -176,14 +205,19 @@ class Publisher:
                 built.append(frame(message, answer, extra))
             return built
 
-        gather = await self._round(frames, 2)
-        answers = [_outcome(messages[0], answer, self._client) for answer in gather.answers]
+        gather = await self._round(frames, 2, messages)
+        answers = [self._outcome(messages[0], answer) for answer in gather.answers]
         for outcome in answers:  # the first says why; the commit then only that none was begun
             if isinstance(outcome, WrongSequence | TooManyBatches | StreamFull):
                 raise outcome
         if isinstance(answers[1], BusError):
             raise answers[1]
         return answers[1]
+
+    def _outcome(self, message: Outgoing, answer: bytes | None) -> int | BusError:
+        if answer is not None and answer == _NOT_PERMITTED:
+            return self._refusals.error(message.subject)
+        return _outcome(message, answer, self._client)
 
 
 def _outcome(message: Outgoing, answer: bytes | None, client: WireClient) -> int | BusError:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import nats.errors
 
+from penstock.bus.access import Refusals
 from penstock.bus.patterns import covering, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
 from penstock.bus.pull import Inbox, place, stored
@@ -38,6 +39,7 @@ class Reader:
     Args:
         api: asks the JetStream API: ``await api(verb, body, fail=…)``.
         inboxes: where followers are entered, so that a reconnect wakes them.
+        refusals: fails what the broker refuses.
 
     Attributes:
         makes_consumers: whether followers have consumers on the broker. Without, they ask for what
@@ -45,8 +47,14 @@ class Reader:
     """
 
     def __init__(
-        self, client: WireClient, api: Api, inboxes: set[Inbox], timeout_seconds: float
+        self,
+        client: WireClient,
+        api: Api,
+        inboxes: set[Inbox],
+        timeout_seconds: float,
+        refusals: Refusals,
     ) -> None:
+        self._refusals = refusals
         self._client = client
         self._api = api
         self._inboxes = inboxes
@@ -97,12 +105,16 @@ class Reader:
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe_raw(inbox, on)
         request = {"seq": max(start, 1), "next_by_subj": subject, "batch": limit}
+        asked = f"$JS.API.DIRECT.GET.{stream}"
+
+        async def ask() -> int:
+            await self._client.publish(asked, json.dumps(request).encode(), reply=inbox)
+            return await done
+
         try:
-            await self._client.publish(
-                f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox
-            )
             async with asyncio.timeout(self._timeout):
-                if (status := await done) not in (_END_OF_BATCH, _NOTHING_FOUND):
+                status = await self._refusals.watch([asked], ask())
+                if status not in (_END_OF_BATCH, _NOTHING_FOUND):
                     kind = BusUnavailable if self._client.is_away(stream) else BusRefused
                     raise kind(f"{stream}: no such stream, or no direct reading ({status})")
         except (TimeoutError, nats.errors.Error) as error:

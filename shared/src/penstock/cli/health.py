@@ -46,7 +46,9 @@ def look(session: Session) -> Report:
 
     Raises:
         ConfigError: no broker is known at all.
+        NotPermitted: this key may not look.
     """
+    from penstock.bus.access import NotPermitted  # noqa: PLC0415
     from penstock.bus.protocol import BusError  # noqa: PLC0415 - keeps `--help` quick
     from penstock.cli.overdue import with_overdue  # noqa: PLC0415
     from penstock.events.envelope import utc_now  # noqa: PLC0415
@@ -62,6 +64,8 @@ def look(session: Session) -> Report:
 
     try:
         facts = asyncio.run(ask())
+    except NotPermitted:
+        raise
     except BusError as error:
         facts = unreachable(settings, str(error))
     return judge(facts, utc_now())

@@ -94,7 +94,14 @@ def list_jobs(session: Session, state: str | None, queue: str | None, limit: int
         records = await newest_jobs(bus, Subjects(settings.prefix), wanted)
         return [row(record) for record in records]
 
-    say_rows(session, session.ask(ask), COLUMNS, "no such job is in the event log")
+    say_rows(session, session.ask(ask), COLUMNS, _nothing(wanted))
+
+
+def _nothing(wanted: Wanted) -> str:
+    text = "no such job is in the event log"
+    if wanted.state is not State.DEAD:
+        return text
+    return f"{text}; 'penstock dead ls' lists dead ones, which are kept for longer than the log"
 
 
 @job.command(example="penstock job show 0193…")

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
+from penstock.bus.access import NotPermitted
 from penstock.bus.protocol import BusError
 from penstock.cli import eventlog
 from penstock.cli.output import note
@@ -33,6 +34,9 @@ def ask(session: Session) -> Measured | None:
     """None where no broker answers at once: that is said, and is no error."""
     try:
         return asyncio.run(_ask(session, session.reachable_settings()))
+    except NotPermitted as error:
+        note(f"nothing measured: {error}; start times are assumed")
+        return None
     except (ConfigError, BusError):
         note("nothing measured: no broker answers; start times are assumed")
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ import msgspec
 import psutil
 
 from penstock.bus import streams as declared
+from penstock.bus.access import NotPermitted
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
@@ -46,8 +47,15 @@ _MOST_BYTES = 4_000_000
 _SILENT_TIMES = 3.0
 
 
-async def survey(bus: NatsBus, settings: Settings) -> Facts:
-    """The facts now. A broker that does not answer is a fact, not an error."""
+async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> Facts:
+    """The facts now. A broker that does not answer is a fact, not an error.
+
+    Args:
+        serves: whether the orchestrator asks, whose key may try all that has to be tried.
+
+    Raises:
+        NotPermitted: this key may not look, which says nothing about the broker.
+    """
     known = pools(settings)
     about: dict[str, Any] = {
         "pools": tuple(sorted(known)),
@@ -63,12 +71,14 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
         heard = await services(bus, settings)
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
+    except NotPermitted:
+        raise
     except BusError as error:
         broker = _broker(monitored, {}, None, "")
         broker = msgspec.structs.replace(broker, error=str(error))
         return Facts(broker=broker, disks=_disks(settings, broker), **about)
     broker = _broker(monitored, account, took, bus.server_version)
-    broker = msgspec.structs.replace(broker, write_error=await _write_error(bus, settings))
+    broker = msgspec.structs.replace(broker, write_error=await _write_error(bus, settings, serves))
     names = [each["name"] for each in declared.streams(settings, bus.subjects)]
     ours = [each for each in found if each["config"]["name"] in names]
     there = {each["config"]["name"] for each in ours}
@@ -87,37 +97,63 @@ async def survey(bus: NatsBus, settings: Settings) -> Facts:
     )
 
 
-async def _write_error(bus: NatsBus, settings: Settings) -> str | None:
-    """Why messages are not stored; empty when they are, None for who may not store any.
+async def _write_error(bus: NatsBus, settings: Settings, serves: bool) -> str | None:
+    """Why messages are not stored; empty when they are, None where that is not known.
 
     A broker answers questions while it can store nothing, and after its disk was full some of its
     streams store and others do not. It says so itself where it is asked; else only storing tells.
+    A person's key stores only what it may remove: of the jobs the orchestrator's report tells.
     """
     if error := await asyncio.to_thread(write_error, settings.nats.monitor_url):
         return error
     seconds = min(settings.nats.request_timeout_seconds, _PATIENCE_SECONDS)
+    tries_all = serves or not bus.has_account
     refused_before = bus.violations
-    for stream, subject in probes(bus.subjects):
+    for stream, subject in probes(bus.subjects, with_jobs=tries_all):
         try:
             async with asyncio.timeout(seconds):
                 await bus.append(Outgoing(subject, b"1"))
-                if stream == bus.subjects.jobs_stream:
-                    await bus.remove(stream, subject)
+                await bus.remove(stream, subject)
         except TimeoutError:
             error = f"stream {stream} did not acknowledge a small message within {seconds:g} s"
         except BusError as refusal:
             error = f"stream {stream}: {refusal}"
         if error:
             return None if bus.violations > refused_before else error
-    return ""
+    return "" if tries_all else await _published_write_error(bus)
 
 
-def probes(subjects: Subjects) -> tuple[tuple[str, str], ...]:
-    """Streams and subjects that nothing reads, for the smallest message there is."""
-    return (
-        (subjects.state_stream, subjects.state("health", "probe")),
-        (subjects.jobs_stream, subjects.schedule("_probe", "health")),
-    )
+async def _published_write_error(bus: NatsBus) -> str | None:
+    """What the orchestrator's last report says of it; None without one of late."""
+    subjects = bus.subjects
+    stored = await bus.last(subjects.state_stream, subjects.state("health", "report"))
+    if stored is None or time.time() - stored.at.timestamp() > REPORT_SECONDS * _SILENT_TIMES:
+        return None
+    try:
+        return msgspec.json.decode(stored.body, type=Tried).write_error
+    except (ValueError, RecursionError):  # of another version
+        return None
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of the report that the orchestrator keeps.
+
+    Attributes:
+        write_error: as in `BrokerFacts`.
+    """
+
+    write_error: str | None = None
+
+
+def probes(subjects: Subjects, with_jobs: bool = True) -> Iterator[tuple[str, str]]:
+    """Streams and subjects that nothing reads, for the smallest message there is.
+
+    Args:
+        with_jobs: also the stream of jobs, from which services alone may remove messages.
+    """
+    yield (subjects.state_stream, subjects.state("health", "probe"))
+    if with_jobs:
+        yield (subjects.jobs_stream, subjects.schedule("_probe", "health"))
 
 
 def write_error(monitor_url: str) -> str:

@@ -16,7 +16,7 @@ from penstock.health.facts import Facts
 from penstock.health.growth import DiskGrowth
 from penstock.health.report import Report, State
 from penstock.health.rules import judge
-from penstock.health.survey import REPORT_SECONDS, survey
+from penstock.health.survey import REPORT_SECONDS, Tried, survey
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
@@ -24,7 +24,7 @@ log = logging.getLogger("penstock.orchestrator")
 INSTALLATION = "installation"
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Kept(Tried, frozen=True, kw_only=True):
     """What orchestrators remember: the last report, and what was told of each component."""
 
     report: Report | None = None
@@ -72,7 +72,8 @@ class HealthWatch:
         """Finds out how things are, keeps it, and tells what changed. Raises BusError."""
         stored = await self._bus.last(self._subjects.state_stream, self._subject)
         before = _before(stored.body if stored else b"")
-        facts = self._disks.grown(await survey(self._bus, self._service.settings))
+        found = await survey(self._bus, self._service.settings, serves=True)
+        facts = self._disks.grown(found)
         report = judge(facts, utc_now())
         self._tell_once(facts, report)
         self.last = (facts, report)
@@ -80,7 +81,8 @@ class HealthWatch:
         told = before.told | {event.component: State(event.state) for event in events}
         expect = Expect(stored.sequence if stored else 0)
         try:
-            body = msgspec.json.encode(Kept(report=report, told=told))
+            kept = Kept(report=report, told=told, write_error=facts.broker.write_error)
+            body = msgspec.json.encode(kept)
             await self._bus.append(Outgoing(self._subject, body, expect=expect))
         except WrongSequence:  # another orchestrator looked at the same time, and tells
             return report
