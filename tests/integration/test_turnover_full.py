@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from tests.integration.turning import Stage
+from tests.integration.turning import QUEUE, Stage
 from tests.making import MakeSettings
 
-from penstock.bus.protocol import Bus
-from penstock.jobs.room import dispatch_limit
+from penstock.bus.protocol import Bus, StreamFull
+from penstock.bus.streams import dispatch_limit
+from penstock.jobs import Client, job
 from penstock.orchestrator.app import Orchestrator
 from penstock.orchestrator.history import History
 from penstock.runtime.service import Service
+
+
+@job(queue=QUEUE, name="turnover-full.burst")
+def burst(text: str) -> None: ...
 
 
 @pytest.fixture(params=["memory", "nats"])
@@ -40,6 +47,36 @@ class Busy:
 def _history(stage: Stage, bus: Bus) -> History:
     """As an orchestrator has it, which does not run."""
     return Orchestrator(Service("orchestrator", stage.settings, bus)).history
+
+
+class _Client:
+    """One of several programs that dispatch as fast as they can, until jobs are refused."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def flood(self, one_by_one: bool) -> None:
+        bus = await self._stage.connect()
+        client = Client.over(bus, self._stage.settings)
+        with suppress(StreamFull):
+            while True:
+                if one_by_one:
+                    calls = (client.dispatch(burst(text="x" * 400)) for _ in range(200))
+                    await asyncio.gather(*calls)
+                else:
+                    await client.dispatch_many([burst(text="x" * 400)] * 1_000)
+        await bus.close()
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+async def test_many_clients_together_leave_the_reserve_to_the_ends_of_jobs(
+    stage: Stage, one_by_one: bool
+) -> None:
+    clients = [_Client(stage) for _ in range(8)]
+    await asyncio.gather(*(client.flood(one_by_one) for client in clients))
+    extent = await stage.bus.extent(stage.subjects.events_stream)
+    limit = dispatch_limit(extent.max_bytes)
+    assert 0.9 * limit < extent.bytes < 1.05 * limit
 
 
 async def _fill(stage: Stage) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from penstock.bus.memory import MemoryBus
-from penstock.bus.protocol import Outgoing
+from penstock.bus.protocol import Outgoing, StreamFull
+from penstock.config.load import check
 from penstock.events.batch import BatchClosed, BatchProgressed, BatchStopping, Counts
 from penstock.events.envelope import encode
 from penstock.jobs import Client, JobRefused, job, members, registry
@@ -61,3 +63,37 @@ async def test_a_change_that_is_lost_each_time_says_so(verb: str, kind: type) ->
         async with client.batches.open(batch_id="b"):
             await getattr(client.batches, verb)("b")
     assert (await client.batches.show("b")).state is not BatchState.RUNNING
+
+
+def _small_log() -> MemoryBus:
+    return MemoryBus(settings=check({"prefix": "p", "streams": {"events_max_bytes": 1_000_000}}))
+
+
+async def _batch_ids(bus: MemoryBus) -> list[str]:
+    names = await bus.count(bus.subjects.events_stream, bus.subjects.events("batch"))
+    return sorted({name.split(".")[-2] for name in names})
+
+
+async def test_a_batch_that_finds_the_log_full_is_not_left_open() -> None:
+    bus = _small_log()
+    client = Client(bus, prefix="p")
+    with pytest.raises(StreamFull, match=r"batch \S+ is cancelled: the event log is full"):
+        await client.batches.create(build(table="x" * 100_000) for _ in range(50))
+    [batch_id] = await _batch_ids(bus)
+    assert (await client.batches.show(batch_id)).state is BatchState.STOPPING
+    with suppress(StreamFull):
+        while True:
+            await client.dispatch(build(table="y"))
+    with pytest.raises(StreamFull):
+        await client.batches.create([build(table="a")])
+    assert await _batch_ids(bus) == [batch_id]
+
+
+async def test_a_batch_with_an_id_of_ones_own_stays_open_where_the_log_is_full() -> None:
+    bus = _small_log()
+    client = Client(bus, prefix="p")
+    with pytest.raises(StreamFull, match="batch mine stays open, for another try"):
+        await client.batches.create(
+            (build(table="x" * 100_000) for _ in range(50)), batch_id="mine"
+        )
+    assert (await client.batches.show("mine")).state is BatchState.OPEN

@@ -20,7 +20,7 @@ from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
 from penstock.testing import SyncBench
 
 ONLY_INSIDE = {
-    Client: {"connect", "over", "hand_over", "prepare", "seals"},
+    Client: {"connect", "over", "check_room", "hand_over", "prepare", "seals"},
     Batches: {"add_from"},
 }
 """Verbs for the platform itself."""

@@ -202,3 +202,31 @@ def test_a_log_mostly_of_living_jobs_is_degraded() -> None:
     log = LogFacts(limit_bytes=100, held_bytes=95, tail_seconds=1.0, living_bytes=85)
     [finding] = [one for one in found(log=log).findings if one.component == "streams"]
     assert finding.state is State.DEGRADED
+
+
+def test_a_log_that_accepts_no_job_is_unhealthy_in_the_present_tense() -> None:
+    events = StreamFacts(
+        name="EVENTS", messages=9, bytes=4_999_500, max_bytes=7_000_000, accepts_bytes=5_000_000
+    )
+    log = LogFacts(
+        limit_bytes=3_000_000,
+        held_bytes=4_999_500,
+        tail_seconds=1.0,
+        living_bytes=4_800_000,
+        living_growth_per_hour=1e6,
+    )
+    [finding] = [f for f in found(log=log, streams=(events,)).findings if f.component == "streams"]
+    assert finding.state is State.UNHEALTHY
+    [reason] = finding.reasons
+    for words in (
+        "the event log accepts no job",
+        "it holds 5.0 MB, jobs are accepted up to 5.0 MB",
+        "jobs that have not ended took 4.8 MB",
+        "raise streams.events_max_bytes",
+    ):
+        assert words in reason
+
+
+def test_a_log_with_room_for_a_job_accepts_jobs() -> None:
+    events = StreamFacts(name="EVENTS", messages=9, bytes=4_900_000, accepts_bytes=5_000_000)
+    assert found(streams=(events,)).state is State.HEALTHY

@@ -49,6 +49,18 @@ def least_reserve(whole_bytes: int) -> int:
     return max(whole_bytes // 5, _LEAST_RESERVE_BYTES)
 
 
+def dispatch_limit(whole_bytes: int) -> int:
+    """The size of the log above which no job is accepted: half of the reserve is left then.
+
+    ``streams.events_max_bytes + reserve / 2``, where the reserve is a quarter of
+    ``streams.events_max_bytes``, 4 MB at least.
+
+    Args:
+        whole_bytes: of the stream, reserve included.
+    """
+    return whole_bytes - least_reserve(whole_bytes) // 2
+
+
 def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> list[dict[str, Any]]:
     """Configurations as the JetStream API takes them (durations in nanoseconds).
 

@@ -56,8 +56,9 @@ class Streams(Section, frozen=True, kw_only=True):
         replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
         events_max_age_days / events_max_bytes: how old history in the event log may become, and
             what it may take with the jobs that have not ended. The orchestrator shortens it, and
-            carries what lives past its end; the broker reserves a quarter more (4 MB at least), so
-            that ends of jobs can always be stored. Above an eighth more no job is accepted.
+            carries what lives past its end. The broker reserves more, so that ends of jobs can
+            always be stored: ``reserve = max(events_max_bytes / 4, 4 MB)``. No job is accepted
+            above ``events_max_bytes + reserve / 2``: the other half is for ends of jobs.
             The broker counts, and reserves, bytes as they were before they were compressed.
         compression: how the broker stores event log and snapshots; ``s2`` takes two fifths of the
             disk for events, at most three for snapshots. What is read is the same. The orchestrator

@@ -42,6 +42,7 @@ class StreamFacts(_Facts, frozen=True, kw_only=True):
     Attributes:
         full_refuses: what comes when it is full is refused, not paid for by what is oldest.
         lagging: replicas that are offline or behind.
+        accepts_bytes: of the event log: the size above which no job is accepted.
     """
 
     name: str
@@ -49,6 +50,7 @@ class StreamFacts(_Facts, frozen=True, kw_only=True):
     messages: int
     max_bytes: int | None = None
     full_refuses: bool = False
+    accepts_bytes: int | None = None
     storage: str = "file"
     replicas: int = 1
     lagging: int = 0

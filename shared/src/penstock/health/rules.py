@@ -16,6 +16,8 @@ FULL_SOON_HOURS, FULL_VERY_SOON_HOURS = 24.0, 2.0
 SKEW_SECONDS, BAD_SKEW_SECONDS = 1.0, 5.0
 """Leases are counted by each side's own clock; times in events and delays are not."""
 
+_SMALL_JOB_BYTES = 1_000
+"""What the dispatch of a small job takes in the event log: with less room it is refused."""
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
 ORCHESTRATOR = "orchestrator"
@@ -89,8 +91,11 @@ def _stores_nothing(facts: Facts) -> str:
 def _streams(facts: Facts) -> Reasons:
     for name in facts.missing_streams:
         yield State.UNHEALTHY, f"stream {name} is missing; services make it when they start"
+    refusing = [stream for stream in facts.streams if _refuses_jobs(stream)]
+    for stream in refusing:
+        yield State.UNHEALTHY, _no_job_is_accepted(stream, facts.log)
     if facts.log is not None:
-        yield from _log(facts.log)
+        yield from _log(facts.log, is_refusing=bool(refusing))
     for stream in facts.streams:
         if stream.max_bytes:
             yield from _stream_room(stream, stream.bytes / stream.max_bytes)
@@ -102,15 +107,41 @@ def _streams(facts: Facts) -> Reasons:
             )
 
 
-def _log(log: LogFacts) -> Reasons:
-    """What lives is the floor below which history cannot be shortened."""
+def _refuses_jobs(stream: StreamFacts) -> bool:
+    accepts = stream.accepts_bytes
+    return accepts is not None and stream.bytes + _SMALL_JOB_BYTES > accepts
+
+
+def _no_job_is_accepted(stream: StreamFacts, log: LogFacts | None) -> str:
+    text = (
+        f"the event log accepts no job: it holds {stream.bytes / 1e6:,.1f} MB, jobs are accepted "
+        f"up to {(stream.accepts_bytes or 0) / 1e6:,.1f} MB"
+    )
+    if log is not None and log.living_bytes is not None:
+        text += (
+            f"; jobs that have not ended took {log.living_bytes / 1e6:,.1f} MB of it when history "
+            "was last shortened"
+        )
+    return (
+        f"{text}. Dispatches fail with StreamFull, wait or go to the outbox (dispatch.when_away). "
+        "Let jobs end (more workers) or cancel some, or raise streams.events_max_bytes and restart "
+        "the orchestrator, which must run to shorten the log"
+    )
+
+
+def _log(log: LogFacts, *, is_refusing: bool) -> Reasons:
+    """What lives is the floor below which history cannot be shortened.
+
+    Args:
+        is_refusing: no job is accepted now, which is reported already.
+    """
     living = log.living_bytes or 0
     share = living / log.limit_bytes
     told = (
         f"jobs that have not ended take {living / 1e6:,.1f} of {log.limit_bytes / 1e6:,.0f} MB of "
         f"the event log{_about_log(log)}"
     )
-    if share >= MUCH_LIVES:
+    if share >= MUCH_LIVES and not is_refusing:
         state = State.DEGRADED if share >= NEAR else State.WARNING
         yield state, f"{told}; when they take all of it, no job is accepted"
     if log.uncarried:
@@ -122,7 +153,7 @@ def _log(log: LogFacts) -> Reasons:
         )
     growth = log.living_growth_per_hour or 0.0
     hours = max(log.limit_bytes - living, 0) / growth if growth > 0 else FULL_SOON_HOURS
-    if hours < FULL_SOON_HOURS:
+    if hours < FULL_SOON_HOURS and not is_refusing:
         state = State.DEGRADED if hours < FULL_VERY_SOON_HOURS else State.WARNING
         yield state, f"{told}; they take all of it in {hours:.1f} h if they grow on like this"
 

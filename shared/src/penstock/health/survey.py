@@ -84,7 +84,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
     there = {each["config"]["name"] for each in ours}
     return Facts(
         broker=broker,
-        streams=tuple(_stream(each) for each in ours),
+        streams=tuple(_stream(each, bus.subjects.events_stream) for each in ours),
         missing_streams=tuple(name for name in names if name not in there),
         log=event_log,
         disks=_disks(settings, broker),
@@ -232,14 +232,17 @@ def _sync_seconds(config: Mapping[str, Any]) -> float | None:
     return None if interval is None else interval / 1e9
 
 
-def _stream(info: Mapping[str, Any]) -> StreamFacts:
+def _stream(info: Mapping[str, Any], events_stream: str) -> StreamFacts:
     config, state = info["config"], info["state"]
+    max_bytes = config["max_bytes"] if config.get("max_bytes", -1) > 0 else None
+    is_event_log = config["name"] == events_stream
     others = (info.get("cluster") or {}).get("replicas") or []
     return StreamFacts(
         name=config["name"],
         bytes=state["bytes"],
         messages=state["messages"],
-        max_bytes=config["max_bytes"] if config.get("max_bytes", -1) > 0 else None,
+        max_bytes=max_bytes,
+        accepts_bytes=declared.dispatch_limit(max_bytes) if is_event_log and max_bytes else None,
         full_refuses=config.get("discard") == "new",
         storage=config.get("storage", "file"),
         replicas=config.get("num_replicas", 1),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
 
-from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, StreamFull, WrongSequence
 from penstock.events.batch import (
     BATCH_EVENTS,
     BatchClosed,
@@ -73,14 +73,23 @@ class Batches:
 
         Raises:
             AlreadyDispatched: a batch of this id exists and is not open.
+            StreamFull: the event log has no room. A batch without a ``batch_id`` of the caller's
+                is cancelled, the other stays open for another try.
             BusError: not everything was taken; the batch stays open.
             JobRefused: a call was refused, or the batch failed meanwhile; the rest is cancelled.
         """
+        is_named = bool(batch_id)
+        await self._client.check_room()
         batch_id = await self._begin(
             batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
         )
         try:
             await self.add(batch_id, calls, key=batch_id, queue=queue)
+        except StreamFull as error:
+            if not is_named:
+                await self._give_up(batch_id, error)
+            ending = "stays open, for another try" if is_named else "is cancelled"
+            raise StreamFull(f"batch {batch_id} {ending}: {error}") from error
         except BusError:
             raise  # another try can go on
         except Exception as error:

@@ -274,6 +274,10 @@ class Client:
         """Dispatches prepared jobs; see :meth:`penstock.jobs.sending.Sender.send_many`."""
         return await self._sender.send_many(events, into_reserve=into_reserve)
 
+    async def check_room(self) -> None:
+        """Raises StreamFull where the event log takes no new jobs now."""
+        await self._sender.check_room()
+
     def prepare(
         self, call: Call, job_id: str, queue: str = "", terms: Terms | None = None
     ) -> JobDispatched:

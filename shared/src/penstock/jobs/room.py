@@ -2,59 +2,103 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, BusError, Extent, StreamFull
-from penstock.bus.streams import least_reserve
+from penstock.bus.streams import dispatch_limit
 from penstock.events.subjects import Subjects
 
 _KEPT_SECONDS = 0.25
+_SHARE = 64
+"""A client uses at most this part of the room before it asks again. So many clients that see the
+same room cannot fill the reserve for the ends of jobs together, however fast they are."""
 
 
 class Room:
-    """Asks the broker, at most a few times a second.
+    """Asks the broker how full the log is, seldom while there is much room.
 
     The broker refuses everything once the log holds ``max_bytes``. Ends of jobs must always be
-    stored, so a dispatch is refused before, at :func:`dispatch_limit`.
+    stored, so a dispatch is refused before, at :func:`penstock.bus.streams.dispatch_limit`.
     """
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
         self._bus, self._stream = bus, subjects.events_stream
+        self._asking = asyncio.Lock()
         self._asked_at = float("-inf")
         self._extent: Extent | None = None
-        self._sent = 0
+        self._under_way = 0  # bytes that were let through and may not be stored yet
+        self._unseen = 0  # those of them that the last answer may not count
+        self._used = 0  # bytes that were let through since
 
-    async def why_not(self, size: int) -> StreamFull | None:
-        """Why no job can be dispatched now; None where it can.
+    async def check(self, size: int) -> None:
+        """Raises StreamFull where a job of ``size`` bytes is not accepted."""
+        async with self._asking:
+            if time.monotonic() - self._asked_at > _KEPT_SECONDS:
+                await self._ask()
+            if size > self._left():
+                raise self._full()
+
+    async def take(self, sizes: Sequence[int]) -> int:
+        """Lets jobs through; :meth:`done` follows when the broker has answered.
 
         Args:
-            size: bytes that are about to be dispatched; they count until the broker is asked again.
+            sizes: bytes of each in the log, in order; at least one.
+
+        Returns:
+            How many of the first may be sent now, at least one.
+
+        Raises:
+            StreamFull: none.
         """
-        now = time.monotonic()
-        if now - self._asked_at > _KEPT_SECONDS:
-            self._asked_at = now
-            with suppress(BusError):  # then the dispatch itself tells
+        async with self._asking:
+            is_old = time.monotonic() - self._asked_at > _KEPT_SECONDS
+            if is_old or self._left() >= sizes[0] > self._share() - self._used:
+                await self._ask()
+            left = self._left()
+            if sizes[0] > left:
+                raise self._full()
+            count, size = 1, sizes[0]
+            while count < len(sizes) and size + sizes[count] <= min(self._share(), left):
+                size += sizes[count]
+                count += 1
+            self._used += size
+            self._under_way += size
+            return count
+
+    def done(self, sizes: Sequence[int]) -> None:
+        """The broker has answered for these."""
+        self._under_way -= sum(sizes)
+
+    async def _ask(self) -> None:
+        under_way = self._under_way
+        try:
+            with suppress(BusError):  # then the dispatch itself reports it
                 self._extent = await self._bus.extent(self._stream)
-                self._sent = 0
-        extent = self._extent
-        if extent is None or not extent.max_bytes:
-            return None
-        limit, held = dispatch_limit(extent.max_bytes), extent.bytes + self._sent
-        if held + size <= limit:
-            self._sent += size
-            return None
+                self._unseen, self._used = under_way, 0
+        finally:  # those that waited meanwhile do not each wait for a broker that is away
+            self._asked_at = time.monotonic()
+
+    def _left(self) -> float:
+        """Bytes that may still be dispatched."""
+        if self._extent is None or not self._extent.max_bytes:
+            return float("inf")
+        return dispatch_limit(self._extent.max_bytes) - self._held()
+
+    def _share(self) -> float:
+        """Bytes that may be dispatched before the broker is asked again."""
+        return (self._left() + self._used) / _SHARE
+
+    def _held(self) -> int:
+        return (self._extent.bytes if self._extent else 0) + self._unseen + self._used
+
+    def _full(self) -> StreamFull:
+        limit = dispatch_limit(self._extent.max_bytes) if self._extent else 0
         return StreamFull(
-            f"the event log is full: it holds {held:,} bytes, jobs are accepted up to "
-            f"{limit:,}. History is shortened by the orchestrator; see 'penstock health' for what "
-            "holds it up, and raise streams.events_max_bytes if it is the jobs that wait"
+            f"the event log is full: it holds {self._held():,} bytes, jobs are accepted up to "
+            f"{limit:,} (streams.events_max_bytes and half of the reserve). History is shortened "
+            "by the orchestrator; see 'penstock health' for what holds it up, and raise "
+            "streams.events_max_bytes if it is the jobs that wait"
         )
-
-
-def dispatch_limit(max_bytes: int) -> int:
-    """The size of the log above which no job is accepted: half of the reserve is left then.
-
-    Args:
-        max_bytes: of the stream, reserve included.
-    """
-    return max_bytes - least_reserve(max_bytes) // 2

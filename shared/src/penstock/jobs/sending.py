@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from penstock import telemetry
-from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, StreamFull, WrongSequence
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
@@ -16,7 +16,7 @@ from penstock.jobs.errors import AlreadyDispatched
 from penstock.jobs.room import Room
 from penstock.telemetry import names
 
-_AROUND_BYTES = 500
+_AROUND_BYTES = 700
 
 
 class Sender:
@@ -28,13 +28,18 @@ class Sender:
 
     async def check_room(self) -> None:
         """Raises StreamFull. Asked before what precedes a dispatch, which then goes on at once."""
-        if error := await self._room.why_not(0):
-            raise error
+        await self._room.check(_AROUND_BYTES)
 
     async def send(self, event: JobDispatched) -> None:
         """One job. Raises AlreadyDispatched, StreamFull, BusError."""
-        if error := await self._room.why_not(_size(event)):
-            raise error
+        sizes = [_size(event)]
+        await self._room.take(sizes)
+        try:
+            await self._send(event)
+        finally:
+            self._room.done(sizes)
+
+    async def _send(self, event: JobDispatched) -> None:
         with _span(event, 1):
             trace = telemetry.inject()
             try:
@@ -74,10 +79,24 @@ class Sender:
             The sequence of each job's event, else why the job, or its queue message, was not taken;
             :class:`WrongSequence` where a job of that id exists.
         """
+        if into_reserve:
+            return await self._send_part(events)
+        answers: list[int | BusError] = []
+        while left := events[len(answers) :]:
+            sizes = [_size(event) for event in left]
+            try:
+                count = await self._room.take(sizes)
+            except StreamFull as error:
+                return [*answers, *([error] * len(left))]
+            try:
+                answers += await self._send_part(left[:count])
+            finally:
+                self._room.done(sizes[:count])
+        return answers
+
+    async def _send_part(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
         if not events:
             return []
-        if not into_reserve and (error := await self._room.why_not(sum(map(_size, events)))):
-            return [error] * len(events)
         with _span(events[0], len(events)):
             trace = telemetry.inject()
             answers = await self._bus.append_many([self._first(e, trace) for e in events])

@@ -42,7 +42,6 @@ from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.room import dispatch_limit
 from penstock.orchestrator import window
 from penstock.orchestrator.carrying import WholeCarrier
 from penstock.orchestrator.core.logbook import Logbook
@@ -102,7 +101,7 @@ class History:
         self._letters_from = letters_from
         limit = settings.streams.events_max_bytes
         self._reserve = streams.events_reserve(limit)
-        accepted = dispatch_limit(limit + self._reserve)
+        accepted = streams.dispatch_limit(limit + self._reserve)
         max_age_seconds = settings.streams.events_max_age_days * _DAY_SECONDS
         self._pace = Pace(limit, max_age_seconds, accepted)
         self._whole_carrier = WholeCarrier(bus, self._subjects, source, wholes)
