@@ -7,6 +7,7 @@ import uuid
 from contextlib import aclosing
 from typing import Any
 
+import pytest
 from tests.integration.crew import Crew
 from tests.integration.sample_jobs import QUEUE, fail
 from tests.making import MakeSettings
