@@ -25,8 +25,8 @@ $(READY): requirements.lock requirements-build.lock $(addsuffix /pyproject.toml,
 demo: $(READY)  ## the main job: load that rises, bursts and falls, with failures; ends with a report
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## PROCESSES=3: unit, contract and integration tests on a real broker and real Spark
-	@$(BIN)/python -m pytest tests --numprocesses $(or $(PROCESSES),3) --dist loadfile --no-loadscope-reorder
+test: $(READY)  ## PROCESSES=2: unit, contract and integration tests on a real broker and real Spark
+	@$(BIN)/python -m pytest tests --numprocesses $(or $(PROCESSES),2) --dist loadfile --no-loadscope-reorder
 
 compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a partition, a rolling restart (10 min)
 	@$(BIN)/python -m pytest tests/compose
