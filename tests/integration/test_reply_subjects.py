@@ -29,12 +29,6 @@ EVENT = "penstock.events.job.j.JobDispatched"
 HELD = "$JS.ACK.JOBS.q_q.1.1.1.1.0"
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
-        yield broker
-
-
 @pytest.fixture
 async def owner(guarded: GuardedBroker, settings: MakeSettings) -> AsyncIterator[NatsBus]:
     """The orchestrator, with a message in each stream."""
