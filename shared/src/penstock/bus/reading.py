@@ -19,6 +19,7 @@ from penstock.bus.access import Refusals
 from penstock.bus.patterns import covering, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
 from penstock.bus.pull import Inbox, place, stored
+from penstock.bus.streams import configured_bytes
 from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 T = TypeVar("T")
@@ -146,6 +147,7 @@ class Reader:
             messages=state["messages"],
             bytes=state["bytes"],
             max_bytes=max(info["config"].get("max_bytes", 0), 0),
+            configured_bytes=configured_bytes(info["config"]),
         )
 
     async def follow(
