@@ -18,9 +18,9 @@ from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDispatched
 from penstock.jobs import Backoff, Client, job, queue, registry
 from penstock.jobs.lifecycle import State
-from penstock.worker.claims import Claims
-from penstock.worker.held import Held
-from penstock.worker.recording import Recorder
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.recording import Recorder
 
 NOWHERE = "$JS.ACK.p_JOBS.q_none.1.1.1.0.0"
 """The ack subject of no queue."""

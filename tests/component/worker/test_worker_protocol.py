@@ -23,9 +23,9 @@ from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.jobs import Backoff, Client, job, queue, registry
-from penstock.worker.claims import Claims
-from penstock.worker.held import Held
-from penstock.worker.recording import Recorder
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.recording import Recorder
 
 _ROUNDS = 60
 

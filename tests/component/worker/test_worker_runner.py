@@ -21,8 +21,8 @@ from penstock.jobs import Cancelled
 from penstock.jobs.errors import TimedOut
 from penstock.jobs.registry import JobType
 from penstock.jobs.retry import Retries
-from penstock.worker.held import Held
-from penstock.worker.runner import Runner
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.running.runner import Runner
 
 ROOT = Path(__file__).parents[3]
 NO_DELIVERY = Delivery(

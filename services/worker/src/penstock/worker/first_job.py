@@ -7,7 +7,7 @@ import time
 from penstock import telemetry
 from penstock.runtime.assignment import Assignment
 from penstock.telemetry import names
-from penstock.worker.held import Held
+from penstock.worker.claiming.claimed_job import Held
 
 
 def tell_first_job(assignment: Assignment, job: Held) -> None:

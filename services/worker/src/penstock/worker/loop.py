@@ -19,27 +19,27 @@ from penstock.runtime.assignment import Assignment
 from penstock.runtime.claimed import Claimed
 from penstock.runtime.pulse import pulse_of
 from penstock.runtime.tasks import Tasks
-from penstock.worker import gates
-from penstock.worker.claims import Claims
-from penstock.worker.commits import Commits
-from penstock.worker.context import RunContext
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claims import Claims
+from penstock.worker.claiming.in_flight import Stock
+from penstock.worker.claiming.intake import intake_of
+from penstock.worker.claiming.lost_jobs import Losses
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
-from penstock.worker.ending import QUIT_SECONDS, Ending
-from penstock.worker.exclusive import exclusively
 from penstock.worker.first_job import tell_first_job
-from penstock.worker.gates import Gates
-from penstock.worker.held import Held
-from penstock.worker.intake import intake_of
 from penstock.worker.lifetime import EMPTY, Lifetime
-from penstock.worker.losses import Losses
+from penstock.worker.middleware import gates
+from penstock.worker.middleware.exclusive import exclusively
+from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
-from penstock.worker.recording import Recorder
 from penstock.worker.reports import Reporter
 from penstock.worker.rounds import go_round
-from penstock.worker.runner import Runner
-from penstock.worker.spark import SparkLease
-from penstock.worker.stock import Stock
+from penstock.worker.running.commits import Commits
+from penstock.worker.running.context import RunContext
+from penstock.worker.running.ending import QUIT_SECONDS, Ending
+from penstock.worker.running.recording import Recorder
+from penstock.worker.running.runner import Runner
+from penstock.worker.spark.lease import SparkLease
 
 log = logging.getLogger("penstock.worker")
 

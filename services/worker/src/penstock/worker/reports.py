@@ -15,7 +15,7 @@ from penstock import telemetry
 from penstock.bus.protocol import Bus
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, QueueReport, WorkerReport
-from penstock.worker.held import Held
+from penstock.worker.claiming.claimed_job import Held
 
 _PAGE = resource.getpagesize()
 _MAX_CLAIMS = 64

@@ -14,7 +14,7 @@ from penstock.jobs.checkpoints import Checkpoints, Kept
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import encode_result
 from penstock.jobs.sealing import KeyRing, about_checkpoint, holds_sealed, is_sealed
-from penstock.worker.held import Held
+from penstock.worker.claiming.claimed_job import Held
 
 T = TypeVar("T")
 

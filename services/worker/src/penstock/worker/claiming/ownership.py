@@ -6,8 +6,8 @@ import logging
 
 from penstock.bus.protocol import Bus
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.worker.held import Held
-from penstock.worker.joblog import JobLog, Unreadable
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.job_log import JobLog, Unreadable
 
 log = logging.getLogger("penstock.worker")
 

@@ -17,9 +17,9 @@ from penstock.jobs.middleware import WithoutOverlapping
 from penstock.jobs.middleware import token as name_of
 from penstock.runtime.lease import Term
 from penstock.runtime.tasks import Tasks
-from penstock.worker.exclusive import GuardedLease
-from penstock.worker.held import Held
-from penstock.worker.watchdog import Watchdog
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.middleware.exclusive import GuardedLease
+from penstock.worker.running.watchdog import Watchdog
 
 _WAIT_SECONDS = 10.0
 _AWAY_SECONDS = 1.0

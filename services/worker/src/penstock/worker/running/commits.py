@@ -14,9 +14,9 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.core import commit_size
-from penstock.worker.held import Held
-from penstock.worker.joblog import JobLog, Unreadable
 
 log = logging.getLogger("penstock.worker")
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from penstock.bus.protocol import BusError, Delivery
 from penstock.jobs import queue as queues
 from penstock.runtime.waiting import within
-from penstock.worker.claims import Claims
-from penstock.worker.held import Held
-from penstock.worker.runner import Runner
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.runner import Runner
 
 log = logging.getLogger("penstock.worker")
 

@@ -30,10 +30,10 @@ from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.sealing import about_result, holds_sealed
-from penstock.worker.claims import Claims
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claims import Claims
+from penstock.worker.claiming.job_log import Unreadable
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
-from penstock.worker.held import Held
-from penstock.worker.joblog import Unreadable
 
 log = logging.getLogger("penstock.worker")
 

@@ -22,9 +22,9 @@ from penstock.jobs.middleware import (
     key_of,
 )
 from penstock.runtime.assignment import Assignment
-from penstock.worker.held import Held
-from penstock.worker.places import Places
-from penstock.worker.rates import Rates
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.middleware.rate_limits import Rates
+from penstock.worker.middleware.semaphores import Places
 
 
 class Gates:

@@ -17,7 +17,7 @@ from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, Unknow
 from penstock.jobs.pausing import Resumptions
 from penstock.jobs.registry import JobType
 from penstock.jobs.sealing import KeyRing, arguments, is_sealed
-from penstock.worker.held import Held
+from penstock.worker.claiming.claimed_job import Held
 
 _MAX_SEQUENCE = 2**63
 

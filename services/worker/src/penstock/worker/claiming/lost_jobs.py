@@ -10,12 +10,12 @@ from penstock.bus.protocol import Bus, BusError
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.lifecycle import JobRecord
 from penstock.runtime.tasks import Tasks
-from penstock.worker.ending import Ending
-from penstock.worker.held import Held
-from penstock.worker.joblog import JobLog
-from penstock.worker.ownership import still_ours
-from penstock.worker.spark import SparkLease
-from penstock.worker.stock import Stock
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.in_flight import Stock
+from penstock.worker.claiming.job_log import JobLog
+from penstock.worker.claiming.ownership import still_ours
+from penstock.worker.running.ending import Ending
+from penstock.worker.spark.lease import SparkLease
 
 log = logging.getLogger("penstock.worker")
 

@@ -26,12 +26,13 @@ from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.pulse import Pulse
 from penstock.telemetry import names
-from penstock.worker import around, watchdog
+from penstock.worker.claiming.claimed_job import Held
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
-from penstock.worker.gates import Gates
-from penstock.worker.held import Held
-from penstock.worker.memory_peak import MemoryPeak
-from penstock.worker.watchdog import Watchdog
+from penstock.worker.middleware import chain
+from penstock.worker.middleware.gates import Gates
+from penstock.worker.running import watchdog
+from penstock.worker.running.memory_peak import MemoryPeak
+from penstock.worker.running.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
 
@@ -191,7 +192,7 @@ class Runner:
                     returned = self._call(job)
                     job.result = (
                         encode_result(None)
-                        if returned is around.SUPPRESSED
+                        if returned is chain.SUPPRESSED
                         else job.kind.encode_result(returned)
                     )
             except Verdict as verdict:
@@ -260,8 +261,8 @@ class Runner:
         if kind.takes_context:
             call = partial(call, context)
         if kind.is_async or any(isinstance(each, AbstractAsyncContextManager) for each in arounds):
-            return self._await(around.call_async(arounds, call))
-        return around.call(arounds, call)
+            return self._await(chain.call_async(arounds, call))
+        return chain.call(arounds, call)
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> Any:
         with asyncio.Runner() as runner:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from penstock.jobs.errors import Interruption
 from penstock.runtime.tasks import Tasks
-from penstock.worker.held import Held
-from penstock.worker.runner import Runner
-from penstock.worker.spark import SparkLease
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.running.runner import Runner
+from penstock.worker.spark.lease import SparkLease
 
 log = logging.getLogger("penstock.worker")
 

@@ -9,7 +9,7 @@ from penstock.jobs import members
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import Call
-from penstock.worker.held import Held
+from penstock.worker.claiming.claimed_job import Held
 
 _ADD_SECONDS = 300.0
 

@@ -29,11 +29,11 @@ from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.runtime.claimed import Claimed
+from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.job_log import JobLog, Unreadable
+from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected
+from penstock.worker.claiming.refusing import AT_ONCE, NO_EVENT, Refusals
 from penstock.worker.core.settle import Action, settle
-from penstock.worker.held import Held
-from penstock.worker.joblog import JobLog, Unreadable
-from penstock.worker.reading import Envelope, Locked, Reader, Rejected
-from penstock.worker.refusing import AT_ONCE, NO_EVENT, Refusals
 
 log = logging.getLogger("penstock.worker")
 
