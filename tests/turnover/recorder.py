@@ -19,6 +19,7 @@ from tests.waiting import eventually
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
 from penstock.events.batch import BATCH_EVENTS, BatchCompleted, BatchFailed, Counts
+from penstock.events.graph import GRAPH_EVENTS, GraphCancelled, GraphCompleted, GraphFailed
 from penstock.events.job import JOB_EVENTS, JobCarried, JobRecovered
 from penstock.jobs import Client
 from penstock.jobs.errors import NotFound
@@ -36,6 +37,7 @@ class Recorder:
         histories: of all jobs but those that never ran. ended: jobs whose end was recorded.
         missed: messages that left the log before they were read: the verdict needs that to be 0.
         batches: counts of each batch that has ended.
+        graphs: names of the ends of each graph; a graph that went well has one, GraphCompleted.
     """
 
     def __init__(self, bus: NatsBus, traffic: Traffic) -> None:
@@ -43,6 +45,7 @@ class Recorder:
         self.histories: dict[str, list[Entry]] = {}
         self.ended: set[str] = set()
         self.batches: dict[str, Counts] = {}
+        self.graphs: dict[str, list[str]] = {}
         self.recovered = self.carried = self.missed = self.messages = 0
 
     async def run(self) -> None:
@@ -58,6 +61,10 @@ class Recorder:
                 whole = read_event(stored, BATCH_EVENTS)
                 if isinstance(whole, BatchCompleted | BatchFailed):
                     self.batches[key] = whole.counts
+            if noun == "graph":
+                step = read_event(stored, GRAPH_EVENTS)
+                if isinstance(step, GraphCompleted | GraphFailed | GraphCancelled):
+                    self.graphs.setdefault(key, []).append(step.name)
             if noun != "job" or key.startswith(MARK):
                 continue
             event = read_event(stored, JOB_EVENTS)
