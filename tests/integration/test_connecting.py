@@ -35,6 +35,24 @@ print("connecting", flush=True)
 with SyncClient(load()):
     print("connected", flush=True)
 """
+STUBBORN_PROGRAM = """
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from penstock.config import load
+from penstock.jobs import SyncClient
+
+@asynccontextmanager
+async def connecting():
+    print("connecting", flush=True)
+    for _ in range(3):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(300)
+    await asyncio.sleep(300)
+    yield
+
+with SyncClient(load(), connecting()):
+    print("connected", flush=True)
+"""
 PROGRAMS = pytest.mark.parametrize("program", [ASYNC_PROGRAM, SYNC_PROGRAM], ids=["async", "sync"])
 SETTINGS = 'prefix = "connecting"\n[streams]\nevents_max_bytes = 16_000_000\n'
 
@@ -103,6 +121,17 @@ def test_ctrl_c_ends_a_program_that_waits_for_the_broker(program: str, tmp_path:
         '[nats]\nurl = "nats://127.0.0.1:1"\nconnect_timeout_seconds = 300\n'
     )
     process = start(program, tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "connecting\n"
+    process.send_signal(signal.SIGINT)
+    _, err = ended(process)
+    assert process.returncode == -signal.SIGINT
+    assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_ctrl_c_ends_a_program_whose_connecting_drops_cancellations(tmp_path: Path) -> None:
+    """As nats-py does on Python 3.11, when an answer comes in the same turn of the loop."""
+    process = start(STUBBORN_PROGRAM, tmp_path)
     assert process.stdout is not None
     assert process.stdout.readline() == "connecting\n"
     process.send_signal(signal.SIGINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -19,12 +19,6 @@ from penstock.cli.deploy.roles import ROLES
 STREAM, SUBJECT = "EVENTS", "penstock.events.job.j.JobStarted"
 MORE_THAN_ALL = 1_100
 READERS = [name for name, role in ROLES.items() if STREAM not in role.follows]
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
-        yield broker
 
 
 @pytest.fixture

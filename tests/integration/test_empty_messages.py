@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
-import pytest
 from tests.integration.guarded import GuardedBroker, join
 from tests.making import MakeSettings
 
@@ -16,12 +14,6 @@ from penstock.events.subjects import Subjects
 SUBJECTS = Subjects()
 NAMES = [f"j{number}" for number in range(30)]
 EMPTY = {"j3", "j4", "j11", "j29"}
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
-        yield broker
 
 
 async def test_a_follower_sees_what_lies_behind_an_empty_event(

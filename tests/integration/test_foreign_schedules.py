@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.integration.guarded import GuardedBroker
@@ -28,12 +28,6 @@ FORGED = {
     },
     "far": {"Nats-Schedule": "@at 2199-01-01T00:00:00Z", **OWN},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
-        yield broker
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "batch retry-failed {batch_failed}": OPERATING,
     "graph ls": ALL,
     "graph show {graph}": ALL,
-    "graph retry-failed {graph_failed}": DISPATCHING,
+    "graph retry-failed {graph_failed}": OPERATING,
     "recover": OPERATING,
     f"schedule add {{role}} '30 2 * * *' {JOBS}.note -a diary={{diary}} -a name=tick": OPERATING,
     "schedule ls": OPERATING,
@@ -191,6 +191,18 @@ def test_each_command_works_or_says_which_right_is_missing(
                 wrong.append((verb, done.exit_code, done.stdout[-300:], done.stderr, refused))
     (tmp_path / GATE).touch()  # for what this key could not cancel
     assert not wrong, wrong
+    if role != OPERATOR:
+        assert asyncio.run(_went_again(site, ids)) == []
+
+
+async def _went_again(site: Site, ids: dict[str, str]) -> list[str]:
+    """What ended and a refused command lets go again all the same."""
+    async with Client.connect(site.settings(OPERATOR)) as client:
+        jobs = [await client.job(ids[name]) for name in ("dead", "dead_two")]
+        batch = await client.batches.show(ids["batch_failed"])
+        graph = await client.graphs.show(ids["graph_failed"])
+    again = [view.record.id for view in jobs if view.record.life > 1]
+    return [*again, *(whole.id for whole in (batch, graph) if whole.round)]
 
 
 def test_health_leaves_nothing_on_the_broker(

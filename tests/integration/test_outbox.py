@@ -28,6 +28,13 @@ with SyncClient(load()) as client:
     print(client.dispatch(one()))
 """
 
+SUBMITTED = """
+from penstock.jobs import job
+
+@job(queue="work", name="submitted.one")
+def one() -> None: ...
+"""
+
 
 @pytest.fixture
 def shell(tmp_path: Path, broker: Broker, settings: MakeSettings) -> Shell:
@@ -115,6 +122,57 @@ def test_the_commands_show_and_send_what_waits(shell: Shell, broker: Broker) -> 
     assert shell.json("outbox", "flush") == {"sent": 1, "left": 0, "refused": 0}
     assert shell.text("outbox", "flush") == "0 jobs sent"
     assert [row["id"] for row in shell.json("job", "ls")] == [job_id]
+
+
+async def test_submit_uses_the_outbox_and_says_where_the_job_is(
+    shell: Shell, broker: Broker
+) -> None:
+    # given: no broker, and a module of jobs
+    (shell.folder / "submitted.py").write_text(SUBMITTED)
+    file = shell.folder / "penstock.toml"
+    file.write_text(
+        file.read_text() + 'outbox_close_seconds = 0\n[jobs]\nmodules = ["submitted"]\n'
+    )
+    broker.kill()
+    # when: jobs are submitted, one of them waited for
+    done = shell.call("job", "submit", "submitted.one")
+    second = shell.json("job", "submit", "submitted.one")
+    late = shell.call("job", "submit", "submitted.one", "--wait", "--timeout", "1s", code=1)
+    # then: each is in the outbox, and the user reads where and how many
+    first = done.stdout.strip()
+    assert "in the outbox outbox/file, where 1 job waits" in done.stderr
+    assert second == {"id": second["id"], "outbox": "outbox/file", "waiting": 2}
+    assert "in the outbox outbox/file, where 3 jobs wait" in late.stderr.splitlines()[-1]
+    waiting = [row["id"] for row in shell.json("outbox", "ls")]
+    assert waiting[:2] == [first, second["id"]]
+    # and the next that is submitted with a broker delivers all of them, in order
+    broker.start()
+    file.write_text(file.read_text().replace("close_seconds = 0", "close_seconds = 30"))
+    last = shell.call("job", "submit", "submitted.one")
+    assert last.stderr == ""
+    assert await dispatched(shell) == [*waiting, last.stdout.strip()]
+    assert shell.json("outbox", "ls") == []
+
+
+def test_a_submitted_job_that_is_waited_for_runs_once_the_broker_is_back(
+    shell: Shell, broker: Broker
+) -> None:
+    (shell.folder / "submitted.py").write_text(SUBMITTED)
+    with (shell.folder / "penstock.toml").open("a") as file:
+        file.write('[jobs]\nmodules = ["submitted"]\n[pools.reports]\nqueues = ["work"]\n')
+    broker.kill()
+    argv = shell.argv("job", "submit", "submitted.one", "--wait", "--timeout", "60s")
+    with subprocess.Popen(
+        argv, cwd=shell.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as submitting:
+        assert submitting.stderr is not None
+        while "in the outbox" not in submitting.stderr.readline():
+            assert submitting.poll() is None
+        broker.start()
+        with shell.worker():
+            printed, _ = submitting.communicate(timeout=60)
+    assert submitting.returncode == 0
+    assert "completed" in printed
 
 
 async def test_an_entry_that_cannot_be_read_does_not_hold_up_the_others(

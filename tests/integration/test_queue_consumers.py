@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from nats.aio.client import Client as PlainClient
@@ -22,12 +22,6 @@ from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.service import Service
 
 ROLES_WITHOUT = ("metrics", "worker", "dispatcher", "operator", "executor")
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
-        yield broker
 
 
 class Running:

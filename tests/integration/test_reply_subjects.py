@@ -21,18 +21,12 @@ from penstock.bus import streams
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import Outgoing
 from penstock.cli.deploy.accounts import services, verbs
-from penstock.cli.deploy.roles import CARRIED, ROLES
+from penstock.cli.deploy.roles import ROLES
 from penstock.events.subjects import Subjects
 
 SUBJECTS = Subjects()
 EVENT = "penstock.events.job.j.JobDispatched"
 HELD = "$JS.ACK.JOBS.q_q.1.1.1.1.0"
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
-        yield broker
 
 
 @pytest.fixture
@@ -95,8 +89,7 @@ def foreign_subjects(settings: MakeSettings, role: str) -> Iterator[str]:
         for subject in subjects:
             if not any(_matches(pattern, subject) for pattern in permitted):
                 yield subject
-    if not ROLES[role].carries:
-        yield from (f"penstock.{carried.replace('*', 'x')}" for carried in CARRIED)
+    yield from (f"penstock.{denied.replace('*', 'x')}" for denied in ROLES[role].denied)
     if not ROLES[role].makes_queues:
         yield "$JS.API.CONSUMER.DELETE.JOBS.q_q"
         yield "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q"

@@ -79,6 +79,17 @@ async def test_many_clients_together_leave_the_reserve_to_the_ends_of_jobs(
     assert 0.9 * limit < extent.bytes < 1.05 * limit
 
 
+async def test_jobs_are_refused_at_the_same_size_while_the_log_is_widened(stage: Stage) -> None:
+    """What the orchestrator adds is for carrying what lives; jobs would fill it again and again."""
+    await _fill(stage)
+    await stage.bus.adapt_streams(16_000_000)
+    with pytest.raises(StreamFull):
+        await stage.client.dispatch(burst(text="x"))
+    await stage.bus.adapt_streams()
+    extent = await stage.bus.extent(stage.subjects.events_stream)
+    assert extent.max_bytes == extent.configured_bytes
+
+
 async def _fill(stage: Stage) -> None:
     """Until jobs are refused."""
 

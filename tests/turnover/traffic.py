@@ -13,7 +13,7 @@ from tests.turnover.turnover_jobs import swallow
 
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError, Outgoing
-from penstock.bus.streams import least_reserve
+from penstock.bus.streams import dispatch_limit
 from penstock.events.envelope import encode, new_id
 from penstock.events.job import JobCompleted, JobDispatched, JobEvent, JobStarted
 from penstock.jobs import Client
@@ -73,7 +73,7 @@ class Traffic:
     async def _has_room(self) -> bool:
         """As a dispatch would be refused."""
         extent = await self._bus.extent(self._bus.subjects.events_stream)
-        return extent.bytes < extent.max_bytes - least_reserve(extent.max_bytes) // 2
+        return extent.bytes < dispatch_limit(extent.configured_bytes)
 
     def _history(self) -> list[Outgoing]:
         about: dict[str, Any] = {"job_id": f"{MARK}{new_id()}", "source": "traffic"}

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from penstock.bus.nats import connect
-from penstock.bus.protocol import Bus, BusUnavailable
+from penstock.bus.protocol import Bus, BusUnavailable, NotLetIn
 from penstock.config import NoBrokerKnown, Settings
 
 log = logging.getLogger("penstock.bus")
@@ -41,12 +41,17 @@ class LateBus:
         self.connecting = asyncio.create_task(self._connect())
 
     async def _connect(self) -> None:
+        is_refusal_logged = False
         while True:
             try:
                 self._bus = await connect(self._locate(self._settings), self._name)
                 return
             except (BusUnavailable, NoBrokerKnown) as error:
-                log.info("%s; trying again", error)
+                is_new_refusal = isinstance(error, NotLetIn) and not is_refusal_logged
+                is_refusal_logged |= is_new_refusal
+                log.log(
+                    logging.WARNING if is_new_refusal else logging.INFO, "%s; trying again", error
+                )
             await asyncio.sleep(_AGAIN_SECONDS)
 
     def now(self) -> float:

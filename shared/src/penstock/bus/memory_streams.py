@@ -100,6 +100,7 @@ class Stream:
             messages=len(self.messages),
             bytes=self._bytes,
             max_bytes=self._max_bytes + self.extra_bytes,
+            configured_bytes=self._max_bytes,
         )
 
     def remove(self, pattern: str, before: int = 0) -> None:

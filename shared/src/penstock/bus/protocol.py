@@ -123,6 +123,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
         first: sequence of its oldest message, or of the next one where it is empty. last: of the
             latest there ever was; both 0 before the first.
         max_bytes: what it may hold; 0 for no bound of its own.
+        configured_bytes: the same by the settings, which is less while the orchestrator widens it.
     """
 
     first: int
@@ -130,6 +131,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     bytes: int
     max_bytes: int
+    configured_bytes: int
 
 
 class Delivery(msgspec.Struct, frozen=True):

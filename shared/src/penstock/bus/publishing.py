@@ -215,31 +215,27 @@ class Publisher:
         return answers[1]
 
     def _outcome(self, message: Outgoing, answer: bytes | None) -> int | BusError:
-        if answer is not None and answer == _NOT_PERMITTED:
+        """The sequence, or why the broker did not store the message."""
+        if answer == _NOT_PERMITTED:
             return self._refusals.error(message.subject)
-        return _outcome(message, answer, self._client)
-
-
-def _outcome(message: Outgoing, answer: bytes | None, client: WireClient) -> int | BusError:
-    """The sequence, or why the broker did not store the message."""
-    if answer is None:
-        return BusUnavailable(
-            f"{message.subject}: no answer in time; it may be stored all the same"
-        )
-    if not answer:
-        if client.is_away(message.subject):
-            return BusUnavailable(f"{message.subject}: its stream does not answer")
-        return BusRefused(f"{message.subject}: no stream takes this subject")
-    ack = _decode_ack(answer)
-    if (error := ack.error) is None:
-        return ack.seq
-    if error.err_code == _WRONG_SEQUENCE:
-        found = error.description.rpartition(":")[2].strip()
-        expected = message.expect.sequence if message.expect else 0
-        return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
-    if error.err_code in _BATCH_NOT_KEPT:
-        return TooManyBatches(f"{message.subject}: {error.description}; nothing was stored")
-    if error.err_code == _FULL:
-        return StreamFull(f"{message.subject}: its stream is full ({error.description})")
-    kind = BusUnavailable if error.err_code in LEADERLESS else BusRefused
-    return kind(f"{message.subject}: {error.description}")
+        if answer is None:
+            return BusUnavailable(
+                f"{message.subject}: no answer in time; it may be stored all the same"
+            )
+        if not answer:
+            if self._client.is_away(message.subject):
+                return BusUnavailable(f"{message.subject}: its stream does not answer")
+            return BusRefused(f"{message.subject}: no stream takes this subject")
+        ack = _decode_ack(answer)
+        if (error := ack.error) is None:
+            return ack.seq
+        if error.err_code == _WRONG_SEQUENCE:
+            found = error.description.rpartition(":")[2].strip()
+            expected = message.expect.sequence if message.expect else 0
+            return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
+        if error.err_code in _BATCH_NOT_KEPT:
+            return TooManyBatches(f"{message.subject}: {error.description}; nothing was stored")
+        if error.err_code == _FULL:
+            return StreamFull(f"{message.subject}: its stream is full ({error.description})")
+        kind = BusUnavailable if error.err_code in LEADERLESS else BusRefused
+        return kind(f"{message.subject}: {error.description}")

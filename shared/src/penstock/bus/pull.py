@@ -161,8 +161,7 @@ def _go_on_ending() -> None:
 def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Delivery:
     """A queue message, with what its ack subject tells: ``$JS.ACK.<stream>.<consumer>.…``."""
     _, headers = parse_headers(block)
-    parts = reply.split(b".")
-    deliveries, sequence, _, stored_ns, pending = parts[-5:] if len(parts) == 9 else parts[6:11]
+    deliveries, sequence, _, stored_ns, pending = _numbers(reply)
     return Delivery(
         subject=subject,
         body=body,
@@ -177,8 +176,16 @@ def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> De
 
 def place(reply: bytes) -> int:
     """The number of a delivery among all of its consumer, from 1 on."""
+    return int(_numbers(reply)[2])
+
+
+def _numbers(reply: bytes) -> list[bytes]:
+    """Deliveries, stream sequence, consumer sequence, nanoseconds when stored, pending.
+
+    An ack subject has nine parts, or twelve where the broker names domain and account.
+    """
     parts = reply.split(b".")
-    return int(parts[-3] if len(parts) == 9 else parts[8])
+    return parts[-5:] if len(parts) == 9 else parts[6:11]
 
 
 def stored(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Stored:

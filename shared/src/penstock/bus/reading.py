@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 import nats.errors
 
+from penstock.bus import bounded
 from penstock.bus.access import Refusals
 from penstock.bus.patterns import covering, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
 from penstock.bus.pull import Inbox, place, stored
+from penstock.bus.streams import configured_bytes
 from penstock.bus.wire import WireClient, own_headers, parse_headers
 
 T = TypeVar("T")
@@ -145,6 +147,7 @@ class Reader:
             messages=state["messages"],
             bytes=state["bytes"],
             max_bytes=max(info["config"].get("max_bytes", 0), 0),
+            configured_bytes=configured_bytes(info["config"]),
         )
 
     async def follow(
@@ -211,10 +214,7 @@ class Reader:
         """
         end = await self._stream_end(stream)
         names = {name for pattern in subjects for name in await self.count(stream, pattern)}
-        ordered, last = sorted(names), []
-        for start in range(0, len(ordered), _LAST_AT_ONCE):
-            some = ordered[start : start + _LAST_AT_ONCE]
-            last += await asyncio.gather(*(self.last(stream, name) for name in some))
+        last = await bounded.gather(partial(self.last, stream), sorted(names), _LAST_AT_ONCE)
         until_end = [one for one in last if one is not None and one.sequence <= end]
         return sorted(until_end, key=lambda one: one.sequence), end + 1
 

@@ -19,8 +19,12 @@ _UPDATED: dict[str, Any] = {
     "max_bytes": -1,
     "max_consumers": -1,
     "max_msg_size": -1,
+    "metadata": {},
 }
 """Settings that a stream takes over when they change, with what the broker leaves out."""
+CONFIGURED_BYTES = "penstock-configured-bytes"
+"""Metadata of a stream that may hold more than the settings say, for a while: what they say. It is
+there only then, since an orchestrator of an earlier version changes the bound and not this."""
 _DAY_NS = 86_400 * 1_000_000_000
 _CHECKPOINT_DAYS = 400
 _LEAST_RESERVE_BYTES = 4_000_000
@@ -56,9 +60,20 @@ def dispatch_limit(whole_bytes: int) -> int:
     ``streams.events_max_bytes``, 4 MB at least.
 
     Args:
-        whole_bytes: of the stream, reserve included.
+        whole_bytes: of the stream by the settings (:func:`configured_bytes`), reserve included.
     """
     return whole_bytes - least_reserve(whole_bytes) // 2
+
+
+def configured_bytes(config: Mapping[str, Any]) -> int:
+    """What a stream may hold by the settings, also while its bound is wider; 0 for no bound.
+
+    Args:
+        config: the stream's, as the broker returns it.
+    """
+    max_bytes = max(int(config.get("max_bytes", 0)), 0)
+    configured = (config.get("metadata") or {}).get(CONFIGURED_BYTES, "")
+    return min(max_bytes, int(configured)) if configured.isdecimal() else max_bytes
 
 
 def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> list[dict[str, Any]]:
@@ -89,6 +104,7 @@ def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
 
 def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[dict[str, Any]]:
     prefix, keep = subjects.prefix, settings.streams
+    log_bytes = keep.events_max_bytes + events_reserve(keep.events_max_bytes)
     return [
         {
             "name": subjects.jobs_stream,
@@ -104,9 +120,8 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "subjects": [f"{prefix}.events.*.*.*"],
             # The broker discards nothing: the orchestrator does, and carries what lives.
             "discard": "new",
-            "max_bytes": keep.events_max_bytes
-            + events_reserve(keep.events_max_bytes)
-            + extra_bytes,
+            "max_bytes": log_bytes + extra_bytes,
+            **({"metadata": {CONFIGURED_BYTES: str(log_bytes)}} if extra_bytes else {}),
             "allow_atomic": True,
             "compression": keep.compression,
         },
@@ -179,6 +194,12 @@ def changes(
     least = held_bytes + _LEAST_RESERVE_BYTES // 4
     if found["discard"] == "new" and found["max_bytes"] < least:  # lowered later
         found["max_bytes"] = max(stored.get("max_bytes", 0), found["max_bytes"])
+    metadata = stored.get("metadata") or {}
+    others = {key: value for key, value in metadata.items() if key != CONFIGURED_BYTES}
+    configured = configured_bytes(wanted)
+    is_wider = found["max_bytes"] > configured > 0
+    mark = {CONFIGURED_BYTES: str(configured)} if is_wider else {}
+    found["metadata"] = {**others, **mark}
     return {key: value for key, value in found.items() if stored.get(key, _UPDATED[key]) != value}
 
 

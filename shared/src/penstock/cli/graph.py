@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
+from functools import partial
 
 import click
 import msgspec
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus
 from penstock.cli import wording
 from penstock.cli.command import Group
@@ -127,14 +128,12 @@ def show(session: Session, id: str) -> None:
 
 async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
     names = [step.name for step in record.steps]
-    states: list[str] = []
-    for start in range(0, len(names), _AT_ONCE):
-        group = range(start, min(start + _AT_ONCE, len(names)))
-        states += await asyncio.gather(*(_state(client, step_id(record.id, at)) for at in group))
+    ids = [step_id(record.id, at) for at in range(len(names))]
+    states = await bounded.gather(partial(_state, client), ids, _AT_ONCE)
     return tuple(
         StepRow(
             name=step.name,
-            job_id=step_id(record.id, at),
+            job_id=ids[at],
             state=states[at],
             after=tuple(names[need] for need in step.needs),
         )

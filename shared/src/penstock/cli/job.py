@@ -11,6 +11,7 @@ from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.job_call import CHANGES, make_call, read_changes
 from penstock.cli.job_list import Wanted, newest_jobs
+from penstock.cli.job_submit import Submitted, may_be_away, submitter, where_it_waits
 from penstock.cli.job_view import COLUMNS, JobRow, description, detail, row
 from penstock.cli.output import note, say, say_json, say_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
@@ -45,29 +46,38 @@ def job() -> None:
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
 @click.pass_obj
 def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
-    """Hand a job over: FUNCTION as registered in one of the jobs.modules."""
+    """Hand a job over: FUNCTION as registered in one of the jobs.modules.
+
+    While the broker is away, it does as dispatch.when_away says. Exit code 0: the broker keeps the
+    job, or the outbox does (then standard error says which file, and how many jobs wait there; with
+    --json: "outbox" and "waiting"). 1: neither does, or with --wait: it has not completed.
+    """
     _check_times(options["delay"], options["expires"])
-    call = make_call(session.settings(), function, arguments)
+    settings = session.settings()
+    call = make_call(settings, function, arguments)
     wait, timeout = options.pop("wait"), options.pop("timeout")
     to = {name: value for name, value in options.items() if value is not None}
 
-    async def ask(bus: Bus, settings: Settings) -> str | JobView:
-        client = _client(bus, settings)
-        job_id = await client.dispatch(call, **to)
-        if not wait:
-            return job_id
-        if not session.as_json:
-            note(f"job {job_id}")
-        return await _wait(client, job_id, timeout)
+    async def ask(bus: Bus, settings: Settings) -> Submitted | JobView:
+        async with submitter(bus, settings) as submitting:
+            job_id = await submitting.submit(call, to)
+            if not wait:
+                return await submitting.result(job_id)
+            if not session.as_json:
+                note(f"job {job_id}")
+            return await submitting.wait(job_id, timeout)
 
-    answer = session.ask(ask)
+    answer = (session.ask_late if may_be_away(settings) else session.ask)(ask)
     if isinstance(answer, JobView):
         _show(session, answer)
         _fail_unless_completed(answer)
-    elif session.as_json:
-        say_json({"id": answer})
+        return
+    if session.as_json:
+        say_json(answer)
     else:
-        say(answer)
+        say(answer.id)
+    if answer.outbox:
+        note(where_it_waits(answer))
 
 
 def _check_times(delay: float, expires: float | None) -> None:
@@ -148,15 +158,6 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
 
 def _client(bus: Bus, settings: Settings) -> Client:
     return Client.over(bus, settings, "cli")
-
-
-async def _wait(client: Client, job_id: str, timeout: float | None) -> JobView:
-    try:
-        return await client.wait(job_id, timeout)
-    except TimeoutError:
-        raise Failed(
-            f"job {job_id} has not ended after {timeout:g} s; see 'penstock job show {job_id}'"
-        ) from None
 
 
 def _show(session: Session, view: JobView) -> None:

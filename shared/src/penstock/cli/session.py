@@ -68,14 +68,26 @@ class Session:
         self, settings: Settings, patience_seconds: float = PATIENCE_SECONDS
     ) -> AsyncIterator[Bus]:
         """A connection that is closed in the end."""
-        from msgspec.structs import replace  # noqa: PLC0415
-
-        from penstock import telemetry  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415
 
-        patience = min(patience_seconds, settings.nats.connect_timeout_seconds)
-        nats = replace(settings.nats, connect_timeout_seconds=patience)
-        bus = await connect(replace(settings, nats=nats))
+        bus = await connect(_patient(settings, patience_seconds))
+        async with self._using(bus, settings):
+            yield bus
+
+    @asynccontextmanager
+    async def _late_bus(self, settings: Settings) -> AsyncIterator[Bus]:
+        """The same, over a bus whose broker may be away."""
+        from penstock.bus.late import late_bus  # noqa: PLC0415
+        from penstock.runtime.local_broker import reachable  # noqa: PLC0415
+
+        bus = await late_bus(_patient(settings, PATIENCE_SECONDS), "penstock-cli", reachable)
+        async with self._using(bus, settings):
+            yield bus
+
+    @asynccontextmanager
+    async def _using(self, bus: Bus, settings: Settings) -> AsyncIterator[Bus]:
+        from penstock import telemetry  # noqa: PLC0415
+
         end_telemetry = telemetry.setup("penstock-cli", str(os.getpid()), settings)
         try:
             yield bus
@@ -95,3 +107,24 @@ class Session:
 
         answer: T = asyncio.run(whole())
         return answer
+
+    def ask_late(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
+        """The same, also where the broker is away: calls of the bus raise BusUnavailable then."""
+        import asyncio  # noqa: PLC0415
+
+        settings = self.settings()
+
+        async def whole() -> Any:
+            async with self._late_bus(settings) as bus:
+                return await question(bus, settings)
+
+        answer: T = asyncio.run(whole())
+        return answer
+
+
+def _patient(settings: Settings, seconds: float) -> Settings:
+    """Settings with which a connection is given up after so long at most."""
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    patience = min(seconds, settings.nats.connect_timeout_seconds)
+    return replace(settings, nats=replace(settings.nats, connect_timeout_seconds=patience))

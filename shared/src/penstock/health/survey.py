@@ -235,14 +235,14 @@ def _sync_seconds(config: Mapping[str, Any]) -> float | None:
 def _stream(info: Mapping[str, Any], events_stream: str) -> StreamFacts:
     config, state = info["config"], info["state"]
     max_bytes = config["max_bytes"] if config.get("max_bytes", -1) > 0 else None
-    is_event_log = config["name"] == events_stream
+    is_event_log, configured = config["name"] == events_stream, declared.configured_bytes(config)
     others = (info.get("cluster") or {}).get("replicas") or []
     return StreamFacts(
         name=config["name"],
         bytes=state["bytes"],
         messages=state["messages"],
         max_bytes=max_bytes,
-        accepts_bytes=declared.dispatch_limit(max_bytes) if is_event_log and max_bytes else None,
+        accepts_bytes=declared.dispatch_limit(configured) if is_event_log and configured else None,
         full_refuses=config.get("discard") == "new",
         storage=config.get("storage", "file"),
         replicas=config.get("num_replicas", 1),

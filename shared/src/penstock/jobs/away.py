@@ -12,7 +12,7 @@ from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config.settings import Dispatch
 from penstock.events.job import JobDispatched
 from penstock.jobs.draining import Drain
-from penstock.jobs.outbox import Outbox
+from penstock.jobs.outbox import Entry, Outbox
 from penstock.jobs.sending import Sender
 from penstock.runtime.waiting import within
 
@@ -32,7 +32,21 @@ class SenderWhenAway:
         self._sender, self._said = sender, said
         self._outbox: Outbox | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._flushed_by: float | None = None
         self.waiting = 0
+
+    @property
+    def path(self) -> str:
+        """The outbox's path; empty where there is none."""
+        return self._outbox.path if self._outbox else ""
+
+    async def entry(self, job_id: str) -> Entry | None:
+        """The job of this id in the outbox; None where it is not there (any more)."""
+        return await asyncio.to_thread(self._outbox.entry, job_id) if self._outbox else None
+
+    async def count(self) -> int:
+        """Jobs that wait in the outbox, those of other processes included."""
+        return await asyncio.to_thread(len, self._outbox) if self._outbox else 0
 
     async def open(self) -> None:
         """Goes on with what an earlier process left. Raises OSError."""
@@ -119,21 +133,32 @@ class SenderWhenAway:
             await asyncio.wait([self._sending])
             self._sending.result()
 
-    async def close(self) -> int:
+    async def flush(self) -> None:
+        """Waits until nothing waits, for ``dispatch.outbox_close_seconds`` from the first call."""
+        now = asyncio.get_running_loop().time()
+        if self._flushed_by is None:
+            self._flushed_by = now + self._said.outbox_close_seconds
+        if self._sending is not None:
+            await within(max(self._flushed_by - now, 0.0), asyncio.wait([self._sending]))
+
+    async def close(self, *, quietly: bool = False) -> int:
         """Sends what waits, within ``dispatch.outbox_close_seconds``; the rest stays in the file.
+
+        Args:
+            quietly: log nothing of what stays: the caller reports it.
 
         Returns:
             How many jobs stay there, for the next process that opens it.
         """
         if self._outbox is None:
             return 0
+        await self.flush()
         if self._sending is not None:
-            await within(self._said.outbox_close_seconds, asyncio.wait([self._sending]))
             self._sending.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sending
         left = await asyncio.to_thread(len, self._outbox)
-        if left:
+        if left and not quietly:
             log.warning(
                 "%d jobs stay in the outbox %s: the next program that opens it sends them, or "
                 "'penstock outbox flush'",

@@ -101,7 +101,12 @@ class Outbox:
         """The oldest entries, those that were refused included."""
         return self._entries("ORDER BY number LIMIT ?", (limit,))
 
-    def _entries(self, which: str, values: tuple[int, ...]) -> list[Entry]:
+    def entry(self, job_id: str) -> Entry | None:
+        """The job of this id; None where it is not in the file (any more)."""
+        entries = self._entries("WHERE job_id = ?", (job_id,))
+        return entries[0] if entries else None
+
+    def _entries(self, which: str, values: tuple[int | str, ...]) -> list[Entry]:
         with self._guard:
             rows = self._file.execute(
                 f"SELECT number, job_id, event, refused FROM jobs {which}",  # noqa: S608 - ours

@@ -21,7 +21,8 @@ class Room:
     """Asks the broker how full the log is, seldom while there is much room.
 
     The broker refuses everything once the log holds ``max_bytes``. Ends of jobs must always be
-    stored, so a dispatch is refused before, at :func:`penstock.bus.streams.dispatch_limit`.
+    stored, so a dispatch is refused before, at :func:`penstock.bus.streams.dispatch_limit`, by the
+    size in the settings: what the orchestrator adds to a full log is for carrying what lives.
     """
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
@@ -83,9 +84,9 @@ class Room:
 
     def _left(self) -> float:
         """Bytes that may still be dispatched."""
-        if self._extent is None or not self._extent.max_bytes:
+        if self._extent is None or not self._extent.configured_bytes:
             return float("inf")
-        return dispatch_limit(self._extent.max_bytes) - self._held()
+        return dispatch_limit(self._extent.configured_bytes) - self._held()
 
     def _share(self) -> float:
         """Bytes that may be dispatched before the broker is asked again."""
@@ -95,7 +96,7 @@ class Room:
         return (self._extent.bytes if self._extent else 0) + self._unseen + self._used
 
     def _full(self) -> StreamFull:
-        limit = dispatch_limit(self._extent.max_bytes) if self._extent else 0
+        limit = dispatch_limit(self._extent.configured_bytes) if self._extent else 0
         return StreamFull(
             f"the event log is full: it holds {self._held():,} bytes, jobs are accepted up to "
             f"{limit:,} (streams.events_max_bytes and half of the reserve). History is shortened "

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock.bus.ending import end
 from penstock.config import Settings
 from penstock.config.topology import Priority
 from penstock.jobs.client import Client
@@ -184,6 +185,4 @@ class SyncClient:
 async def _cancel_others() -> None:
     """Ends what still runs in this loop, such as a connect that was interrupted."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*(end(task) for task in tasks))

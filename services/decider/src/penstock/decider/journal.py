@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Headers, Outgoing
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.notices import Notice
@@ -123,13 +123,8 @@ class Journal:
         Raises:
             BusUnavailable: no answer in time.
         """
-        names, found = list(pools), {}
-        for start in range(0, len(names), _AT_ONCE):
-            some = names[start : start + _AT_ONCE]
-            for decision in await asyncio.gather(*(self._last_decision(name) for name in some)):
-                if decision is not None:
-                    found[decision.pool] = decision
-        return found
+        decisions = await bounded.gather(self._last_decision, list(pools), _AT_ONCE)
+        return {decision.pool: decision for decision in decisions if decision is not None}
 
     async def _last_decision(self, pool: str) -> ScalingDecisionMade | None:
         subject = self._subjects.events("pool", pool, ScalingDecisionMade.__name__)

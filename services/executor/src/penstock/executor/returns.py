@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError
 from penstock.executor.recovery import Recovery, Return
 from penstock.runtime.tasks import Tasks
@@ -55,15 +55,13 @@ class Returns:
         """The jobs that did not run first: they can start while the other one is looked at."""
         waiting = sorted(claims.items(), key=lambda claim: claim[1] == ran)
         behind = f"{ended}; this job waited there behind {ran}" if ran else ended
+
+        async def give_back(claim: tuple[str, str]) -> None:
+            subject, job = claim
+            await self._one(subject, job, worker, job == ran, ended if job == ran else behind)
+
         try:
-            for start in range(0, len(waiting), _AT_ONCE):
-                group = waiting[start : start + _AT_ONCE]
-                await asyncio.gather(
-                    *(
-                        self._one(subject, job, worker, job == ran, ended if job == ran else behind)
-                        for subject, job in group
-                    )
-                )
+            await bounded.gather(give_back, waiting, _AT_ONCE)
         except BusError as error:
             log.warning("%d claims return only when they lapse: %s", len(claims), error)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from penstock.bus import bounded
 from penstock.bus.protocol import BusError
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
@@ -232,11 +233,8 @@ class Metrics:
     # --- the broker ------------------------------------------------------------------------------
     async def _remember(self) -> None:
         """How long things take is worth keeping over a restart: it is in the last snapshots."""
-        names = list(self._meters)
         with suppress(BusError):
-            for start in range(0, len(names), _REMEMBER_AT_ONCE):
-                turn = names[start : start + _REMEMBER_AT_ONCE]
-                await asyncio.gather(*(self._remember_one(name) for name in turn))
+            await bounded.gather(self._remember_one, list(self._meters), _REMEMBER_AT_ONCE)
 
     async def _remember_one(self, pool: str) -> None:
         stored = await self._bus.last(

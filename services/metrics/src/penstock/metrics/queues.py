@@ -7,12 +7,12 @@ import heapq
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import TypeVar
 
 from msgspec.structs import replace
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, QueueDepth, Stored
 from penstock.events.subjects import Subjects
 from penstock.jobs.discovery import DISCOVER_SECONDS, MOST_QUEUES, Discovery
@@ -21,7 +21,6 @@ from penstock.jobs.queue import JOB
 from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
 
-T = TypeVar("T")
 log = logging.getLogger("penstock.metrics")
 
 LOOK_UPS_PER_SECOND = 200
@@ -120,10 +119,7 @@ class QueueWatch:
         wanting = (queue for queue in self.queues.values() if queue.wants_head)
         turn = heapq.nsmallest(int(self._allowance), wanting, key=_looked_up_at)
         self._allowance -= len(turn)
-        for start in range(0, len(turn), _AT_ONCE):
-            await asyncio.gather(
-                *(self._look_up(queue) for queue in turn[start : start + _AT_ONCE])
-            )
+        await bounded.gather(self._look_up, turn, _AT_ONCE)
 
     async def _look_up(self, queue: Queue) -> None:
         look = queue.look
@@ -192,10 +188,8 @@ class QueueWatch:
     async def _ensure(self, missing: Iterable[str], now: float) -> None:
         """A queue that nobody has used yet has no consumer, and would never be measured."""
         wanted = sorted(name for name in missing if self._refused.get(name, 0.0) <= now)
-        refusals: list[tuple[str, BusError]] = []
-        for names in _chunks(wanted):
-            answers = await asyncio.gather(*(self._ensure_one(name) for name in names))
-            refusals += [(n, error) for n, error in zip(names, answers, strict=True) if error]
+        answers = await bounded.gather(self._ensure_one, wanted, _AT_ONCE)
+        refusals = [(name, error) for name, error in zip(wanted, answers, strict=True) if error]
         self.has_new = len(wanted) > len(refusals)
         if refusals:
             self._refused |= {name: now + _REFUSED_SECONDS for name, _ in refusals}
@@ -231,10 +225,6 @@ def _look(depth: QueueDepth, at: float) -> Look:
         redelivered=depth.redelivered,
         paused=depth.paused,
     )
-
-
-def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
 def _line_asked_at(queue: Queue) -> float:

@@ -20,11 +20,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus import streams
+from penstock.bus import bounded, streams
 from penstock.bus.protocol import (
     Bus,
     BusError,
@@ -317,18 +318,16 @@ class History:
                     else:
                         self._note_carried(left[at], message)
             left = [_smaller(one) for one in again]
-            left += [one for one in await self._all_latest(changed, through) if one]
+            left += await self._all_latest(changed, through)
             if not left:
-                latest = [one for one in await self._all_latest(too_large, through) if one]
+                latest = await self._all_latest(too_large, through)
                 return [("job", one.record.id) for one in latest if self._is_kept(one.record)]
         raise Incomplete(f"{len(left)} jobs change too quickly to be carried")
 
-    async def _all_latest(self, jobs: Sequence[Living], through: int) -> list[Living | None]:
-        latest: list[Living | None] = []
-        for start in range(0, len(jobs), _READ_AT_ONCE):
-            some = jobs[start : start + _READ_AT_ONCE]
-            latest += await asyncio.gather(*(self._latest(one, through) for one in some))
-        return latest
+    async def _all_latest(self, jobs: Sequence[Living], through: int) -> list[Living]:
+        """Those that still rest on the window, as they are now."""
+        ask = partial(self._latest, through=through)
+        return [one for one in await bounded.gather(ask, jobs, _READ_AT_ONCE) if one]
 
     def _note_carried(self, one: Living, message: Outgoing) -> None:
         self.carried += 1

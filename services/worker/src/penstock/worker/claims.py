@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from penstock.bus import bounded
 from penstock.bus.protocol import (
     Bus,
     BusError,
@@ -32,7 +33,7 @@ from penstock.worker.core.settle import Action, settle
 from penstock.worker.held import Held
 from penstock.worker.joblog import JobLog, Unreadable
 from penstock.worker.reading import Envelope, Locked, Reader, Rejected
-from penstock.worker.refusing import NO_EVENT, Refusals, each
+from penstock.worker.refusing import AT_ONCE, NO_EVENT, Refusals
 
 log = logging.getLogger("penstock.worker")
 
@@ -151,7 +152,7 @@ class Claims:
         refused: list[tuple[Delivery, Rejected | Locked]],
     ) -> list[Held]:
         """Ends those of the jobs that were never started; returns the others that can be read."""
-        ended = await each(self._expired, expired)
+        ended = await bounded.gather(self._expired, expired, AT_ONCE)
         others: list[Held] = []
         for (delivery, envelope), over in zip(expired, ended, strict=True):
             if over:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import msgspec
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
@@ -22,14 +22,11 @@ log = logging.getLogger("penstock.worker")
 
 NO_EVENT = "no event of this job exists"
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 _LATER_SECONDS = 0.2
 _LOCKED_SECONDS, _MAX_LOCKED_SECONDS = 15.0, 300.0
 """A job without its key is tried again after a share of the time that it has waited already, at
 least and at most so long: thousands of them cost their pool a few messages a second."""
-_AT_ONCE = 256
+AT_ONCE = 256
 """Requests to the broker about messages that are refused together."""
 _KEPT_BYTES = 400_000
 """Of an unreadable message that is too large for its dead letter, where it stands in base64."""
@@ -49,19 +46,19 @@ class Refusals:
 
     async def refuse(self, refused: Sequence[tuple[Delivery, Rejected | Locked]]) -> None:
         """Deals with messages that cannot be run, many at a time."""
-        rejected = [(each, why) for each, why in refused if isinstance(why, Rejected)]
-        locked = [(each, why) for each, why in refused if isinstance(why, Locked)]
+        rejected = [(one, why) for one, why in refused if isinstance(why, Rejected)]
+        locked = [(one, why) for one, why in refused if isinstance(why, Locked)]
         if locked:
             rejected += await self._postpone(await self._dispatched(locked))
-        await each(lambda one: self.reject(*one), rejected)
+        await bounded.gather(lambda one: self.reject(*one), rejected, AT_ONCE)
 
     async def _dispatched(
         self, locked: Sequence[tuple[Delivery, Locked]]
     ) -> list[tuple[Delivery, Locked]]:
         """Those whose job exists; a message of no job becomes a dead letter."""
-        exists = await each(self._exists, locked)
+        exists = await bounded.gather(self._exists, locked, AT_ONCE)
         forged = [one for one, there in zip(locked, exists, strict=True) if not there]
-        await each(self._reject_forged, forged)
+        await bounded.gather(self._reject_forged, forged, AT_ONCE)
         return [one for one, there in zip(locked, exists, strict=True) if there]
 
     async def _reject_forged(self, message: tuple[Delivery, Locked]) -> None:
@@ -225,11 +222,3 @@ def _locked_since(delivery: Delivery) -> float:
     except ValueError:
         return delivery.stored_at
     return since if 0 < since < delivery.stored_at else delivery.stored_at
-
-
-async def each(work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """What ``work`` makes of each item, in order; a bounded number of them at a time."""
-    results: list[R] = []
-    for start in range(0, len(items), _AT_ONCE):
-        results += await asyncio.gather(*map(work, items[start : start + _AT_ONCE]))
-    return results

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from penstock.bus.nkeys import HEARD, inbox
-from penstock.cli.deploy.roles import CARRIED, ROLES, STREAMS, Role, bound
+from penstock.cli.deploy.roles import ROLES, STREAMS, Role, bound
 from penstock.events.subjects import Subjects
 
 _API = "$JS.API"
@@ -91,7 +91,7 @@ def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
     role, subjects = key.bound_role, Subjects(key.prefix)
     source = core(key.prefix)
     asked, heard = list(services(role, subjects)), list(listened(role, subjects))
-    denied = [] if role.carries else [f"{key.prefix}.{subject}" for subject in CARRIED]
+    denied = [f"{key.prefix}.{subject}" for subject in role.denied]
     allowed = {
         "publish": {"allow": [*asked, *signalled(role, subjects)], "deny": denied},
         "subscribe": {

@@ -27,6 +27,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
             gets which jobs. counts_queues: asks how long they are.
         pauses: stops and resumes queues. makes_streams: creates and updates the streams.
         carries: stores what takes the place of a job's earlier events.
+        retries: lets jobs, batches and graphs that have ended go again.
         surveys: sees all streams and the account. queues: those that it takes jobs from.
     """
 
@@ -43,9 +44,15 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     counts_queues: bool = False
     pauses: bool = False
     carries: bool = False
+    retries: bool = False
     makes_streams: bool = False
     surveys: bool = False
     queues: tuple[str, ...] = ("*",)
+
+    @property
+    def denied(self) -> tuple[str, ...]:
+        """Subjects among ``publishes`` that it may not publish to."""
+        return (*(() if self.carries else CARRIED), *(() if self.retries else RETRIED))
 
 
 _DISPATCHES = (
@@ -58,6 +65,13 @@ _DISPATCHES = (
 
 CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
 """Events that are believed when all earlier ones are gone."""
+RETRIED = (
+    "events.job.*.JobRevived",
+    "events.batch.*.BatchReopened",
+    "events.graph.*.GraphReopened",
+)
+"""Events that let what has ended go again. Refused before the first step, so that a command that
+may not remove the dead letters, which is the second, does not begin."""
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
@@ -133,6 +147,7 @@ ROLES: dict[str, Role] = {
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
         deletes=("JOBS",),
         carries=True,
+        retries=True,
         makes_queues=True,
         counts_queues=True,
         pauses=True,
@@ -166,6 +181,7 @@ ROLES: dict[str, Role] = {
         listens=("events.>", "beats.worker.>", "notices.recovered.*"),
         reads=STREAMS,
         purges=("DEAD", "STATE"),
+        retries=True,
         counts_queues=True,
         pauses=True,
         surveys=True,
