@@ -9,8 +9,9 @@ was delayed is released and must complete.
 Exit code 1 unless each dispatched job completed exactly once, each delayed job was shown and ended,
 the queues are empty and there is no dead letter.
 
-The series has the memory and disk of the broker and the memory of the orchestrator; slopes are
-those of a straight line through its second half, in bytes a job.
+The series has the memory and disk of the broker and the memory of the orchestrator, resident, and
+what the broker's last garbage collection kept; slopes are those of a straight line through the
+second half, in bytes a job.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import msgspec
 import psutil
 import uvloop
 
+from broker_memory import live_heap_bytes
 from machine import describe
 from noop_crew import at_work, fork, settings_for
 from noop_jobs import noop
@@ -50,7 +52,7 @@ _CHUNK = 500
 _MOST_OPEN = 3_000
 _PAUSE_SECONDS, _LOOK_SECONDS = 0.005, 0.25
 _STANDSTILL_SECONDS = 60.0
-_SLOPES = ("broker_mib", "orchestrator_mib", "disk_mb")
+_SLOPES = ("broker_mib", "broker_heap_mib", "orchestrator_mib", "disk_mb")
 _UNITS = {"mib": 2**20, "mb": 1e6}
 
 
@@ -106,7 +108,7 @@ class Sizes:
 
     def __init__(self, broker: Broker, every: int) -> None:
         assert broker.child is not None
-        self._broker, self._folder = psutil.Process(broker.child.pid), broker._folder / "store"
+        self._broker, self._process = broker, psutil.Process(broker.child.pid)
         self._every, self._next = every, 0
         self.orchestrator: BaseProcess | None = None
         self.series: list[dict[str, float]] = []
@@ -115,8 +117,9 @@ class Sizes:
     async def look(self, bus: NatsBus, stream: str, jobs: int, seconds: float) -> None:
         now = {
             "log_mb": (await bus.extent(stream)).bytes,
-            "disk_mb": _disk_bytes(self._folder),
-            "broker_mib": self._broker.memory_info().rss,
+            "disk_mb": _disk_bytes(self._broker._folder / "store"),
+            "broker_mib": self._process.memory_info().rss,
+            "broker_heap_mib": await asyncio.to_thread(live_heap_bytes, self._broker),
             "orchestrator_mib": _rss(self.orchestrator),
         }
         row = {name: round(size / _unit(name), 2) for name, size in now.items()}

@@ -235,7 +235,7 @@ class Proof:
             "slowest_answer_seconds": round(shown.slowest_seconds, 2),
             "log_bytes_at_most": sizes.log_bytes,
             "disk_bytes_at_most": sizes.disk_bytes,
-            "rss_bytes_at_most": dict(sizes.peaks),
+            "memory_bytes_at_most": dict(sizes.peaks),
             "series": sizes.series,
         }
 

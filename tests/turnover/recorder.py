@@ -171,7 +171,8 @@ class Sizes:
     """Memory and disk over time.
 
     Attributes:
-        series: seconds since the start, bytes of the log, and resident bytes by process.
+        series: seconds since the start, bytes of the log, resident bytes by process, and what the
+            garbage collection of the broker leaves it.
     """
 
     def __init__(self, installation: Installation, bus: NatsBus) -> None:
@@ -193,12 +194,13 @@ class Sizes:
             self.log_bytes = max(self.log_bytes, extent.bytes)
             self.first = extent.first
             self.disk_bytes = max(self.disk_bytes, self._installation.disk_bytes())
-            rss = {kind: self._installation.rss(kind) for kind in ("broker", "orchestrator")}
-            for kind, size in rss.items():
+            memory = {kind: self._installation.rss(kind) for kind in ("broker", "orchestrator")}
+            memory["broker_heap"] = await asyncio.to_thread(self._installation.heap_bytes)
+            for kind, size in memory.items():
                 self.peaks[kind] = max(self.peaks[kind], size)
             if time.monotonic() - noted >= _SERIES_SECONDS:
                 noted = time.monotonic()
-                mebibytes = {f"{kind}_mib": round(size / 2**20, 1) for kind, size in rss.items()}
+                mebibytes = {f"{kind}_mib": round(size / 2**20, 1) for kind, size in memory.items()}
                 log = {"log_mb": round(extent.bytes / 1e6, 2)}
                 self.series.append({"seconds": round(noted - began), **log, **mebibytes})
             await asyncio.sleep(_LOOK_SECONDS)
