@@ -131,9 +131,9 @@ async def test_what_others_store_while_history_is_shortened_is_not_taken_for_liv
     """Given a pass during which others store as much as it removes; then health is told how much
     the jobs take that have not ended, not how much is in the log."""
     job_id = await stage.client.dispatch(burst(text="x"), delay=3600)
-    await _fill(stage)
+    await stage.traffic(LIMIT_BYTES)
     bus = await stage.connect()
-    history = _history(stage, Busy(bus, lambda: stage.traffic(LIMIT_BYTES // 4)))
+    history = _history(stage, cast("Bus", Busy(bus, lambda: stage.traffic(LIMIT_BYTES // 2))))
     assert await history.shorten()
     extent = await bus.extent(stage.subjects.events_stream)
     facts = history.book.facts(bus.now(), extent.bytes, 0.0)
