@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.bus.memory import MemoryBus
-from penstock.bus.protocol import Outgoing, StreamFull
+from penstock.bus.protocol import Extent, Outgoing, StreamFull
+from penstock.bus.streams import dispatch_limit
 from penstock.config.load import check
 from penstock.events.batch import BatchClosed, BatchProgressed, BatchStopping, Counts
 from penstock.events.envelope import encode
@@ -97,3 +98,29 @@ async def test_a_batch_with_an_id_of_ones_own_stays_open_where_the_log_is_full()
             (build(table="x" * 100_000) for _ in range(50)), batch_id="mine"
         )
     assert (await client.batches.show("mine")).state is BatchState.OPEN
+
+
+class Shortened:
+    """A bus whose event log is shortened after it was found full some times."""
+
+    def __init__(self, bus: MemoryBus, times: int) -> None:
+        self._bus, self._times = bus, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def extent(self, stream: str) -> Extent:
+        extent = await self._bus.extent(stream)
+        if extent.bytes > 0.9 * dispatch_limit(extent.configured_bytes):
+            self._times -= 1
+        if not self._times:
+            others = self._bus.subjects.events("job")
+            await self._bus.remove(stream, others, extent.last + 1)
+        return extent
+
+
+async def test_a_batch_waits_for_a_full_log_to_be_shortened() -> None:
+    bus = Shortened(_small_log(), times=3)
+    client = Client(bus, prefix="p")  # type: ignore[arg-type]
+    batch_id = await client.batches.create(build(table="x" * 100_000) for _ in range(40))
+    assert (await client.batches.show(batch_id)).state is BatchState.RUNNING

@@ -28,11 +28,14 @@ from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 from penstock.jobs.log import say, until
 from penstock.jobs.members import Member
 from penstock.jobs.registry import Call
+from penstock.jobs.retry import Backoff
 from penstock.jobs.slots import Slots
 
 _CHUNK = 500
 _LANES = 2
 _TRIES = 20
+_BACKOFF = Backoff(first_seconds=0.05, max_seconds=0.25)
+"""About 3 s in all: a full event log is shortened within that, if it can be."""
 _REVIVED_AT_ONCE = 50
 
 
@@ -153,10 +156,8 @@ class Batches:
             callbacks=callbacks.encode(self._client, batch_id, *ends),
             open_seconds=open_seconds,
         )
-        if (
-            not await self._say(event, 0)
-            and (await self.show(batch_id)).state is not BatchState.OPEN
-        ):
+        is_new = await self._say(event, 0)
+        if not is_new and (await self.show(batch_id)).state is not BatchState.OPEN:
             raise AlreadyDispatched(f"a batch of id {batch_id!r} was created before and is closed")
         return batch_id
 
@@ -221,17 +222,18 @@ class Batches:
         return record
 
     async def _chunk(self, events: list[JobDispatched]) -> None:
-        for _ in range(_TRIES):
+        for attempt in range(1, _TRIES + 1):
+            lost: list[JobDispatched] = []
             answers = await self._client.hand_over(events)
-            lost = [answer for answer in answers if isinstance(answer, BusUnavailable)]
-            for answer in answers:  # a wrong sequence: this job was dispatched before
-                if isinstance(answer, BusError) and not isinstance(
-                    answer, (BusUnavailable, WrongSequence)
-                ):
-                    raise answer
+            for event, answer in zip(events, answers, strict=True):
+                if isinstance(answer, BusUnavailable) and attempt < _TRIES:
+                    lost.append(event)
+                elif isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
+                    raise answer  # a wrong sequence: this job was dispatched before
             if not lost:
                 return
-        raise lost[0]
+            events = lost
+            await asyncio.sleep(_BACKOFF.delay_seconds(attempt))
 
     async def close(self, batch_id: str) -> None:
         """No more jobs from outside; idempotent. Raises JobRefused as :meth:`cancel` does."""
