@@ -35,10 +35,10 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.scaling import WorkersScaled
 from penstock.events.subjects import Subjects
-from penstock.executor import spark_daemon, spark_server, spark_training
 from penstock.executor.app import run as run_executor
-from penstock.executor.spark_java import find_spark
-from penstock.executor.spark_left import FOLDER
+from penstock.executor.spark import connect_server, standalone, training
+from penstock.executor.spark.java import find_spark
+from penstock.executor.spark.leftovers import FOLDER
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.class_archive import session_archive
@@ -129,7 +129,7 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) ->
 def run_master(site: Site) -> Iterator[int]:
     cluster = site.settings.cluster
     argv = [
-        *(sys.executable, "-m", "penstock.executor.spark_master"),
+        *(sys.executable, "-m", "penstock.executor.spark.master"),
         *("--folder", str(site.folder / "master"), "--secret-file", cluster.secret_file),
         *("--port", str(cluster.port), "--ui-port", str(cluster.ui_port)),
     ]
@@ -151,7 +151,7 @@ def start(repetitions: int) -> dict[str, Any]:
             "direct": asyncio.run(by_executor(repetitions)),
         }
         began = time.monotonic()
-        spark_training.main(["daemon"])
+        training.main(["daemon"])
         found["archive_made_seconds"] = {"once": round(time.monotonic() - began, 1)}
         found["archive"] = asyncio.run(by_executor(repetitions))
     return found
@@ -166,7 +166,7 @@ def by_script(repetitions: int) -> dict[str, Any]:
             secure = "-Dspark.authenticate=true"
             env = {
                 **os.environ,
-                **spark_daemon.environment(spark, folder, LOOPBACK, site.secret),
+                **standalone.environment(spark, folder, LOOPBACK, site.secret),
                 "SPARK_DAEMON_JAVA_OPTS": secure,
             }
             for _ in range(repetitions):
@@ -239,7 +239,7 @@ def session(repetitions: int) -> dict[str, Any]:
         for name in ("plain", "archive"):
             if name == "archive":
                 began = time.monotonic()
-                spark_training.main(["connect", "session"])
+                training.main(["connect", "session"])
                 found["made_seconds"] = round(time.monotonic() - began, 1)
             found[name] = {
                 "connect": spread([asyncio.run(connect_once()) for _ in range(repetitions)]),
@@ -251,7 +251,7 @@ def session(repetitions: int) -> dict[str, Any]:
 async def connect_once() -> float:
     with temporary_dir() as folder:
         began = time.monotonic()
-        server = await spark_server.start(folder, spark_server.Options(threads=2))
+        server = await connect_server.start(folder, connect_server.Options(threads=2))
         try:
             script = folder / "client.py"
             script.write_text(CLIENT.format(remote=server.remote))

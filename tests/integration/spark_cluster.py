@@ -51,7 +51,7 @@ class Running:
         cluster = self.settings.cluster
         return children.start(
             [
-                *(sys.executable, "-m", "penstock.executor.spark_master"),
+                *(sys.executable, "-m", "penstock.executor.spark.master"),
                 *("--folder", str(self._folder / "master")),
                 *("--secret-file", cluster.secret_file),
                 *("--port", str(cluster.port), "--ui-port", str(cluster.ui_port)),

@@ -53,7 +53,7 @@ def spark_host(
                 *(
                     sys.executable,
                     "-m",
-                    "penstock.executor.spark_keeper",
+                    "penstock.executor.spark.supervisor",
                     "--run-dir",
                     str(run_dir),
                 ),

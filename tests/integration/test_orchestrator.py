@@ -27,6 +27,7 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, Context, job, lifecycle, queue, story
+from penstock.orchestrator import claimed
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
@@ -321,6 +322,48 @@ async def test_jobs_that_wait_their_turn_are_left_alone(stage: Stage) -> None:
     await eventually(lambda: next(table.due(FOREVER)).check_at > first + 2 * AFTER_SECONDS, 8)
     assert stage.orchestrator.reconciler.healer.healed == 0
     assert await stage.waiting() == 50
+
+
+async def test_jobs_that_are_claimed_and_not_started_are_left_alone(stage: Stage) -> None:
+    """As where the event log has no room for starts, or a queue goes on after a long pause."""
+    await stage.start()
+    await stage.client.dispatch_many([rebuild(table=str(n)) for n in range(30)])
+    deliveries = [await stage.take() for _ in range(30)]
+    job_id = await stage.cut_dispatch()
+    table, healer = stage.orchestrator.table, stage.orchestrator.reconciler.healer
+    await eventually(lambda: len(table) == 31)
+    first = [entry.check_at for entry in table.due(FOREVER)][-2]
+
+    async def looked_at() -> bool:
+        await stage.bus.extend(deliveries)
+        claimed = [entry for entry in table.due(FOREVER) if entry.job_id != job_id]
+        return all(entry.check_at > first + 2 * AFTER_SECONDS for entry in claimed)
+
+    await eventually(looked_at, 10)
+    assert healer.healed == 1
+    assert (await stage.take()).headers[queue.JOB] == job_id
+
+
+async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
+    await stage.client.dispatch_many([rebuild(table="a")] * 120)
+    puller = stage.bus.puller("reports")
+    taken: list[Delivery] = []
+    while len(taken) < 120:
+        taken += await puller.fetch(120, 5.0)
+    await puller.close()
+    jobs = [one.headers[queue.JOB] for one in taken]
+    last = taken[-1].sequence
+    whole = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last)
+    assert whole == claimed.Claimed(frozenset(jobs))
+    assert not whole.may_hold("other", 0.0)
+    part = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
+    assert part.jobs == set(jobs[:100])
+    assert part.read_to
+    assert part.may_hold(jobs[0], 0.0)
+    assert part.may_hold(jobs[-1], part.read_to + 0.1)
+    assert not part.may_hold("other", part.read_to - 0.1)
+    later = part.read_to + 60
+    assert not (await claimed.read(stage.bus, stage.subjects, "reports", later, last)).jobs
 
 
 async def test_a_cut_job_behind_a_line_is_made_again_when_the_line_has_passed(

@@ -270,7 +270,13 @@ def test_the_driver_answers_no_other_process(host: SparkHost, lease: SparkLease)
 
 def test_a_second_keeper_leaves_the_first_alone(host: SparkHost) -> None:
     second = subprocess.run(
-        [sys.executable, "-m", "penstock.executor.spark_keeper", "--run-dir", str(host.run_dir)],
+        [
+            sys.executable,
+            "-m",
+            "penstock.executor.spark.supervisor",
+            "--run-dir",
+            str(host.run_dir),
+        ],
         check=False,
         timeout=20,
         stderr=subprocess.PIPE,

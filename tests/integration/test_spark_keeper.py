@@ -12,7 +12,7 @@ import pytest
 from tests.integration.spark_host import spark_host
 from tests.waiting import eventually
 
-from penstock.executor.spark_keeper import command
+from penstock.executor.spark.supervisor import command
 from penstock.worker.spark import SparkUnavailable
 
 pytestmark = pytest.mark.spark

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,8 +16,8 @@ import pytest
 import tables
 from tests.unit.decider.asking import wanted
 
-from penstock.config import profiles
-from penstock.config import settings as declared
+from penstock.config import Settings
+from penstock.config.profiles import Profile, ProfileOverride
 from penstock.decider.core import options
 from penstock.decider.core.registry import BUILTIN, with_installed
 
@@ -32,23 +34,26 @@ def generate() -> ModuleType:
     return module
 
 
-SECTIONS = (
-    declared.Nats,
-    declared.Streams,
-    declared.Jobs,
-    declared.Host,
-    declared.Metrics,
-    declared.Decider,
-    declared.Spark,
-    declared.Telemetry,
-    declared.Http,
-    profiles.Profile,
+def sections(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    """The tables of a settings file, however deep."""
+    for field in msgspec.structs.fields(kind):
+        for part in (field.type, *typing.get_args(field.type)):
+            if isinstance(part, type) and issubclass(part, msgspec.Struct):
+                yield part
+                yield from sections(part)
+
+
+def documented(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """A table that overrides a profile has the profile's meanings."""
+    beyond = tables.meanings_of(Profile) if issubclass(kind, ProfileOverride) else {}
+    return beyond | tables.meanings_of(kind)
+
+
+@pytest.mark.parametrize(
+    "section", [*dict.fromkeys(sections(Settings)), Profile], ids=lambda kind: kind.__name__
 )
-
-
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda kind: kind.__name__)
 def test_every_setting_has_a_meaning(section) -> None:
-    meanings = tables.meanings_of(section)
+    meanings = documented(section)
     assert [f.name for f in msgspec.structs.fields(section) if not meanings.get(f.name)] == []
 
 

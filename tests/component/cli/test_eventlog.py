@@ -8,6 +8,7 @@ import pytest
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
+from penstock.bus.since import first_since
 from penstock.cli import eventlog
 
 STREAM, ANY = "EVENTS", "penstock.events.pool.*.*"
@@ -53,6 +54,6 @@ async def test_latest_is_one_a_subject() -> None:
 async def test_since_finds_the_first_at_or_after_a_moment(sought) -> None:
     bus = await bus_with("a", "b", "a", "b", "a", "a")
     everything = await bus.history(STREAM, ANY)
-    found = await eventlog.since(bus, STREAM, ANY, everything[sought].at)
+    found = await first_since(bus, STREAM, ANY, everything[sought].at)
     assert everything[0].sequence <= found <= everything[sought].sequence
-    assert await eventlog.since(bus, STREAM, ANY, everything[-1].at + timedelta(hours=1)) == 7
+    assert await first_since(bus, STREAM, ANY, everything[-1].at + timedelta(hours=1)) == 7

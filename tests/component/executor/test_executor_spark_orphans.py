@@ -14,8 +14,8 @@ from tests.waiting import eventually
 
 from penstock.config.settings import Spark as SparkSettings
 from penstock.events.worker import WorkerReport
-from penstock.executor.spark_orphans import SparkOrphans
-from penstock.executor.spark_release import release
+from penstock.executor.spark.orphans import SparkOrphans
+from penstock.executor.spark.release import release
 from penstock.runtime.spark_address import address
 
 with warnings.catch_warnings():

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.executor import lock, spark_guard
-from penstock.executor.spark_left import has_executors, has_session, running, send
+from penstock.executor import lock
+from penstock.executor.spark import guard
+from penstock.executor.spark.leftovers import has_executors, has_session, running, send
 from penstock.runtime import children
 from penstock.runtime.children import Child
 
@@ -60,7 +61,7 @@ class Host:
         dead = children.start(["true"], name="executor")
         dead.wait(10)
         seconds = ["--grace-seconds", str(grace), "--drain-seconds", str(drain)]
-        spark_guard.main(["--run-dir", str(self.run_dir), "--executor", str(dead.pid), *seconds])
+        guard.main(["--run-dir", str(self.run_dir), "--executor", str(dead.pid), *seconds])
 
 
 @pytest.fixture

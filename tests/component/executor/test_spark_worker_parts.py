@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock.config import ConfigError
-from penstock.executor.spark_daemon import Offer, environment, read_secret
-from penstock.executor.spark_executors import Found, active_tasks
-from penstock.executor.spark_java import find_spark
-from penstock.executor.spark_workers import Daemon
+from penstock.executor.spark.executors import Found, active_tasks
+from penstock.executor.spark.java import find_spark
+from penstock.executor.spark.standalone import Offer, environment, read_secret
+from penstock.executor.spark.workers import Daemon
 from penstock.runtime.spark_master import Master, MasterAway, Resource, View, Worker
 from penstock.runtime.spark_tags import job_of, job_tag
 

@@ -64,11 +64,6 @@ def test_what_may_not_follow_a_death_does_not_close_it(event: str) -> None:
     assert Log().add("JobDead").add(event).kept() == {"j": Awaits.LETTER}
 
 
-def test_a_dead_job_that_was_retried_needs_no_letter() -> None:
-    log = Log().add("JobDead").add("JobDispatched", "again", retry_of="j")
-    assert log.kept() == {"again": Awaits.LINE}
-
-
 def test_nobody_looks_before_its_time() -> None:
     log = Log().add("JobDispatched")
     assert (log.kept(10.9), log.kept(11)) == ({}, {"j": Awaits.LINE})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from contextlib import suppress
@@ -16,7 +14,7 @@ from typing import Any
 import nats.errors
 
 from penstock.bus import access, clock, ending, streams
-from penstock.bus.clock import BrokerClock
+from penstock.bus.connection import Connection
 from penstock.bus.nkeys import HEARD
 from penstock.bus.protocol import (
     BusError,
@@ -31,14 +29,12 @@ from penstock.bus.protocol import (
     Stored,
     Subscription,
 )
-from penstock.bus.publishing import LEADERLESS, Publisher
 from penstock.bus.pull import Inbox
 from penstock.bus.puller import NatsPuller
 from penstock.bus.reading import Reader
-from penstock.bus.wire import NotPrivate, NotTheBroker, WireClient, frame
+from penstock.bus.wire import frame
 from penstock.config import Settings
 from penstock.config.masking import masked
-from penstock.events.subjects import Subjects
 
 log = logging.getLogger("penstock.bus")
 
@@ -84,98 +80,28 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
     return bus
 
 
-class NatsBus:
-    """See :class:`penstock.bus.protocol.Bus`; one connection, one process.
-
-    Attributes:
-        has_account: whether it has a key, with which it may do only what the key's role does.
-    """
+class NatsBus(Connection):
+    """See :class:`penstock.bus.protocol.Bus`; one connection, one process."""
 
     def __init__(self, settings: Settings) -> None:
-        self.subjects = Subjects(settings.prefix)
-        self._settings = settings
-        self._client = WireClient()
-        self._client.ours = streams.names(settings, self.subjects)
-        self.clock = BrokerClock()
+        super().__init__(settings)
         self._timing: asyncio.Task[None] | None = None
         self._queues: set[str] = set()
-        self._inboxes: set[Inbox] = set()
         self._handlers: set[asyncio.Future[Any]] = set()
         self._updating = asyncio.Lock()
-        self._may_not_make = False
-        self._has_jetstream = False  # until it has answered
-        self.trouble = ""  # what a broker that answers still lacks
-        self.is_refused = False  # a broker answers, and refuses the credentials
-        self.violations = 0  # requests that this key may not make
-        reach = settings.nats
         # With a key, this client has an account of its own: it hears others under a prefix, and
         # the orchestrator alone may make consumers of queues.
-        self.has_account = bool(reach.nkey_file or reach.credentials_file)
         self.makes_queues = not self.has_account
-        self._timeout = reach.request_timeout_seconds
-        self._refusals = access.Refusals(reach.nkey_file)
-        self._publisher = Publisher(self._client, self._timeout, self._refusals)
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout, self._refusals)
         self.makes_consumers = not self.has_account
 
-    # --- connection -------------------------------------------------------------------------------
     async def open(self, name: str) -> None:
-        reach = self._settings.nats
-        await self._client.connect(
-            name=name,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2,
-            connect_timeout=2,
-            ping_interval=10,
-            max_outstanding_pings=2,
-            pending_size=64 * 1024 * 1024,
-            error_cb=self._on_error,
-            disconnected_cb=self._on_disconnected,
-            reconnected_cb=self._on_reconnected,
-            **access.options(
-                reach.url,
-                nkey_file=reach.nkey_file,
-                credentials_file=reach.credentials_file,
-                user=reach.user,
-                password=reach.password,
-                ca_file=reach.ca_file,
-            ),
-        )
-        await self._publisher.open()
+        """Connects, and returns when the installation's streams are there."""
+        await super().open(name)
         for stream in streams.streams(self._settings, self.subjects):
             await self._ensure_patiently(streams.complete(stream, self._settings.streams.replicas))
         ask = partial(self._api, f"STREAM.INFO.{self.subjects.events_stream}")
         self._timing = asyncio.create_task(clock.keep(ask), name="broker's clock")
-
-    async def _on_error(self, error: Exception) -> None:
-        if isinstance(error, (ssl.SSLError, NotPrivate)):
-            self.trouble = f"{error}{access.TLS_FIRST}"
-        if isinstance(error, NotTheBroker):
-            if self.trouble != str(error):  # one line, however often it is tried
-                log.warning("%s", error)
-            self.trouble = str(error)
-        text = str(error).lower()  # nats-py has made it small already
-        if "authorization violation" in text:
-            self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
-        if "permissions violation" not in text:
-            return log.debug("nats: %s", error)
-        self._publisher.refuse(self._refusals.came(text))
-        if ".stream.create." in text:
-            self._may_not_make = True
-            return log.debug("streams are another role's to make")
-        if ".stream.update." in text:
-            return log.debug("this key may not update streams")
-        self.violations += 1
-        return log.warning("the broker refused: %s", error)
-
-    async def _on_disconnected(self) -> None:
-        if not self._client.is_closed:
-            log.warning("lost the broker; reconnecting")
-
-    async def _on_reconnected(self) -> None:
-        log.warning("broker is back")
-        for inbox in self._inboxes:
-            inbox.reconnected()
 
     async def _ensure_patiently(self, config: dict[str, Any]) -> None:
         """Until the broker answers; how long that may take is :func:`connect`'s to say."""
@@ -232,53 +158,12 @@ class NatsBus:
                     updated[name] = changes
         return updated
 
-    async def _api(self, verb: str, body: Any = None, *, fail: bool = True) -> dict[str, Any]:
-        sent_at, subject = self.clock.monotonic(), f"$JS.API.{verb}"
-        raw = json.dumps(body).encode() if body is not None else b""
-        asking = self._client.request(subject, raw, timeout=self._timeout)
-        try:
-            message = await self._refusals.watch([subject], asking)
-        except nats.errors.NoRespondersError:
-            if self._client.clustered:
-                raise BusUnavailable(f"no server of the cluster answers {verb}") from None
-            if self._has_jetstream:
-                raise BusUnavailable(f"the broker did not answer {verb}: it ends") from None
-            raise BusRefused("the broker runs without JetStream; start it with -js") from None
-        except (nats.errors.Error, TimeoutError, OSError) as error:
-            raise BusUnavailable(f"the broker did not answer {verb}: {error!r}") from error
-        self._has_jetstream = True
-        answer: dict[str, Any] = json.loads(message.data)
-        self.clock.read(answer, sent_at, self.clock.monotonic())
-        refusal = answer.get("error") or {}
-        if refusal.get("err_code") in LEADERLESS:
-            raise BusUnavailable(f"{verb}: {refusal.get('description')}")
-        if fail and refusal:
-            raise BusRefused(f"{verb}: {refusal.get('description')}")
-        return answer
-
     async def close(self) -> None:
         if self._timing is not None:
             self._timing.cancel()
-        with suppress(Exception):
-            if self._client.is_connected:
-                await self._client.flush(timeout=1)
-        with suppress(Exception):
-            await self._client.close()
-        if reconnecting := self._client._reconnection_task:
-            await ending.end(reconnecting)
+        await super().close()
 
     # --- how the broker is -----------------------------------------------------------------------
-    def now(self) -> float:
-        return self.clock.now()
-
-    @property
-    def connected(self) -> bool:
-        return bool(self._client.is_connected)
-
-    @property
-    def server_version(self) -> str:
-        return str(self._client._server_info.get("version", ""))
-
     async def stream_states(self) -> list[dict[str, Any]]:
         """Configuration and state of all streams that may be seen, as the JetStream API has it."""
         found: list[dict[str, Any]] = []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.bus.protocol import Bus
+from penstock.bus.since import first_since
 from penstock.cli import eventlog
 from penstock.cli.recording import Span
 from penstock.config import Pool
@@ -40,7 +41,7 @@ async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | 
     for name in (JobDispatched.__name__, JobCompleted.__name__):
         subject = subjects.events("job", "*", name)
         last = await bus.last(stream, subject)
-        start = await eventlog.since(bus, stream, subject, span.since) if span.since else 1
+        start = await first_since(bus, stream, subject, span.since) if span.since else 1
         if last is None or start > last.sequence:
             continue
         async for stored in eventlog.between(bus, stream, subject, start, last.sequence):

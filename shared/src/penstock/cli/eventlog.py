@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from datetime import datetime
 from typing import NamedTuple
 
 from penstock.bus.protocol import Bus, Stored
@@ -68,25 +67,6 @@ async def between(
             yield stored
             if stored.sequence >= end:
                 return
-
-
-async def since(bus: Bus, stream: str, subject: str, moment: datetime) -> int:
-    """Sequence of the first message of a subject stored at or after ``moment`` (by bisection).
-
-    One past the last message when all are older.
-    """
-    last = await bus.last(stream, subject)
-    if last is None:
-        return 1
-    low, high = 1, last.sequence + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = await bus.next(stream, subject, middle)
-        if found is None or found.at >= moment:
-            high = middle
-        else:
-            low = found.sequence + 1
-    return low
 
 
 async def _follow(

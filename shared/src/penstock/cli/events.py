@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.cli import eventlog
+from penstock.bus.since import first_since
 from penstock.cli.catalogue import ALL, LOGGED, entry
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
@@ -70,7 +70,7 @@ async def _print_events(session: Session, bus: Bus, subjects: Subjects, wanted: 
     start: int | str = "new" if wanted.follow else 1
     if wanted.since is not None:
         moment = utc_now() - timedelta(seconds=wanted.since)
-        start = await eventlog.since(bus, stream, subject, moment)
+        start = await first_since(bus, stream, subject, moment)
     if not wanted.follow:
         last = await bus.last(stream, subject)
         end = last.sequence if last else 0

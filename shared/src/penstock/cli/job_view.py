@@ -59,7 +59,6 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
     result: Any
     error: JobError | None
-    retry_of: str | None
     timeline: list[Any]
 
 
@@ -89,7 +88,6 @@ def detail(view: JobView) -> JobDetail:
         arguments=showing.arguments(view.record.payload),
         result=showing.result(view.record.result, view.record.payload),
         error=view.record.error,
-        retry_of=view.record.retry_of,
         timeline=_plain(view.events),
     )
 
@@ -104,7 +102,6 @@ def description(view: JobView) -> list[str]:
         f"queue      {record.queue}",
         f"arguments  {_json(told.arguments)}",
         *_optional("tags", ", ".join(record.tags)),
-        *_optional("retry of", record.retry_of or ""),
         *_optional("progress", _progress(record)),
         *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
         *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),

@@ -10,6 +10,7 @@ from typing import BinaryIO
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
+from penstock.bus.since import first_since
 from penstock.cli import eventlog
 from penstock.decider.recorder import CHECKPOINT_SECONDS
 from penstock.decider.replay.entry import Entry, entry, line, outside
@@ -133,7 +134,7 @@ async def _begin(bus: Bus, stream: str, subject: str, span: Span) -> int:
     if span.since is None:
         first = await bus.next(stream, subject, 1)
         return first.sequence if first else 0
-    return await eventlog.since(bus, stream, subject, span.since - _LOOK_BACK)
+    return await first_since(bus, stream, subject, span.since - _LOOK_BACK)
 
 
 async def _end(bus: Bus, stream: str, subject: str, span: Span) -> int:
@@ -142,7 +143,7 @@ async def _end(bus: Bus, stream: str, subject: str, span: Span) -> int:
         return 0
     if span.until is None or last.at <= span.until:
         return last.sequence
-    return await eventlog.since(bus, stream, subject, span.until)
+    return await first_since(bus, stream, subject, span.until)
 
 
 def _round(stored: Stored) -> RoundDecided | None:

@@ -114,6 +114,7 @@ class Dispatch(Section, frozen=True, kw_only=True):
     Attributes:
         when_away: what a dispatch does while the broker is away: ``fail`` at once, ``wait`` up to
             wait_seconds, or go to the ``outbox``, a local file, to be sent later in order.
+        wait_seconds: how long a dispatch that waits does so before it fails.
         outbox_file: the outbox: a path on this machine, for one user; its mode is 0600.
         outbox_max_jobs: a dispatch beyond so many jobs in the outbox is refused.
         outbox_close_seconds: how long a client that is closed goes on sending what is in the
@@ -204,7 +205,9 @@ class Stuck(Section, frozen=True, kw_only=True):
         expected_seconds: how long a job may run where too few like it were seen.
         longer: the part for the run time is full at so many times what is expected.
         memory_growth: the part for memory is full at so many times what it began with.
-        threshold: a score above this, looks times within within_seconds, is stuck.
+        threshold: a job is stuck whose score is above this.
+        looks: how many samples above the threshold it takes.
+        within_seconds: these samples lie within so many seconds.
     """
 
     strategy: Literal["graceful", "restart", "checkpoint", "off"] = "graceful"

@@ -38,7 +38,6 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         due_at: not before this time (delayed job); None means at once.
         expires_at: a job that has not been started by then never is; None means it may at any time.
-        retry_of: id of the dead job that this one runs again.
     """
 
     queue: str
@@ -48,7 +47,6 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     tries: int = 1
     due_at: Instant | None = None
     expires_at: Instant | None = None
-    retry_of: str | None = None
 
 
 class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -244,7 +242,6 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     total: int | None = None
     result: bytes = b""
     error: JobError | None = None
-    retry_of: str | None = None
     run_seconds: float | None = None
     life: int = 1
     commits: dict[str, str] = {}

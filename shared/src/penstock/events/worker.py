@@ -150,7 +150,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         state: ``starting``, ``idle``, ``busy`` or ``draining``.
         number: counts up, so that a gap shows lost reports.
         claims: what it holds now. ``queues``: what it did since the last report.
-        wants_spark: it has a Spark session open. spark_session: its id.
+        spark_session: id of the Spark session that it has open; empty for none.
     """
 
     worker: str
@@ -165,6 +165,5 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     memory_bytes: int = 0
     claims: tuple[Claim, ...] = ()
     queues: dict[str, QueueReport] = {}
-    wants_spark: bool = False
     spark_session: str = ""
     stopping_because: str = ""

@@ -138,7 +138,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     result: bytes = b""
     error: JobError | None = None
-    retry_of: str | None = None
     run_seconds: float | None = None
     life: int = 1
     life_from: int = 0
@@ -300,7 +299,6 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         changed_by=sequence,
         dispatched_at=event.at,
         available_at=event.due_at or event.at,
-        retry_of=event.retry_of,
         life_from=sequence,
         changed_id=event.id,
         dispatch_id=event.id,

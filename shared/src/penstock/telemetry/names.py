@@ -99,8 +99,6 @@ WAIT_SECONDS: Final = "penstock.job.wait_seconds"
 """From available (dispatched or due) to started: the measured pickup time."""
 FENCING_TOKEN: Final = "penstock.job.fencing_token"  # noqa: S105 - a number, not a password
 """Sequence of the attempt's JobStarted event."""
-OUTCOME: Final = "penstock.job.outcome"
-"""``completed``, ``retrying``, ``dead``, ``cancelled``, ``released`` or ``lost``."""
 DECISION: Final = "penstock.decision.id"
 """Event id of the ScalingDecisionMade."""
 SNAPSHOT: Final = "penstock.snapshot.id"

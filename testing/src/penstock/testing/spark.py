@@ -51,7 +51,7 @@ def keeper(settings: Settings) -> Iterator[Path]:
 
     The server starts with the first job that asks for it.
     """
-    from penstock.executor.spark_keeper import command  # noqa: PLC0415 - only who asks needs it
+    from penstock.executor.spark.supervisor import command  # noqa: PLC0415 - only who asks needs it
 
     with temporary_dir() as run_dir, (run_dir / "executor.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as the executor holds it while it lives

@@ -19,12 +19,11 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.subjects import Subjects, check_name
 from penstock.events.worker import WorkerReport, WorkerStuck
-from penstock.executor import lock, spark_guard
+from penstock.executor import lock
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.stimulus import BusSeen, Computing, Reported, Ticked
 from penstock.executor.executor import Executor
 from penstock.executor.hostinfo import UseMeter, host_size
-from penstock.executor.keeper import KeptSpark
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
 from penstock.executor.pulses import Pulses
@@ -32,9 +31,11 @@ from penstock.executor.readings import Readings
 from penstock.executor.recover_desk import RecoverDesk
 from penstock.executor.recovery import Recovery
 from penstock.executor.returns import Returns
-from penstock.executor.spark_archives import keep_made
-from penstock.executor.spark_left import has_session
-from penstock.executor.spark_orphans import SparkOrphans
+from penstock.executor.spark import guard
+from penstock.executor.spark.archives import keep_made
+from penstock.executor.spark.leftovers import has_session
+from penstock.executor.spark.orphans import SparkOrphans
+from penstock.executor.spark.supervised import KeptSpark
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import epochs, service
 from penstock.runtime.paths import run_dir
@@ -118,7 +119,7 @@ class _Shell:
         if executor.spark_workers.pools:
             host = self._running.settings.host
             guarding = (self._folder, host.orphan_grace_seconds, host.drain_seconds)
-            spawn(spark_guard.keep(*guarding), "spark-guard")
+            spawn(guard.keep(*guarding), "spark-guard")
         spawn(self._spark.run(), "spark-keeper")
         has_workers = executor.spark_workers.has_any
         used = {

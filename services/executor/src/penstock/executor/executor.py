@@ -33,7 +33,7 @@ from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
 from penstock.executor.pulses import held_claims, last_claim
 from penstock.executor.returns import Returns
-from penstock.executor.spark_workers import SparkWorkers
+from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
 from penstock.runtime import record

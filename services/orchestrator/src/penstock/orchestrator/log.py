@@ -25,7 +25,6 @@ class _Fields(msgspec.Struct):
     job_id: str
     queue: str = ""
     due_at: datetime | None = None
-    retry_of: str | None = None
 
 
 class _Carried(msgspec.Struct):
@@ -87,7 +86,6 @@ def step(stored: Stored) -> Step | None:
         at=stored.at.timestamp(),
         queue=fields.queue,
         due_at=fields.due_at.timestamp() if fields.due_at else None,
-        retry_of=fields.retry_of,
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.bus.protocol import Bus, BusRefused
+from penstock.bus.protocol import Bus, BusRefused, QueueDepth
 from penstock.events.subjects import Subjects
+from penstock.orchestrator import claimed as claims
 from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
@@ -92,19 +93,41 @@ class Reconciler:
             if entry.awaits is Awaits.LINE:
                 lines.setdefault(entry.queue, []).append(entry)
         await _all(self._knows_queue, lines.pop("", [])[:_STORIES])  # looked at in the next round
-        heads = await self._heads(tuple(islice(lines, _LINES))) if lines else {}
+        depths = await self._bus.depths() if lines else {}
+        heads = await self._heads(tuple(islice(lines, _LINES)), depths)
         missing: list[Entry] = []
         for queue, head_at in heads.items():
-            for entry in lines[queue]:
-                if judge.in_line(entry, head_at, self._table.patience_seconds) is Verdict.MISSING:
-                    missing.append(entry)
-                else:
-                    entry.check_at = now + self._table.patience_seconds
+            gone = await self._gone(lines[queue], head_at, depths.get(queue))
+            missing += gone
+            for entry in set(lines[queue]).difference(gone):
+                entry.check_at = now + self._table.patience_seconds
         return missing
 
-    async def _heads(self, queues: Sequence[str]) -> dict[str, float | None]:
+    async def _gone(
+        self, entries: Sequence[Entry], head_at: float | None, depth: QueueDepth | None
+    ) -> list[Entry]:
+        """Those of a queue that have no message there, neither waiting nor claimed."""
+        patience_seconds = self._table.patience_seconds
+        gone = [
+            entry
+            for entry in entries
+            if judge.in_line(entry, head_at, patience_seconds) is Verdict.MISSING
+        ]
+        if not gone or depth is None or not depth.claimed:
+            return gone
+        claimed = await claims.read(
+            self._bus,
+            self._subjects,
+            depth.queue,
+            min(entry.since for entry in gone) - patience_seconds,
+            depth.delivered_sequence,
+        )
+        return [e for e in gone if not claimed.may_hold(e.job_id, e.since + patience_seconds)]
+
+    async def _heads(
+        self, queues: Sequence[str], depths: Mapping[str, QueueDepth]
+    ) -> dict[str, float | None]:
         """When the first waiting message of each queue was stored; None when none waits."""
-        depths = await self._bus.depths()
         heads: dict[str, float | None] = {}
 
         async def look(queue: str) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.config import Pool
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 from penstock.pipeline.app import opened
 from penstock.pipeline.arrivals import arrivals, run_times
 from penstock.pipeline.session import evenly
@@ -26,7 +27,6 @@ order) and run times: what came out, a value for each setting."""
 
 _DAY_MICROS = 86_400_000_000
 _HOUR_MICROS = 3_600_000_000
-_UNKNOWN_JOB_SECONDS = 1.0
 _SCHEMA = "pool string, found binary"
 
 
@@ -111,7 +111,7 @@ def _each(hours: float, one: Simulate[Result]) -> Callable[[pa.Table], pa.Table]
 def _known(seconds: Floats) -> Floats:
     """Jobs that did not end well, or not yet, take as long as the others in the mean."""
     known = seconds[~np.isnan(seconds)]
-    mean = float(known.mean()) if len(known) else _UNKNOWN_JOB_SECONDS
+    mean = float(known.mean()) if len(known) else UNKNOWN_JOB_SECONDS
     return np.maximum(np.where(np.isnan(seconds), mean, seconds), 1e-6)
 
 

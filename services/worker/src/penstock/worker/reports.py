@@ -107,7 +107,6 @@ class Reporter:
                 for job in held[:_MAX_CLAIMS]
             ),
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
-            wants_spark=bool(spark),
             spark_session=spark,
             stopping_because=because,
         )

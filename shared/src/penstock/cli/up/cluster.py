@@ -56,7 +56,7 @@ def command(settings: Settings) -> list[str]:
     """Starts the Master; one that is started again goes on where the last one ended."""
     cluster = settings.cluster
     return [
-        *module_command("penstock.executor.spark_master"),
+        *module_command("penstock.executor.spark.master"),
         *("--folder", str(_folder(settings))),
         *("--secret-file", cluster.secret_file),
         *("--interface", cluster.interface),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS, UNKNOWN_SPAWN_SECONDS
 
-UNKNOWN_JOB_SECONDS = 1.0
-UNKNOWN_SPAWN_SECONDS = 1.0
 _TINY_SECONDS = 1e-6
 _FAR_SLOWER = 3.0
 """Jobs end this many times slower than their run time allows: something else holds them up."""

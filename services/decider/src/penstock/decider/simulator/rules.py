@@ -16,8 +16,7 @@ import msgspec
 from penstock.decider.simulator.controller import Look, Plan
 from penstock.decider.simulator.fleet import IDLE
 from penstock.decider.simulator.meter import Meter
-
-UNKNOWN_JOB_SECONDS = 1.0
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):

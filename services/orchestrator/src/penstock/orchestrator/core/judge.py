@@ -19,6 +19,8 @@ class Verdict(Enum):
 def in_line(entry: Entry, head_at: float | None, patience_seconds: float) -> Verdict:
     """A queue is a line: while its first waiting message is older than the job, the job may wait.
 
+    One that is missing here may still be claimed by a worker that has not started it.
+
     Args:
         head_at: when the queue's first waiting message was stored, POSIX seconds by the broker's
             clock; None when none waits.

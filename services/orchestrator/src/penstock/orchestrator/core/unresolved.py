@@ -32,7 +32,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         event: name of the event; sequence: its place in the log; at: POSIX seconds, broker's clock.
         queue: empty where the event does not say. due_at: POSIX seconds, None for at once.
-        retry_of: the dead job that this one runs again.
         carried_from: sequence of the event that first told of it, where this one only carries it
             on: nothing happened to the job. 0: this is the first.
     """
@@ -43,7 +42,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     queue: str = ""
     due_at: float | None = None
-    retry_of: str | None = None
     carried_from: int = 0
 
 
@@ -128,8 +126,6 @@ class Unresolved:
         if awaits is None and self._awaits_letter(step.job_id):
             return  # nothing but a new life may follow the end: this event does not count
         before = self._entries.pop(step.job_id, None)
-        if step.retry_of:
-            self._entries.pop(step.retry_of, None)
         if step.carried_from and before is not None and awaits is not None:
             before.sequence = step.sequence  # it waits as before; only its place is another
             self._entries[step.job_id] = before

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from penstock.config.section import Section
-from penstock.decider.core.pickup import UNKNOWN_SPAWN_SECONDS
 from penstock.decider.core.policies.policy import Aftermath, Policy, Proposal, Result, Verdict
+from penstock.measuring.assumed import UNKNOWN_SPAWN_SECONDS
 
 _STEPS = 16
 """The past is kept in about so many steps of the time that counts."""

@@ -25,8 +25,8 @@ import math
 from penstock.config.profiles import Profile
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
-UNKNOWN_JOB_SECONDS = 1.0
 _TREND_UP, _TREND_DOWN = 1.2, 0.8
 _SHORTEST_JOB_SECONDS = 0.1
 _TINY_SECONDS = 1e-6

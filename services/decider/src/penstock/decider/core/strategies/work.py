@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
-UNKNOWN_JOB_SECONDS = 1.0
 TINY_SECONDS = 1e-6
 
 

@@ -13,9 +13,8 @@ from penstock.decider.core.strategies.deadline.memory import Past
 from penstock.decider.core.strategies.deadline.poisson import normal_quantile
 from penstock.decider.core.strategy import StrategyInputs
 from penstock.events.snapshot import Budget, PoolSnapshot, SpawnFit, WaitingJob
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS, UNKNOWN_SPAWN_SECONDS
 
-UNKNOWN_JOB_SECONDS = 1.0
-UNKNOWN_SPAWN_SECONDS = 1.0
 LOOK_SECONDS = 1.05
 """From one look at a queue to the command after the next: a look each second, and deciding."""
 _MOST_CV2 = 20.0

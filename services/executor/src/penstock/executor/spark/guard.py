@@ -1,6 +1,6 @@
 """Ends the Spark Workers of an executor that died and was not followed by another.
 
-``python -m penstock.executor.spark_guard --run-dir DIR …``, one beside each executor that has Spark
+``python -m penstock.executor.spark.guard --run-dir DIR …``, one beside each executor that has Spark
 pools, and outliving it. A Worker is plain Java: it cannot see, as job workers do, that nobody
 claims it. While the executor lives the guard sleeps. Then, where Workers are left, it waits for an
 executor that holds ``executor.lock`` and adopts them; if none comes, it has them end gently.
@@ -20,13 +20,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.executor.spark_left import has_executors, running, send
+from penstock.executor.spark.leftovers import has_executors, running, send
 from penstock.runtime import children
 from penstock.runtime.interpreter import module_command
 from penstock.runtime.locks import is_held
 from penstock.telemetry import lines
 
-log = logging.getLogger("penstock.executor.spark_guard")
+log = logging.getLogger("penstock.executor.spark.guard")
 
 _LOOK_SECONDS = 0.2
 _TERM_SECONDS = 3.0
@@ -36,7 +36,7 @@ _PAUSE_SECONDS = 5.0
 async def keep(run_dir: Path, grace_seconds: float, drain_seconds: float) -> None:
     """Has a guard beside this process, without end; cancelled, it leaves the guard to its task."""
     argv = [
-        *module_command("penstock.executor.spark_guard"),
+        *module_command("penstock.executor.spark.guard"),
         *("--run-dir", str(run_dir), "--executor", str(os.getpid())),
         *("--grace-seconds", str(grace_seconds), "--drain-seconds", str(drain_seconds)),
         *lines.flags(),
@@ -110,7 +110,7 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m penstock.executor.spark_guard",
+        prog="python -m penstock.executor.spark.guard",
         description="Ends Spark Workers that no executor claims.",
     )
     parser.add_argument("--run-dir", type=Path, required=True, help="the host's run folder")

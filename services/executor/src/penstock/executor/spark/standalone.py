@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.config import ConfigError
 from penstock.config.load import ENVIRONMENT_PREFIX
-from penstock.executor.spark_java import SMALL, SparkJava, prepare
+from penstock.executor.spark.java import SMALL, SparkJava, prepare
 
 _LEAST_SECRET = 16
 _SECURE = {

@@ -1,4 +1,4 @@
-"""A Spark Master: ``python -m penstock.executor.spark_master --folder DIR …`` becomes its Java."""
+"""A Spark Master: ``python -m penstock.executor.spark.master --folder DIR …`` becomes its Java."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.config import ConfigError
-from penstock.executor import spark_daemon
-from penstock.executor.spark_daemon import Place
-from penstock.executor.spark_java import SparkMissing, find_spark
+from penstock.executor.spark import standalone
+from penstock.executor.spark.java import SparkMissing, find_spark
+from penstock.executor.spark.standalone import Place
 from penstock.runtime.paths import LOOPBACK
 
 
@@ -20,12 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = _parser().parse_args(arguments)
     place = Place(told.interface, told.port, told.ui_port)
     try:
-        secret, spark = spark_daemon.read_secret(told.secret_file), find_spark()
+        secret, spark = standalone.read_secret(told.secret_file), find_spark()
     except (ConfigError, SparkMissing) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    spark_daemon.write_master(spark, told.folder, place, spark.archive("daemon").flags)
-    environment = spark_daemon.environment(spark, told.folder, told.interface, secret)
+    standalone.write_master(spark, told.folder, place, spark.archive("daemon").flags)
+    environment = standalone.environment(spark, told.folder, told.interface, secret)
     command = spark.command(told.folder)
     os.execve(command[0], command, {**os.environ, **environment})  # noqa: S606 - no shell
     raise AssertionError("unreachable")
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m penstock.executor.spark_master",
+        prog="python -m penstock.executor.spark.master",
         description="Runs the Master of a Spark standalone cluster.",
     )
     parser.add_argument("--folder", type=Path, required=True, help="for its files; emptied")

@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from penstock.events.worker import WorkerReport
-from penstock.executor.spark_release import release
+from penstock.executor.spark.release import release
 from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor")

@@ -1,4 +1,4 @@
-"""Makes the class archives of this host: ``python -m penstock.executor.spark_training KIND…``.
+"""Makes the class archives of this host: ``python -m penstock.executor.spark.training KIND…``.
 
 Each is written by a process that is started, used a little and ended as usual. It takes some ten
 seconds of one core, once for each Java and pyspark; nobody waits for it.
@@ -21,9 +21,9 @@ from pathlib import Path
 
 import psutil
 
-from penstock.executor import spark_daemon, spark_server
-from penstock.executor.spark_daemon import Offer, Place
-from penstock.executor.spark_java import SparkJava, SparkMissing, find_spark
+from penstock.executor.spark import connect_server, standalone
+from penstock.executor.spark.java import SparkJava, SparkMissing, find_spark
+from penstock.executor.spark.standalone import Offer, Place
 from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
@@ -72,7 +72,7 @@ signal.pause()
 """
 
 Flags = tuple[str, ...]
-_FAILURES = (ChildFailed, spark_server.ServerFailed, TimeoutError, OSError, psutil.Error)
+_FAILURES = (ChildFailed, connect_server.ServerFailed, TimeoutError, OSError, psutil.Error)
 
 
 def train_daemon(spark: SparkJava, folder: Path, flags: Flags) -> None:
@@ -140,7 +140,7 @@ KINDS: dict[str, Callable[[SparkJava, Path, Flags], None]] = {
 
 
 async def _train_connect(folder: Path, flags: Flags) -> None:
-    server = await spark_server.start(folder, spark_server.Options(threads=1), flags)
+    server = await connect_server.start(folder, connect_server.Options(threads=1), flags)
     try:
         script = folder / "query.py"  # a file: the address in it holds a token
         script.write_text(_QUERY.format(remote=server.remote) + _WORK, "utf-8")
@@ -153,7 +153,7 @@ async def _train_connect(folder: Path, flags: Flags) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Makes those that are missing; 1 if one could not be made."""
-    parser = argparse.ArgumentParser(prog="python -m penstock.executor.spark_training")
+    parser = argparse.ArgumentParser(prog="python -m penstock.executor.spark.training")
     parser.add_argument("kinds", nargs="+", choices=sorted(KINDS))
     parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
     options = parser.parse_args(arguments)
@@ -201,12 +201,12 @@ def _cluster(
     place = Place(LOOPBACK, free_port(), free_port())
     view = Master(f"http://{LOOPBACK}:{place.ui_port}").view
     with ExitStack() as stack:
-        spark_daemon.write_master(spark, folder / "master", place, ())
+        standalone.write_master(spark, folder / "master", place, ())
         master = _start(spark, folder / "master", secret)
         stack.callback(master.end)
         _await(master, lambda: view().status == "ALIVE")
         offer = Offer("trained", "trained", 1, 1 << 30)
-        spark_daemon.write_worker(spark, folder / "worker", LOOPBACK, place.address, offer, flags)
+        standalone.write_worker(spark, folder / "worker", LOOPBACK, place.address, offer, flags)
         worker = _start(spark, folder / "worker", secret)
         stack.callback(worker.end)
         _await(worker, lambda: bool(view().workers))
@@ -218,7 +218,7 @@ def _start(spark: SparkJava, folder: Path, secret: str) -> Child:
         spark.command(folder),
         name=folder.name,
         log=folder / "log",
-        env=spark_daemon.environment(spark, folder, LOOPBACK, secret),
+        env=standalone.environment(spark, folder, LOOPBACK, secret),
     )
 
 

@@ -1,7 +1,7 @@
 """Keeps this host's shared Spark Connect server: started on demand, restarted, stopped when unused.
 
-``python -m penstock.executor.spark_keeper --run-dir DIR`` listens on ``DIR/spark.sock``. A worker
-connects and holds that connection as its lease::
+``python -m penstock.executor.spark.supervisor --run-dir DIR`` listens on ``DIR/spark.sock``. A
+worker connects and holds that connection as its lease::
 
     worker  ─► (connects)                keeper ─► {"remote": "sc://…", …} or {"error": "…"}
             ─► again                            ─► the same, for the next job
@@ -33,15 +33,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.config import Settings
-from penstock.executor import spark_server
-from penstock.executor.spark_release import release
-from penstock.executor.spark_server import Options, Server, ServerFailed
+from penstock.executor.spark import connect_server
+from penstock.executor.spark.connect_server import Options, Server, ServerFailed
+from penstock.executor.spark.release import release
 from penstock.runtime.interpreter import module_command
 from penstock.runtime.locks import is_held
 from penstock.runtime.tasks import Tasks
 from penstock.telemetry import lines
 
-log = logging.getLogger("penstock.executor.spark_keeper")
+log = logging.getLogger("penstock.executor.spark.supervisor")
 
 SOCKET = "spark.sock"
 ALONE_SECONDS = 10.0
@@ -56,7 +56,7 @@ def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str
     """
     spark = settings.spark
     argv = [
-        *module_command("penstock.executor.spark_keeper", "--run-dir", str(run_dir)),
+        *module_command("penstock.executor.spark.supervisor", "--run-dir", str(run_dir)),
         *("--threads", str(spark.threads), "--memory", spark.memory),
         *("--idle-seconds", str(spark.idle_seconds)),
         *(("--ui",) if spark.measure_cost else ()),
@@ -169,7 +169,7 @@ class Keeper:
         try:
             log.info("starting the Spark Connect server, %s", self._options.master)
             async with self._change:
-                self._server = server = await spark_server.start(self._folder, self._options)
+                self._server = server = await connect_server.start(self._folder, self._options)
             log.info("Spark Connect server %d is ready on port %d", server.child.pid, server.port)
             self._tasks.spawn(self._watch(server))
             return server
@@ -263,7 +263,7 @@ def _conf_from_environment() -> dict[str, str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m penstock.executor.spark_keeper",
+        prog="python -m penstock.executor.spark.supervisor",
         description="Keeps one Spark Connect server for the workers of this host.",
     )
     parser.add_argument("--run-dir", type=Path, required=True, help="the host's run folder")

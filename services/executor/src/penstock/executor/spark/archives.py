@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from penstock.executor.spark_java import SparkMissing, find_spark
+from penstock.executor.spark.java import SparkMissing, find_spark
 from penstock.runtime import children
 from penstock.runtime.interpreter import module_command
 from penstock.telemetry import lines
@@ -40,7 +40,7 @@ async def _make(kind: str) -> None:
         if await asyncio.to_thread(lambda: bool(find_spark().archive(kind).flags)):
             return
         log.info("class archive %r is being made: Spark will start faster", kind)
-        argv = module_command("penstock.executor.spark_training", kind, *lines.flags())
+        argv = module_command("penstock.executor.spark.training", kind, *lines.flags())
         child = children.start(argv, name="spark training")
         await child.ended()
         await child.stop()

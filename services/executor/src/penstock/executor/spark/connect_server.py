@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.executor.spark_java import (
+from penstock.executor.spark.java import (
     SparkJava,
     SparkMissing,
     clear,

@@ -25,11 +25,11 @@ from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
-from penstock.executor import spark_daemon, spark_left
 from penstock.executor.processes import Processes
-from penstock.executor.spark_daemon import Offer
-from penstock.executor.spark_executors import Found, active_tasks, executors_below
-from penstock.executor.spark_java import SparkMissing, find_spark
+from penstock.executor.spark import leftovers, standalone
+from penstock.executor.spark.executors import Found, active_tasks, executors_below
+from penstock.executor.spark.java import SparkMissing, find_spark
+from penstock.executor.spark.standalone import Offer
 from penstock.runtime import children, record
 from penstock.runtime.class_archive import Archive
 from penstock.runtime.spark_master import Master, MasterAway, View, address, ui_url
@@ -140,11 +140,11 @@ class SparkWorkers:
         self, settings: Settings, run_dir: Path, listener: Listener, processes: Processes
     ) -> None:
         self._settings, self._run_dir = settings, run_dir
-        self._folder = run_dir / spark_left.FOLDER
+        self._folder = run_dir / leftovers.FOLDER
         self._listener, self._processes = listener, processes
         self._pools = {name: p for name, p in pools(settings).items() if p.kind == "spark"}
         self.pools = frozenset(self._pools)
-        self._secret = spark_daemon.read_secret(settings.cluster.secret_file) if self.pools else ""
+        self._secret = standalone.read_secret(settings.cluster.secret_file) if self.pools else ""
         self._address = address(settings.cluster)
         self._master = Master(ui_url(settings.cluster))
         self._subjects = Subjects(settings.prefix)
@@ -206,7 +206,7 @@ class SparkWorkers:
 
     def _clear(self) -> None:
         """Ends who was started in the very instant in which its executor died; removes folders."""
-        spark_left.send(self._run_dir, signal.SIGKILL, lambda pid: pid not in self._pids())
+        leftovers.send(self._run_dir, signal.SIGKILL, lambda pid: pid not in self._pids())
         for folder in self._folder.glob("*"):
             if folder.name not in self._daemons:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -315,15 +315,13 @@ class SparkWorkers:
     def _begin(self, worker: str, pool: str) -> Daemon:
         spark, cluster, wanted = find_spark(), self._settings.cluster, self._pools[pool]
         offer, folder = self._offer(worker, wanted), self._folder / worker
-        spark_daemon.write_worker(
-            spark, folder, cluster.interface, self._address, offer, self._flags
-        )
+        standalone.write_worker(spark, folder, cluster.interface, self._address, offer, self._flags)
         child = children.start(
             spark.command(folder),
             name=f"Spark Worker {worker}",
             log=folder / "worker.log",
             env={
-                **spark_daemon.environment(spark, folder, cluster.interface, self._secret),
+                **standalone.environment(spark, folder, cluster.interface, self._secret),
                 # read by executors; the Worker's own flags go before it
                 "JDK_JAVA_OPTIONS": " ".join(self._executor_flags),
             },

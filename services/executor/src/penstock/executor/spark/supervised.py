@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from penstock.config import Settings
-from penstock.executor.spark_keeper import command
+from penstock.executor.spark.supervisor import command
 from penstock.runtime import children
 from penstock.runtime.record import start_ticks
 from penstock.runtime.waiting import within

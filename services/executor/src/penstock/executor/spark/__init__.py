@@ -1,0 +1,1 @@
+"""Spark on this host: the shared session server, the standalone cluster, and what they leave."""

@@ -1,0 +1,67 @@
+"""Jobs whose messages were given to workers and are not acknowledged.
+
+Such a message is not in the line any more, and its job may not have started: the worker waits for
+room in the event log, has claimed more than it has begun, or died. The broker offers the message
+again by itself, so none may be made beside it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.bus.protocol import Bus
+from penstock.bus.since import first_since
+from penstock.events.subjects import Subjects
+from penstock.jobs.queue import JOB
+
+_PAGE = 100
+_MOST = 5_000
+"""Messages that are read at once; each holds its whole call."""
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What was read.
+
+    Attributes:
+        jobs: ids. read_to: POSIX seconds up to which messages were read; None: all of them.
+    """
+
+    jobs: frozenset[str] = frozenset()
+    read_to: float | None = None
+
+    def may_hold(self, job_id: str, stored_by: float) -> bool:
+        """Whether there may be a message of a job.
+
+        Args:
+            stored_by: POSIX seconds by which its message was stored, if it was.
+        """
+        return job_id in self.jobs or (self.read_to is not None and stored_by > self.read_to)
+
+
+async def read(
+    bus: Bus, subjects: Subjects, queue: str, stored_from: float, through: int, most: int = _MOST
+) -> Claimed:
+    """The claimed messages of a queue.
+
+    Args:
+        stored_from: POSIX seconds; older messages are of no interest.
+        through: sequence of the last message that was given to a worker.
+
+    Raises:
+        BusError
+    """
+    stream, subject = subjects.jobs_stream, subjects.queue(queue)
+    start = await first_since(bus, stream, subject, datetime.fromtimestamp(stored_from, UTC))
+    jobs: set[str] = set()
+    count = 0
+    while start <= through:
+        page = await bus.history(stream, subject, _PAGE, start)
+        if not page:
+            break
+        jobs.update(stored.headers.get(JOB, "") for stored in page)
+        count, start = count + len(page), page[-1].sequence + 1
+        if count >= most and start <= through:
+            return Claimed(frozenset(jobs), page[-1].at.timestamp())
+    return Claimed(frozenset(jobs))
