@@ -25,6 +25,7 @@ from noop_crew import settings_for
 from penstock.bus.nats import connect
 from penstock.cli.deploy.keys import write
 from penstock.config import Settings
+from penstock.config.settings import Nats
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import LOOPBACK, temporary_dir
 from throughput import pickup, throughput
@@ -60,13 +61,18 @@ class Guarded(Broker):
     def settings(self, role: str) -> Settings:
         """For a process with the key of ``role``."""
         settings = settings_for(self.url)
+        return replace(settings, nats=self.reach(role, settings.nats))
+
+    def reach(self, role: str, nats: Nats) -> Nats:
+        """``nats`` with what a process of ``role`` connects with, its workers included."""
         own = self._secrets / role
-        nats = settings.nats
         if self._mode != PLAIN:
             nats = replace(nats, ca_file=str(own / "ca.pem"))
         if self._mode == ACCOUNTS:
             nats = replace(nats, nkey_file=str(own / "nkey.seed"))
-        return replace(settings, nats=nats)
+        if self._mode == ACCOUNTS and role == "executor":
+            nats = replace(nats, worker_nkey_file=str(self._secrets / "worker/nkey.seed"))
+        return nats
 
 
 async def measure(broker: Guarded, jobs: int, pickups: int) -> dict[str, Any]:

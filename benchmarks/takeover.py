@@ -3,7 +3,8 @@
 Two ways to die: the worker alone, whose executor gives its job back; and worker and executor at
 once, as when a host is gone, where the job's claim must lapse. Meanwhile a host of its own runs
 long jobs: loops in Python, C code that holds the interpreter, and processes that are stopped for
-half a claim. None of those may be begun twice. All settings are the defaults.
+half a claim. None of those may be begun twice. All settings are the defaults. With ``--guard
+accounts`` broker and processes have TLS, a key for each role and an account for each key.
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import uvloop
+from msgspec.structs import replace
 
+from guarded import MODES, PLAIN, Guarded
 from machine import describe
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import Outgoing
+from penstock.cli.deploy.keys import write
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import encode
@@ -37,8 +42,8 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.subjects import Subjects
 from penstock.executor import app
 from penstock.jobs import Client
-from penstock.runtime.broker import Broker
-from penstock.runtime.paths import temporary_dir
+from penstock.orchestrator import app as orchestrating
+from penstock.runtime.paths import LOOPBACK, temporary_dir
 from penstock.worker import process
 from takeover_jobs import LIVE, VICTIMS, Begun, begun, burn_c, burn_python, hold, nap
 
@@ -52,16 +57,29 @@ _fork = multiprocessing.get_context("fork")
 Hire = Callable[[], None]
 
 
-def settings_for(url: str, host: str, folder: Path) -> Settings:
-    return check(
+def settings_for(broker: Guarded, role: str, host: str, folder: Path) -> Settings:
+    settings = check(
         {
-            "nats": {"url": url},
+            "nats": {"url": broker.url},
             "jobs": {"modules": ["takeover_jobs"], "max_lost_workers": 1000},
             "pools": {VICTIMS: {}, LIVE: {}},
             "host": {"name": host, "run_dir": str(folder / host)},
             "spark": {"remote": "sc://127.0.0.1:1"},
         }
     )
+    return replace(settings, nats=broker.reach(role, settings.nats))
+
+
+@contextmanager
+def orchestrator(settings: Settings) -> Iterator[None]:
+    """With keys, it alone may make the consumers of queues."""
+    running = _fork.Process(target=orchestrating.run, args=(settings,))
+    running.start()
+    try:
+        yield
+    finally:
+        running.terminate()
+        running.join()
 
 
 def serve(settings: Settings) -> None:
@@ -91,11 +109,11 @@ def lone_workers(settings: Settings) -> Iterator[Hire]:
 
 
 @asynccontextmanager
-async def host(bus: NatsBus, settings: Settings, pools: dict[str, int]) -> AsyncIterator[None]:
+async def host(decider: NatsBus, settings: Settings, pools: dict[str, int]) -> AsyncIterator[None]:
     """A host with its executor, which keeps so many workers."""
     name = settings.host.name
     plan = WorkersScaled(host=name, epoch=1, version=1, pools=pools)
-    await bus.append(Outgoing(Subjects().command(name), encode(plan)))
+    await decider.append(Outgoing(Subjects().command(name), encode(plan)))
     executor = _fork.Process(target=app.run, args=(settings,))
     executor.start()
     try:
@@ -203,24 +221,28 @@ class LongJobs:
         }
 
 
-async def measure(url: str, folder: Path, kills: int) -> dict[str, Any]:
-    def settings(name: str) -> Settings:
-        return settings_for(url, name, folder)
+async def measure(broker: Guarded, folder: Path, kills: int) -> dict[str, Any]:
+    def settings(role: str, name: str) -> Settings:
+        return settings_for(broker, role, name, folder)
 
-    bus = await connect(settings("client"))
+    applying = settings("dispatcher", "client")
+    await (await connect(settings("orchestrator", "client"))).close()  # makes the streams
+    bus, decider = await connect(applying), await connect(settings("decider", "client"))
     client = Client(bus)
     rounds = Rounds(client, folder)
-    long_jobs = LongJobs(client, folder, settings("client").jobs.claim_seconds)
+    long_jobs = LongJobs(client, folder, applying.jobs.claim_seconds)
     result: dict[str, Any] = {}
-    async with host(bus, settings("steady"), {LIVE: 3}):
-        living = asyncio.create_task(long_jobs.run())
-        async with host(bus, settings("hurt"), {VICTIMS: 2 * AT_ONCE}):
-            result["worker_killed"] = summary(await rounds.kill(kills, None))
-        with lone_workers(settings("gone")) as hire:
-            result["executor_gone_too"] = summary(await rounds.kill(kills, hire))
-        long_jobs.stop.set()
-        await living
+    with orchestrator(settings("orchestrator", "client")):
+        async with host(decider, settings("executor", "steady"), {LIVE: 3}):
+            living = asyncio.create_task(long_jobs.run())
+            async with host(decider, settings("executor", "hurt"), {VICTIMS: 2 * AT_ONCE}):
+                result["worker_killed"] = summary(await rounds.kill(kills, None))
+            with lone_workers(settings("worker", "gone")) as hire:
+                result["executor_gone_too"] = summary(await rounds.kill(kills, hire))
+            long_jobs.stop.set()
+            await living
     await bus.close()
+    await decider.close()
     return {**result, "long_jobs": long_jobs.result()}
 
 
@@ -237,12 +259,16 @@ def summary(seconds: list[float]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--guard", choices=MODES, default=PLAIN, help="of the broker: %(default)s")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # the executor's workers import the jobs
-    with Broker() as broker, temporary_dir() as folder:
-        found = uvloop.run(measure(broker.url, folder, options.kills))
-    print(json.dumps({"benchmark": "takeover", "machine": describe(), **found}, indent=2))
+    with temporary_dir() as folder:
+        write(folder / "secrets", "penstock", [LOOPBACK], datetime.now(UTC), 2)
+        with Guarded(options.guard, folder / "secrets") as broker:
+            found = uvloop.run(measure(broker, folder, options.kills))
+    head = {"benchmark": "takeover", "machine": describe(), "guard": options.guard}
+    print(json.dumps({**head, **found}, indent=2))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from penstock.bus import nkeys
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Outgoing
 from penstock.cli.deploy.keys import write
-from penstock.cli.deploy.roles import ROLES
+from penstock.cli.deploy.roles import ROLES, STREAMS
 
 COMMAND, JOB, SNAPSHOT = "penstock.commands.h1", "penstock.jobs.q", "penstock.snapshots.pool.q"
 EVENT, LEASE = "penstock.events.job.j.JobCompleted", "penstock.state.lease.decider"
@@ -73,6 +73,21 @@ async def test_what_a_role_must_not_publish_is_refused(guarded: GuardedBroker, r
         subjects += RETRIED
     for subject in subjects:
         await client.publish(subject, b"{}")
+    await _all_refused(client, errors, len(subjects))
+    allowed = [s for s in subjects if not any(f'publish to "{s.lower()}"' in e for e in errors)]
+    assert allowed == []
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if set(ROLES[role].reads) != set(STREAMS)])
+async def test_subjects_and_sizes_of_streams_that_a_role_does_not_read_are_refused(
+    guarded: GuardedBroker, role: str
+) -> None:
+    """Subjects name jobs, queues and hosts."""
+    errors: list[str] = []
+    client = await join(guarded, role, errors)
+    subjects = [f"$JS.API.STREAM.INFO.{s}" for s in STREAMS if s not in ROLES[role].reads]
+    for subject in subjects:
+        await client.publish(subject, b'{"subjects_filter": ">"}')
     await _all_refused(client, errors, len(subjects))
     allowed = [s for s in subjects if not any(f'publish to "{s.lower()}"' in e for e in errors)]
     assert allowed == []

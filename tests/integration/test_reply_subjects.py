@@ -72,7 +72,7 @@ async def test_no_answer_acknowledges_a_job_or_passes_for_an_answer(
     targets = ["_R_.abcdef", *([] if ROLES[role].answers else [HELD])]
     client = await join(guarded, role, errors)
     for target in targets:
-        await client.publish(_request("STREAM.INFO.JOBS"), b"", reply=target)
+        await client.publish(_request("STREAM.INFO.EVENTS"), b"", reply=target)
     await eventually(lambda: len(errors) >= len(targets), 5, "refusals")
     assert all("with reply of" in error for error in errors)
     await client.close()

@@ -163,8 +163,8 @@ async def test_two_teams_on_one_broker_are_kept_apart(
         await stranger.publish(subject, b"{}")
     await eventually(lambda: len(errors) == 3, 5, "refusals")
     for subject in ("penstock.jobs.mail", EVENT, "$JS.API.STREAM.PURGE.JOBS"):
-        await stranger.publish("$JS.API.STREAM.INFO.other_JOBS", b"", reply=subject)
-    await stranger.request("$JS.API.STREAM.INFO.other_JOBS", b"")
+        await stranger.publish("$JS.API.STREAM.INFO.other_EVENTS", b"", reply=subject)
+    await stranger.request("$JS.API.STREAM.INFO.other_EVENTS", b"")
     last = await owner.last("JOBS", Subjects().queue("mail"))
     assert last is not None
     assert (last.sequence, last.body) == (mine, b"mine")

@@ -50,8 +50,13 @@ _FAR = "2200-01-01T00:00:00Z"
 _MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
 
-async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
+async def connect(
+    settings: Settings, name: str = "penstock", *, makes_streams: bool = False
+) -> NatsBus:
     """A bus, connected, with the installation's streams in place.
+
+    Args:
+        makes_streams: its key, if it has one, may make streams: each is looked for.
 
     Raises:
         NotLetIn: the broker refuses the credentials, for ``nats.connect_timeout_seconds``.
@@ -59,7 +64,7 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
         BusRefused: the broker cannot keep the streams.
         ConfigError: ``nats.url`` names no server.
     """
-    bus = NatsBus(settings)
+    bus = NatsBus(settings, makes_streams)
     try:
         await ending.in_time(settings.nats.connect_timeout_seconds, bus.open(name))
     except TimeoutError:
@@ -83,7 +88,7 @@ async def connect(settings: Settings, name: str = "penstock") -> NatsBus:
 class NatsBus(Connection):
     """See :class:`penstock.bus.protocol.Bus`; one connection, one process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, makes_streams: bool = False) -> None:
         super().__init__(settings)
         self._timing: asyncio.Task[None] | None = None
         self._queues: set[str] = set()
@@ -92,32 +97,39 @@ class NatsBus(Connection):
         # With a key, this client has an account of its own: it hears others under a prefix, and
         # the orchestrator alone may make consumers of queues.
         self.makes_queues = not self.has_account
+        self._asks_for_all = makes_streams or not self.has_account
         self._reader = Reader(self._client, self._api, self._inboxes, self._timeout, self._refusals)
         self.makes_consumers = not self.has_account
 
     async def open(self, name: str) -> None:
         """Connects, and returns when the installation's streams are there."""
         await super().open(name)
-        for stream in streams.streams(self._settings, self.subjects):
-            await self._ensure_patiently(streams.complete(stream, self._settings.streams.replicas))
+        await self._ensure_patiently()
         ask = partial(self._api, f"STREAM.INFO.{self.subjects.events_stream}")
         self._timing = asyncio.create_task(clock.keep(ask), name="broker's clock")
 
-    async def _ensure_patiently(self, config: dict[str, Any]) -> None:
+    async def _ensure_patiently(self) -> None:
         """Until the broker answers; how long that may take is :func:`connect`'s to say."""
         while True:
             try:
-                return await self._ensure_stream(config)
+                return await self._ensure_streams()
             except BusUnavailable as error:
                 self.trouble = str(error)
                 log.info("%s; asking again", error)
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
-    async def _ensure_stream(self, config: dict[str, Any]) -> None:
-        # Asked first, since most roles may not make streams: they wait for one that may.
-        known = await self._api(f"STREAM.INFO.{config['name']}", fail=False)
-        if known.get("error", {}).get("err_code") != _NO_STREAM:
-            return
+    async def _ensure_streams(self) -> None:
+        """Makes what is missing. Most roles may not: they wait for one that may."""
+        replicas = self._settings.streams.replicas
+        wanted = streams.streams(self._settings, self.subjects)
+        missing = await self.missing_streams()
+        if missing and not self._asks_for_all:
+            missing = [config["name"] for config in wanted]  # it may not ask for the others
+        for config in wanted:
+            if config["name"] in missing:
+                await self._make_stream(streams.complete(config, replicas))
+
+    async def _make_stream(self, config: dict[str, Any]) -> None:
         error = (await self._create_stream(config)).get("error")
         if error and error.get("err_code") == _NO_STORAGE:
             raise StorageTooSmall(config["name"], config.get("max_bytes", 0))
@@ -174,8 +186,18 @@ class NatsBus(Connection):
             if not streams or len(found) >= page.get("total", 0):
                 return found
 
-    async def missing_streams(self, names: Sequence[str]) -> list[str]:
-        """Those of ``names`` that the broker does not know. Raises BusError."""
+    async def missing_streams(self) -> list[str]:
+        """The streams that the broker lacks, of those that this client looks for.
+
+        With a key that makes no streams that is the event log alone, which is made last: each role
+        may ask for it, and of other streams only for those that it reads.
+
+        Raises:
+            BusError
+        """
+        names = [stream["name"] for stream in streams.streams(self._settings, self.subjects)]
+        if not self._asks_for_all:
+            names = [self.subjects.events_stream]
         answers = [await self._api(f"STREAM.INFO.{name}", fail=False) for name in names]
         codes = [answer.get("error", {}).get("err_code") for answer in answers]
         return [name for name, code in zip(names, codes, strict=True) if code == _NO_STREAM]

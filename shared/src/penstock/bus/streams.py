@@ -116,16 +116,6 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "allow_msg_ttl": True,
         },
         {
-            "name": subjects.events_stream,
-            "subjects": [f"{prefix}.events.*.*.*"],
-            # The broker discards nothing: the orchestrator does, and carries what lives.
-            "discard": "new",
-            "max_bytes": log_bytes + extra_bytes,
-            **({"metadata": {CONFIGURED_BYTES: str(log_bytes)}} if extra_bytes else {}),
-            "allow_atomic": True,
-            "compression": keep.compression,
-        },
-        {
             "name": subjects.snapshots_stream,
             "subjects": [f"{prefix}.snapshots.*.*"],
             "max_age": int(keep.snapshots_max_age_hours * _HOUR_NS),
@@ -162,6 +152,16 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "max_msgs_per_subject": 1,
             "max_msg_size": _LARGEST_BYTES,
             "allow_msg_ttl": True,
+        },
+        {  # the last: where it is there, the others are
+            "name": subjects.events_stream,
+            "subjects": [f"{prefix}.events.*.*.*"],
+            # The broker discards nothing: the orchestrator does, and carries what lives.
+            "discard": "new",
+            "max_bytes": log_bytes + extra_bytes,
+            **({"metadata": {CONFIGURED_BYTES: str(log_bytes)}} if extra_bytes else {}),
+            "allow_atomic": True,
+            "compression": keep.compression,
         },
     ]
 

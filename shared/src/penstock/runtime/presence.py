@@ -10,9 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from penstock import telemetry
-from penstock.bus import streams
 from penstock.bus.protocol import BusError
-from penstock.events.subjects import Subjects
 from penstock.telemetry import metrics
 from penstock.telemetry.checks import BEAT_SECONDS
 from penstock.telemetry.meters import Reading
@@ -90,14 +88,12 @@ async def _beat(service: Service) -> None:
 
 async def _ask(service: Service, bus: NatsBus) -> None:
     """Looks whether the broker answers and the streams are there, all the time."""
-    subjects = Subjects(service.settings.prefix)
-    names = [each["name"] for each in streams.streams(service.settings, subjects)]
     found = {"broker": "not asked yet", "streams": "not asked yet"}
     service.checks.require("broker", lambda: found["broker"])
     service.checks.require("streams", lambda: found["streams"])
     while True:
         try:
-            missing = await bus.missing_streams(names)
+            missing = await bus.missing_streams()
             lacks = f"missing: {', '.join(missing)}; services make them when they start"
             found |= {"broker": "", "streams": lacks if missing else ""}
         except BusError as error:

@@ -93,15 +93,19 @@ async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
         raise service.failure
 
 
-def run(name: str, settings: Settings, body: Body) -> None:
-    """The whole process of a service: connects to the broker and serves."""
+def run(name: str, settings: Settings, body: Body, *, makes_streams: bool = False) -> None:
+    """The whole process of a service: connects to the broker and serves.
+
+    Args:
+        makes_streams: this service's key may make streams.
+    """
     from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
 
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # one that comes early does not end it
         signal.signal(number, lambda *_: log.warning("the signal came too early: ignored"))
 
     async def whole() -> None:
-        bus = await connect(settings)
+        bus = await connect(settings, makes_streams=makes_streams)
         bus.makes_consumers = True
         await serve(name, settings, bus, body)
 

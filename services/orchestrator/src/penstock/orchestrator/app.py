@@ -43,7 +43,7 @@ _KEEP_SECONDS = 5.0
 
 def run(settings: Settings) -> None:
     """The whole process."""
-    service.run("orchestrator", settings, body)
+    service.run("orchestrator", settings, body, makes_streams=True)
 
 
 async def body(running: Service) -> None:

@@ -184,8 +184,8 @@ def listened(role: Role, subjects: Subjects) -> Iterator[str]:
 def verbs(role: Role, subjects: Subjects) -> Iterator[str]:
     """Parts of the JetStream API, without ``$JS.API.``."""
     jobs = subjects.jobs_stream
-    for name in STREAMS:
-        yield f"STREAM.INFO.{subjects.stream(name)}"
+    for name in STREAMS if role.makes_streams else role.reads:
+        yield f"STREAM.INFO.{subjects.stream(name)}"  # names all subjects of the stream
     for stream in map(subjects.stream, role.reads):
         yield f"STREAM.MSG.GET.{stream}"
         yield f"DIRECT.GET.{stream}"
