@@ -15,7 +15,7 @@ import psutil
 from penstock.config.settings import Spark
 from penstock.runtime import children
 from penstock.runtime.paths import temporary_dir
-from penstock.worker.spark import SparkLease
+from penstock.worker.spark.lease import SparkLease
 
 
 class SparkHost:

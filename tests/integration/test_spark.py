@@ -26,7 +26,7 @@ from penstock.config.settings import Spark
 from penstock.jobs.sink import write_parquet
 from penstock.runtime.spark_tags import job_tag
 from penstock.telemetry import names
-from penstock.worker.spark import SparkLease, SparkUnavailable
+from penstock.worker.spark.lease import SparkLease, SparkUnavailable
 
 pytestmark = pytest.mark.spark
 
@@ -121,7 +121,7 @@ _DOOMED = """
 import sys
 from penstock.config.settings import Spark
 from penstock.jobs.sink import write_parquet
-from penstock.worker.spark import SparkLease
+from penstock.worker.spark.lease import SparkLease
 lease = SparkLease(sys.argv[1], Spark())  # held as long as this process lives
 spark = lease.session("orphan", 1)
 spark.range(10**15).selectExpr("sum(id % 7)").collect()
@@ -310,7 +310,7 @@ def test_a_killed_server_is_replaced_for_the_next_job(host: SparkHost, lease: Sp
 def test_without_a_keeper_the_error_says_what_to_do(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.worker.spark.KEEPER_SECONDS", 0.3)
+    monkeypatch.setattr("penstock.worker.spark.lease.KEEPER_SECONDS", 0.3)
     with pytest.raises(SparkUnavailable, match=r"start the executor, or set spark.remote"):
         SparkLease(tmp_path, Spark()).session("a", 1)
 

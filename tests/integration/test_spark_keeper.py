@@ -13,7 +13,7 @@ from tests.integration.spark_host import spark_host
 from tests.waiting import eventually
 
 from penstock.executor.spark.supervisor import command
-from penstock.worker.spark import SparkUnavailable
+from penstock.worker.spark.lease import SparkUnavailable
 
 pytestmark = pytest.mark.spark
 

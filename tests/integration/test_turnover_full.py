@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from tests.integration.turning import QUEUE, Stage
+from tests.integration.turning import LIMIT_BYTES, QUEUE, Stage
 from tests.making import MakeSettings
 
 from penstock.bus.protocol import Bus, StreamFull
@@ -122,4 +122,22 @@ async def test_a_log_that_is_filled_while_it_is_shortened_is_shortened_again(sta
     assert await history.shorten()
     busy.is_busy = False
     assert await history.shorten()
+    await bus.close()
+
+
+async def test_what_others_store_while_history_is_shortened_is_not_taken_for_living_jobs(
+    stage: Stage,
+) -> None:
+    """Given a pass during which others store as much as it removes; then health is told how much
+    the jobs take that have not ended, not how much is in the log."""
+    job_id = await stage.client.dispatch(burst(text="x"), delay=3600)
+    await stage.traffic(LIMIT_BYTES)
+    bus = await stage.connect()
+    history = _history(stage, cast("Bus", Busy(bus, lambda: stage.traffic(LIMIT_BYTES // 2))))
+    assert await history.shorten()
+    extent = await bus.extent(stage.subjects.events_stream)
+    facts = history.book.facts(bus.now(), extent.bytes, 0.0)
+    assert extent.bytes > LIMIT_BYTES
+    assert facts.living_bytes is not None and facts.living_bytes < LIMIT_BYTES / 100
+    assert (await stage.client.job(job_id)).state == "scheduled"
     await bus.close()

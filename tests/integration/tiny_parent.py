@@ -7,7 +7,7 @@ import signal
 import sys
 
 from penstock.runtime.assignment import Assignment
-from penstock.worker import zygote
+from penstock.worker.warm_parent import parent
 
 
 def entry(assignment: Assignment) -> int:
@@ -25,4 +25,4 @@ def entry(assignment: Assignment) -> int:
 
 if __name__ == "__main__":
     logging.basicConfig()
-    sys.exit(zygote.main(entry=entry))
+    sys.exit(parent.main(entry=entry))

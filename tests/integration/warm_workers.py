@@ -7,9 +7,10 @@ import sys
 
 from tests.integration import sample_jobs
 
-from penstock.worker import process, zygote
+from penstock.worker import process
+from penstock.worker.warm_parent import parent
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s %(message)s", level="INFO")
     assert sample_jobs.note
-    sys.exit(zygote.main(entry=process.main))
+    sys.exit(parent.main(entry=process.main))

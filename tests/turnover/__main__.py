@@ -23,12 +23,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from penstock.runtime.paths import temporary_dir
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))  # what these share with them
 from tests.turnover.installation import Installation, brokers
 from tests.turnover.proof import Proof, progress
 
-from penstock.runtime.paths import temporary_dir
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from machine import describe
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from tests.turnover.turnover_jobs import HELD, LATER, PAUSED, TRAFFIC, WORK
 
+from broker_memory import live_heap_bytes
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
 from penstock.config import Settings, load
@@ -207,6 +208,10 @@ class Installation:
         else:
             pids = [child.pid for name, child in self.children.items() if name.startswith(kind)]
         return max((_rss(pid) for pid in pids), default=0)
+
+    def heap_bytes(self) -> int:
+        """What the last garbage collection of the broker that has most left it."""
+        return max((live_heap_bytes(node) for node in self.nodes.values()), default=0)
 
     def disk_bytes(self) -> int:
         """What the largest store of a broker takes."""

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tests.chaos.chaos_jobs import runs
@@ -24,6 +25,7 @@ from penstock.bus.nats import connect
 from penstock.bus.protocol import BusError
 from penstock.bus.streams import events_reserve
 from penstock.jobs import Client
+from penstock.jobs.errors import NotFound
 from penstock.jobs.members import callback_id
 
 _KINDS = ("orchestrator", "broker", "orchestrator", "executor", "worker", "metrics", "decider")
@@ -51,6 +53,7 @@ class Proof:
         self._chance = random.Random(options.seed)
         self._diary = installation.folder / "diary"
         self._tasks: list[asyncio.Task[None]] = []
+        self._waited = self._gone = 0
 
     async def run(self) -> dict[str, Any]:
         """The figures; ``wrong`` among them is empty where all is well."""
@@ -130,26 +133,44 @@ class Proof:
 
     # --- the end ----------------------------------------------------------------------------------
     async def _settled(self) -> list[str]:
-        """What does not come to its end."""
-
-        def is_quiet() -> bool:
-            return not self._open() and set(self._living.batches) <= set(self._recorder.batches)
-
+        """What does not come to its end, and what whoever waits for it is not answered."""
         try:
-            await eventually(is_quiet, _SETTLED_SECONDS)
-            progress("all have ended; judging")
-            for graph in self._living.graphs:
-                await self._client.graphs.wait(graph, _PATIENCE_SECONDS)
-        except (AssertionError, TimeoutError):
+            await eventually(lambda: not self._open(), _SETTLED_SECONDS)
+        except AssertionError:
             left = self._open()
-            return [f"{len(left)} jobs do not end: {', '.join(left[:_MOST_SHOWN])}"]
-        return []
+            return [f"{len(left)} do not end: {', '.join(left[:_MOST_SHOWN])}"]
+        progress("all have ended; waiting for each batch and graph as a client")
+        unanswered = await self._waited_for()
+        progress("judging")
+        return unanswered
 
     def _open(self) -> list[str]:
-        """Jobs that must end and have not: all that were dispatched, and all that were recorded."""
-        callbacks = [callback_id(batch, "then") for batch in self._living.batches]
-        must = {*self._living.ids, *self._living.ended, *callbacks, *self._traffic.jobs}
-        return sorted({*must, *self._recorder.histories} - self._recorder.ended)
+        """All that must end and has not: what was dispatched, and what was recorded."""
+        living, recorder = self._living, self._recorder
+        callbacks = [callback_id(batch, "then") for batch in living.batches]
+        must = {*living.ids, *living.ended, *callbacks, *self._traffic.jobs}
+        batches = {f"batch {name}" for name in set(living.batches) - set(recorder.batches)}
+        graphs = {f"graph {name}" for name in set(living.graphs) - set(recorder.graphs)}
+        return sorted(({*must, *recorder.histories} - recorder.ended) | batches | graphs)
+
+    async def _waited_for(self) -> list[str]:
+        """Those that have ended and for which a client waits in vain; a history may be gone."""
+        client = self._client
+        waits = [
+            *(partial(client.graphs.wait, graph) for graph in self._living.graphs),
+            *(partial(client.batches.wait, batch) for batch in self._living.batches),
+            *(partial(client.wait, group[0]) for group in self._living.groups.values() if group),
+        ]
+        hanging = []
+        for wait in waits:
+            try:
+                await wait(_PATIENCE_SECONDS)
+            except NotFound:
+                self._gone += 1
+            except TimeoutError:
+                hanging.append(f"{wait.args[0]} has ended, and waiting for it does not end")
+        self._waited = len(waits)
+        return hanging
 
     async def _wrong(self) -> list[str]:
         histories, living = self._recorder.histories, self._living
@@ -170,6 +191,11 @@ class Proof:
         wrong += self._shown.wrong
         if self._recorder.missed:
             wrong.append(f"the recorder missed {self._recorder.missed} messages: no verdict")
+        wrong += [
+            f"graph {graph} ended with {', '.join(ends_of) or 'nothing'}"
+            for graph in living.graphs
+            if (ends_of := self._recorder.graphs.get(graph, [])) != ["GraphCompleted"]
+        ]
         if counts := {n: jobs for n, jobs in ends(histories, must).items() if n != 1}:
             wrong.append(f"jobs by their number of ends, other than one: {counts}")
         wrong += [f"dead letter: {subject}" for subject in await _patiently(self._letters)]
@@ -203,11 +229,13 @@ class Proof:
             "taken_over": self._recorder.recovered,
             "asked_by_client": dict(shown.samples),
             "asked_by_command_line": shown.commands,
+            "waited_for_after_the_end": self._waited,
+            "of_these_history_gone": self._gone,
             "not_answered_during_kills": shown.unanswered,
             "slowest_answer_seconds": round(shown.slowest_seconds, 2),
             "log_bytes_at_most": sizes.log_bytes,
             "disk_bytes_at_most": sizes.disk_bytes,
-            "rss_bytes_at_most": dict(sizes.peaks),
+            "memory_bytes_at_most": dict(sizes.peaks),
             "series": sizes.series,
         }
 

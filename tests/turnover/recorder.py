@@ -19,6 +19,7 @@ from tests.waiting import eventually
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
 from penstock.events.batch import BATCH_EVENTS, BatchCompleted, BatchFailed, Counts
+from penstock.events.graph import GRAPH_EVENTS, GraphCancelled, GraphCompleted, GraphFailed
 from penstock.events.job import JOB_EVENTS, JobCarried, JobRecovered
 from penstock.jobs import Client
 from penstock.jobs.errors import NotFound
@@ -36,6 +37,7 @@ class Recorder:
         histories: of all jobs but those that never ran. ended: jobs whose end was recorded.
         missed: messages that left the log before they were read: the verdict needs that to be 0.
         batches: counts of each batch that has ended.
+        graphs: names of the ends of each graph; a graph that went well has one, GraphCompleted.
     """
 
     def __init__(self, bus: NatsBus, traffic: Traffic) -> None:
@@ -43,6 +45,7 @@ class Recorder:
         self.histories: dict[str, list[Entry]] = {}
         self.ended: set[str] = set()
         self.batches: dict[str, Counts] = {}
+        self.graphs: dict[str, list[str]] = {}
         self.recovered = self.carried = self.missed = self.messages = 0
 
     async def run(self) -> None:
@@ -58,6 +61,10 @@ class Recorder:
                 whole = read_event(stored, BATCH_EVENTS)
                 if isinstance(whole, BatchCompleted | BatchFailed):
                     self.batches[key] = whole.counts
+            if noun == "graph":
+                step = read_event(stored, GRAPH_EVENTS)
+                if isinstance(step, GraphCompleted | GraphFailed | GraphCancelled):
+                    self.graphs.setdefault(key, []).append(step.name)
             if noun != "job" or key.startswith(MARK):
                 continue
             event = read_event(stored, JOB_EVENTS)
@@ -164,7 +171,8 @@ class Sizes:
     """Memory and disk over time.
 
     Attributes:
-        series: seconds since the start, bytes of the log, and resident bytes by process.
+        series: seconds since the start, bytes of the log, resident bytes by process, and what the
+            garbage collection of the broker leaves it.
     """
 
     def __init__(self, installation: Installation, bus: NatsBus) -> None:
@@ -186,12 +194,13 @@ class Sizes:
             self.log_bytes = max(self.log_bytes, extent.bytes)
             self.first = extent.first
             self.disk_bytes = max(self.disk_bytes, self._installation.disk_bytes())
-            rss = {kind: self._installation.rss(kind) for kind in ("broker", "orchestrator")}
-            for kind, size in rss.items():
+            memory = {kind: self._installation.rss(kind) for kind in ("broker", "orchestrator")}
+            memory["broker_heap"] = await asyncio.to_thread(self._installation.heap_bytes)
+            for kind, size in memory.items():
                 self.peaks[kind] = max(self.peaks[kind], size)
             if time.monotonic() - noted >= _SERIES_SECONDS:
                 noted = time.monotonic()
-                mebibytes = {f"{kind}_mib": round(size / 2**20, 1) for kind, size in rss.items()}
+                mebibytes = {f"{kind}_mib": round(size / 2**20, 1) for kind, size in memory.items()}
                 log = {"log_mb": round(extent.bytes / 1e6, 2)}
                 self.series.append({"seconds": round(noted - began), **log, **mebibytes})
             await asyncio.sleep(_LOOK_SECONDS)

@@ -8,7 +8,7 @@ from penstock.events.job import JobError
 from penstock.jobs.fingerprint import fingerprint, normalised, own_frames
 
 TRACEBACK = """Traceback (most recent call last):
-  File "/srv/venv/lib/python3.11/site-packages/penstock/worker/runner.py", line 120, in _one
+  File "/srv/venv/lib/python3.11/site-packages/penstock/worker/running/runner.py", line 120, in _one
     job.result = encode_result(self._call(job))
   File "/srv/{release}/reports/daily.py", line {line}, in rebuild
     load(table)

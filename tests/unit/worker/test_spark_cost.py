@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.events.job import SparkCost
-from penstock.worker.spark_cost import ask, total
+from penstock.worker.spark.cost import ask, total
 
 TAG = "penstock-token-7"
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.bus.protocol import Delivery
 from penstock.events.subjects import Subjects
 from penstock.jobs import queue
-from penstock.worker.refusing import pause_seconds
+from penstock.worker.claiming.refusing import pause_seconds
 
 
 @pytest.mark.parametrize(

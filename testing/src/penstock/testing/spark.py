@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.paths import temporary_dir
-from penstock.worker.spark import SparkLease, SparkUnavailable
+from penstock.worker.spark.lease import SparkLease, SparkUnavailable
 
 if TYPE_CHECKING:
-    from penstock.worker.spark_session import OpenSession
+    from penstock.worker.spark.session import OpenSession
 
 _END_SECONDS = 20.0
 _CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"

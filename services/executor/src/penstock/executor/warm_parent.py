@@ -21,7 +21,7 @@ from penstock.telemetry.collector import endpoint_of
 
 log = logging.getLogger("penstock.executor")
 
-COMMAND = tuple(module_command("penstock.worker.zygote"))
+COMMAND = tuple(module_command("penstock.worker.warm_parent.parent"))
 _LINE_LIMIT = 1 << 20
 _WARM_SECONDS = 120.0
 """An author's module that takes longer to import blocks all workers: the parent is started anew."""

@@ -45,7 +45,7 @@ from penstock.jobs import lifecycle, members, story
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.orchestrator import window
 from penstock.orchestrator.carrying import WholeCarrier
-from penstock.orchestrator.core.logbook import Logbook
+from penstock.orchestrator.core.logbook import Logbook, Pass
 from penstock.orchestrator.core.pace import Pace
 from penstock.orchestrator.uncarried import Uncarried
 from penstock.orchestrator.wholes import Wholes
@@ -68,8 +68,8 @@ _TRIES = 50
 _DAY_SECONDS = 86_400.0
 _EVERYTHING = ">"
 _HEADERS_BYTES = 100
-_CARRIED_BYTES = 200
-"""What the broker counts for a carried event beside body and subject (measured, 2.15.1)."""
+_BESIDE_BYTES = 200
+"""What the broker counts for an event beside body and subject (measured, 2.15.1)."""
 _MOST_RESERVES = 16
 """By how many reserves the log grows at most, where others fill each before a pass has ended."""
 
@@ -86,6 +86,7 @@ class History:
 
     Attributes:
         carried: events stored in place of others. removed: messages that left the log.
+        book: what is reported of the log.
     """
 
     def __init__(
@@ -109,10 +110,10 @@ class History:
         subject = self._subjects.state("cursor", "history")
         self.uncarried = Uncarried(bus, self._subjects, source, self._reserve // 2)
         self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
-        self._book = Logbook(limit)
+        self.book = Logbook(limit)
         self._report = self._subjects.state("cursor", "log")
         self._told_at = float("-inf")
-        self._carried_bytes = 0  # of the pass that is going on
+        self._carried_bytes = self._removed_bytes = 0  # of the pass that is going on
         self._oldest: datetime | None = None
         self._ahead: list[Stored] = []
         self.carried = self.removed = 0
@@ -174,8 +175,8 @@ class History:
         began = time.monotonic()
         if not extent.messages or not self._pace.is_due(extent.bytes, age, began):
             return 0
-        before, end, held = self.removed, extent.last, extent.bytes
-        self._carried_bytes, self._oldest = 0, None
+        before, end = self.removed, extent.last
+        self._carried_bytes, self._removed_bytes, self._oldest = 0, 0, None
         self.uncarried.begin()
         self._ahead = []
         is_enough, begins = False, extent.first
@@ -188,15 +189,15 @@ class History:
             self._pace.passed(living, began, time.monotonic())
         if extent.max_bytes > self._pace.limit + self._reserve:
             self._is_ready = False  # the stream has more than it should; it may give it back now
-        removed = max(held - extent.bytes + self._carried_bytes, 1)
-        self._book.passed(self._bus.now(), removed, self._carried_bytes, extent.bytes, self._oldest)
+        part = Pass(self._removed_bytes, self._carried_bytes, self._oldest)
+        self.book.passed(self._bus.now(), part, extent.bytes)
         return self.removed - before
 
     async def _tell(self, extent: Extent, age_seconds: float) -> None:
         """How the log is, for :mod:`penstock.health`; now and then."""
         if time.monotonic() - self._told_at > _TOLD_SECONDS:
             facts = replace(
-                self._book.facts(self._bus.now(), extent.bytes, age_seconds),
+                self.book.facts(self._bus.now(), extent.bytes, age_seconds),
                 uncarried=len(self.uncarried.names),
                 uncarried_bytes=self.uncarried.bytes,
                 uncarried_name=" ".join(min(self.uncarried.names, default=())),
@@ -236,6 +237,8 @@ class History:
         self.uncarried.keep([*too_large, *await self._whole_carrier.carry(wholes, through)], part)
         await self.uncarried.remove(self._stream, part)
         self.removed += part.through - begins + 1
+        gone = part.sizes.keys() - self.uncarried.names
+        self._removed_bytes += _BESIDE_BYTES * len(messages) + sum(part.sizes[one] for one in gone)
         return part.through + 1
 
     def _is_kept(self, record: JobRecord) -> bool:
@@ -331,7 +334,7 @@ class History:
 
     def _note_carried(self, one: Living, message: Outgoing) -> None:
         self.carried += 1
-        self._carried_bytes += len(message.body) + len(message.subject) + _CARRIED_BYTES
+        self._carried_bytes += len(message.body) + len(message.subject) + _BESIDE_BYTES
         since = one.record.dispatched_at
         self._oldest = min(self._oldest or since, since)
 

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.runtime.locks import is_held
-from penstock.worker import watchdog
-from penstock.worker.watchdog import Watchdog
+from penstock.worker.running import watchdog
+from penstock.worker.running.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
 

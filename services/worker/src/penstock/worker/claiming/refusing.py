@@ -15,8 +15,8 @@ from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooL
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
 from penstock.runtime.limited_log import LimitedLog
-from penstock.worker.joblog import JobLog, Unreadable
-from penstock.worker.reading import Locked, Rejected
+from penstock.worker.claiming.job_log import JobLog, Unreadable
+from penstock.worker.claiming.reading import Locked, Rejected
 
 log = logging.getLogger("penstock.worker")
 

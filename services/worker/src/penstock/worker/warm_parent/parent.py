@@ -8,8 +8,8 @@
 
 It has no threads (a fork copies only the thread that forks, and the locks of all). When its
 executor dies it forks no more, but stays for as long as workers of its own live and no other
-executor has claimed them: see `penstock.worker.left_behind`. Run as
-``python -m penstock.worker.zygote --fd N``.
+executor has claimed them: see `penstock.worker.warm_parent.left_behind`. Run as
+``python -m penstock.worker.warm_parent.parent --fd N``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from penstock.runtime import record
 from penstock.runtime.assignment import Assignment
 from penstock.runtime.interpreter import working_directory_last
 from penstock.telemetry import lines
-from penstock.worker import left_behind, warmth
+from penstock.worker.warm_parent import left_behind, warmth
 
-log = logging.getLogger("penstock.worker.zygote")
+log = logging.getLogger("penstock.worker.warm_parent")
 
 Entry = Callable[[Assignment], int]
 """What a forked worker runs; its result is the exit code."""
@@ -56,7 +56,9 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def main(arguments: list[str] | None = None, entry: Entry | None = None) -> int:
     """The process. ``entry`` stands in for `penstock.worker.process.main` in tests."""
-    parser = argparse.ArgumentParser(prog="python -m penstock.worker.zygote", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.worker.warm_parent.parent", description=__doc__
+    )
     parser.add_argument("--fd", type=int, required=True, help="number of the inherited socket")
     channel = socket.socket(fileno=parser.parse_args(arguments).fd)
     channel.set_inheritable(False)

@@ -26,12 +26,13 @@ from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.pulse import Pulse
 from penstock.telemetry import names
-from penstock.worker import around, watchdog
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
-from penstock.worker.gates import Gates
-from penstock.worker.held import Held
-from penstock.worker.memory_peak import MemoryPeak
-from penstock.worker.watchdog import Watchdog
+from penstock.worker.middleware import chain
+from penstock.worker.middleware.gates import Gates
+from penstock.worker.running import watchdog
+from penstock.worker.running.memory_peak import MemoryPeak
+from penstock.worker.running.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
 
@@ -43,7 +44,7 @@ _LOOP_SECONDS = 1.0
 _TURNS_UNTIL_RAISED = 1000
 """The first jump backwards raises what another thread, or this one, asked for."""
 
-MakeContext = Callable[[Held], Any]
+MakeContext = Callable[[ClaimedJob], Any]
 
 
 class Runner:
@@ -63,12 +64,12 @@ class Runner:
         self._make_context = make_context
         self._finished = finished
         self.gates: Gates | None = None
-        self._todo: deque[Held] = deque()
-        self._done: deque[Held] = deque()
+        self._todo: deque[ClaimedJob] = deque()
+        self._done: deque[ClaimedJob] = deque()
         self._wake: SimpleQueue[bool] = SimpleQueue()
         self._guard = threading.Lock()
         self._told = False
-        self.current: Held | None = None
+        self.current: ClaimedJob | None = None
         self._dog: Watchdog | None = None
         self._inner: asyncio.AbstractEventLoop | None = None
         self.pulse: Pulse | None = None
@@ -78,11 +79,11 @@ class Runner:
         self._thread.start()
 
     # --- called in the loop -----------------------------------------------------------------------
-    def add(self, jobs: list[Held]) -> None:
+    def add(self, jobs: list[ClaimedJob]) -> None:
         self._todo.extend(jobs)
         self._wake.put(True)
 
-    def collect(self) -> list[Held]:
+    def collect(self) -> list[ClaimedJob]:
         """The jobs finished since the last call."""
         self._told = False
         found = []
@@ -90,7 +91,7 @@ class Runner:
             found.append(self._done.popleft())
         return found
 
-    def take_back(self) -> list[Held]:
+    def take_back(self) -> list[ClaimedJob]:
         """The jobs not begun, which now never will be."""
         taken = []
         while self._todo:
@@ -100,7 +101,7 @@ class Runner:
                 break
         return taken
 
-    def drop(self, job: Held) -> bool:
+    def drop(self, job: ClaimedJob) -> bool:
         """Takes back one job; False when it has begun."""
         try:
             self._todo.remove(job)
@@ -108,7 +109,7 @@ class Runner:
             return False
         return True
 
-    def interrupt(self, job: Held, reason: type[Interruption]) -> None:
+    def interrupt(self, job: ClaimedJob, reason: type[Interruption]) -> None:
         """Raises ``reason`` in the job's thread if it still runs; waits for no one."""
         with self._guard:
             if self.current is job and job.interrupted is None:
@@ -118,7 +119,7 @@ class Runner:
                     with suppress(RuntimeError):  # it has just been closed
                         inner.call_soon_threadsafe(_nothing)
 
-    def last_chance(self, job: Held, seconds: float) -> None:
+    def last_chance(self, job: ClaimedJob, seconds: float) -> None:
         """The loop sees to the end of this job; it is given so long."""
         with self._guard:
             if self.current is job and job.timeout_seconds:
@@ -133,7 +134,7 @@ class Runner:
         else:
             self._dog.arm("timeout", watchdog.now() + seconds)
 
-    def surrender(self, job: Held, why: str) -> None:
+    def surrender(self, job: ClaimedJob, why: str) -> None:
         """The platform takes the job from here: unless it is done, it goes back to its queue."""
         if self.current is job:
             job.yielded = why
@@ -175,7 +176,7 @@ class Runner:
             self._told = True
             self._loop.call_soon_threadsafe(self._finished)
 
-    def _one(self, job: Held) -> None:
+    def _one(self, job: ClaimedJob) -> None:
         with self._guard:
             job.begun_at = time.monotonic()
             if job.timeout_seconds:
@@ -191,7 +192,7 @@ class Runner:
                     returned = self._call(job)
                     job.result = (
                         encode_result(None)
-                        if returned is around.SUPPRESSED
+                        if returned is chain.SUPPRESSED
                         else job.kind.encode_result(returned)
                     )
             except Verdict as verdict:
@@ -212,7 +213,7 @@ class Runner:
         job.ended_at = time.monotonic()
         job.peak_memory_bytes = self._memory.end(job.begun_at, job.ended_at)
 
-    def _note(self, job: Held, error: BaseException) -> None:
+    def _note(self, job: ClaimedJob, error: BaseException) -> None:
         """What an attempt that did not succeed leads to."""
         if isinstance(error, WrongResult):
             job.error, job.outlook = wrong_result(error), FINAL
@@ -241,7 +242,7 @@ class Runner:
             for _ in range(_TURNS_UNTIL_RAISED):
                 pass
 
-    def _call(self, job: Held) -> Any:
+    def _call(self, job: ClaimedJob) -> Any:
         kind = job.kind
         if kind.middleware or (self.gates is not None and self.gates.pool):
             return self._call_within(job)
@@ -251,7 +252,7 @@ class Runner:
             result = kind.function(**job.arguments)
         return self._await(result) if kind.is_async else result
 
-    def _call_within(self, job: Held) -> Any:
+    def _call_within(self, job: ClaimedJob) -> Any:
         """As :meth:`_call`, inside the pool's middleware and the job's own."""
         kind, context = job.kind, self._make_context(job)
         assert self.gates is not None
@@ -260,8 +261,8 @@ class Runner:
         if kind.takes_context:
             call = partial(call, context)
         if kind.is_async or any(isinstance(each, AbstractAsyncContextManager) for each in arounds):
-            return self._await(around.call_async(arounds, call))
-        return around.call(arounds, call)
+            return self._await(chain.call_async(arounds, call))
+        return chain.call(arounds, call)
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> Any:
         with asyncio.Runner() as runner:
@@ -276,7 +277,7 @@ def _nothing() -> None:
     """Wakes a loop."""
 
 
-def _span(job: Held) -> Any:
+def _span(job: ClaimedJob) -> Any:
     if (unsampled := telemetry.unsampled()) is not None:
         return unsampled
     return telemetry.handling(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-log = logging.getLogger("penstock.worker.zygote")
+log = logging.getLogger("penstock.worker.warm_parent")
 
 HEAVY = (
     "asyncio",
@@ -23,7 +23,7 @@ HEAVY = (
     "opentelemetry.sdk.trace",
     "penstock.bus.nats",
     "penstock.worker.process",
-    "penstock.worker.spark_session",
+    "penstock.worker.spark.session",
     "grpc",
     "grpc._channel",  # grpc itself waits with this one until the first call
     "pandas",

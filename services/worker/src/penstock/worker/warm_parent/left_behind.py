@@ -18,7 +18,7 @@ from penstock.runtime import pulse
 from penstock.runtime.assignment import Assignment
 from penstock.runtime.locks import is_held
 
-log = logging.getLogger("penstock.worker.zygote")
+log = logging.getLogger("penstock.worker.warm_parent")
 
 _LOOK_SECONDS = 0.5
 

@@ -21,13 +21,13 @@ from penstock.config.settings import Spark
 from penstock.runtime.spark_address import address
 from penstock.runtime.spark_tags import job_tag
 from penstock.telemetry import SpanKind, names
-from penstock.worker import spark_cost
+from penstock.worker.spark import cost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.events.job import SparkCost
-    from penstock.worker.spark_session import OpenSession
+    from penstock.worker.spark.session import OpenSession
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class SparkLease:
     def cost(self, token: int) -> SparkCost | None:
         """What the attempt of this token cost on Spark; blocks for a moment. From any thread."""
         ui = self._line.ui if self._line else self._ui
-        return spark_cost.ask(ui, f"penstock-token-{token}") if ui else None
+        return cost.ask(ui, f"penstock-token-{token}") if ui else None
 
     def close(self) -> None:
         """Gives the session back to the server, and the lease to the keeper."""
@@ -135,7 +135,7 @@ class SparkLease:
         found = self._open
         if found and found.remote == remote and not found.stopped and self._is_fresh():
             return found
-        from penstock.worker.spark_session import OpenSession  # noqa: PLC0415 - pyspark is heavy
+        from penstock.worker.spark.session import OpenSession  # noqa: PLC0415 - pyspark is heavy
 
         if found:
             found.replace(release=found.remote == remote)

@@ -14,15 +14,15 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import Call
 from penstock.jobs.sealing import KeyRing
-from penstock.worker.batch import RunBatch
-from penstock.worker.checkpoint import RunCheckpoint
-from penstock.worker.held import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.running.batch import RunBatch
+from penstock.worker.running.checkpoint import RunCheckpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.worker.commits import Commits
-    from penstock.worker.spark import SparkLease
+    from penstock.worker.running.commits import Commits
+    from penstock.worker.spark.lease import SparkLease
 
 _DISPATCH_SECONDS = 30.0
 
@@ -32,7 +32,7 @@ class RunContext:
 
     def __init__(
         self,
-        job: Held,
+        job: ClaimedJob,
         loop: asyncio.AbstractEventLoop,
         client: Client,
         spark: SparkLease,

@@ -23,8 +23,8 @@ from penstock.events.subjects import Subjects
 from penstock.runtime import lease
 from penstock.runtime.assignment import Assignment
 from penstock.runtime.lease import Term
-from penstock.worker import watchdog
-from penstock.worker.watchdog import Watchdog
+from penstock.worker.running import watchdog
+from penstock.worker.running.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
 

@@ -1,0 +1,1 @@
+"""What stands around the runs of jobs: middleware, semaphores, rate limits, exclusive queues."""

@@ -1,0 +1,1 @@
+"""The process that imports what is heavy once, and forks workers from it."""
