@@ -47,10 +47,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def fill(disk: Path) -> Path:
     """Takes all the room there is."""
     file = disk / "fill"
-    with file.open("wb") as out, suppress(OSError):
+    with file.open("wb", buffering=0) as out, suppress(OSError):
         while True:
             out.write(b"z" * 65_536)
-            out.flush()
     return file
 
 
@@ -98,6 +97,23 @@ async def test_a_broker_that_answers_no_health_check_is_restarted(
             for task in tasks:
                 task.cancel()
             await kept.end(5.0, asyncio.Event())
+            await bus.close()
+
+
+async def test_a_broker_that_starts_on_a_full_disk_stores_as_soon_as_there_is_room(
+    settings: MakeSettings, small_disk: Path
+) -> None:
+    with Broker(small_disk / "nats") as broker:
+        made = settings(nats={"url": broker.url, "request_timeout_seconds": 1.0})
+        bus = await connect(made)
+        assert await store(bus, b"1")
+        broker.kill()
+        filler = fill(small_disk)
+        broker.start()
+        filler.unlink()
+        try:
+            await eventually(lambda: store(bus, b"2"), 30, "the broker stores")
+        finally:
             await bus.close()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+import pytest
 from tests.integration.shell import Shell
 
 from penstock.runtime import children
@@ -99,6 +100,25 @@ def test_a_service_with_nothing_to_pause_says_so_and_ends_in_order_when_told_to_
         assert service.get("/readyz")[0] == 200
         service.child.signal(signal.SIGQUIT)
         assert service.child.wait(20) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_to_pause_does_not_end_a_service_that_starts(
+    number: int, broker: Broker, tmp_path: Path
+) -> None:
+    with running("decider", broker, tmp_path, free_port()) as service:
+        children.wait_until(service.child, lambda: _blocks(service.child.pid), 20, "blocking it")
+        for _ in range(5):
+            service.child.signal(number)
+        children.wait_until(
+            service.child, lambda: "nothing to pause" in service.said(), 20, "saying so"
+        )
+
+
+def _blocks(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    blocked = int(next(line for line in status.splitlines() if line.startswith("SigBlk"))[7:], 16)
+    return bool(blocked >> (signal.SIGUSR1 - 1) & 1)
 
 
 def test_a_decider_is_ready_when_somebody_leads_and_measures(

@@ -19,6 +19,7 @@ from penstock.config.load import check
 from penstock.events.worker import HostLost
 from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
+from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.local_broker import find_url
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
@@ -100,6 +101,28 @@ async def test_a_child_that_cannot_start_is_tried_again_until_ended() -> None:
     keeping = asyncio.create_task(child.keep())
     await eventually(lambda: len(told) > 2)
     assert told[0].startswith("child no such thing; starting it again")
+    await child.end(5.0, asyncio.Event())
+    await asyncio.wait_for(keeping, 5)
+
+
+async def test_a_pause_reaches_a_process_that_starts_and_each_that_follows_it(tmp_path) -> None:
+    """The process blocks the signal until it can take it: none ends it, none is lost."""
+    script = (
+        "import signal, sys, time\n"
+        "while signal.SIGUSR1 not in signal.sigpending(): time.sleep(0.01)\n"
+        "print('paused', flush=True)\n"
+    )
+    log = tmp_path / "log"
+
+    def begin() -> Child:
+        return children.start(
+            [sys.executable, "-S", "-c", script], name="child", log=log, held_back=PAUSING
+        )
+
+    child = Supervised("child", begin, lambda _: None, None)
+    keeping = asyncio.create_task(child.keep())
+    child.signal(signal.SIGUSR1)  # before there is a process
+    await eventually(lambda: log.exists() and log.read_text() == "paused\n" * 2)
     await child.end(5.0, asyncio.Event())
     await asyncio.wait_for(keeping, 5)
 

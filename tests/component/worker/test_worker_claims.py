@@ -18,7 +18,7 @@ from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDispatched
 from penstock.jobs import Backoff, Client, job, queue, registry
 from penstock.jobs.lifecycle import State
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.recording import Recorder
 
@@ -59,14 +59,14 @@ class Side:
     async def take(self, most: int = 10) -> list[Delivery]:
         return await self.bus.puller(QUEUE).fetch(most, 0)
 
-    async def win(self) -> list[Held]:
+    async def win(self) -> list[ClaimedJob]:
         return await self.claims.win(await self.take())
 
-    async def complete(self, held: Held) -> None:
+    async def complete(self, held: ClaimedJob) -> None:
         held.result = b"\xc0"
         await self.recorder.record([held])
 
-    async def fail(self, held: Held) -> None:
+    async def fail(self, held: ClaimedJob) -> None:
         held.error = BROKEN
         await self.recorder.record([held])
 
@@ -174,7 +174,7 @@ async def test_a_late_ack_of_a_failed_attempt_does_not_take_the_message_of_the_n
     assert (again.id, again.attempt) == (job_id, 2)
 
 
-async def _failed_without_ack(side: Side, held: Held) -> None:
+async def _failed_without_ack(side: Side, held: ClaimedJob) -> None:
     held.error = BROKEN
     taken, held.delivery = (
         held.delivery,

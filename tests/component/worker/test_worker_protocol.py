@@ -23,7 +23,7 @@ from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.jobs import Backoff, Client, job, queue, registry
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.recording import Recorder
 
@@ -77,7 +77,7 @@ class Play:
         profile = pools(found := settings(max_lost_workers=1000))[QUEUE].profile
         self.claims = [Claims(self.bus, found, profile, "h", name) for name in "ab"]
         self.recorders = [Recorder(self.bus, each, 10_000) for each in self.claims]
-        self.held: list[tuple[int, Held]] = []
+        self.held: list[tuple[int, ClaimedJob]] = []
         self.ids: list[str] = []
 
     async def dispatch(self, _: int) -> None:
@@ -97,7 +97,7 @@ class Play:
         deliveries = await self.bus.puller(QUEUE).fetch(1 + which % 3, 0)
         self.held += [(side, each) for each in await self.claims[side].win(deliveries)]
 
-    def _take(self, which: int) -> tuple[int, Held] | None:
+    def _take(self, which: int) -> tuple[int, ClaimedJob] | None:
         return self.held.pop(which % len(self.held)) if self.held else None
 
     async def complete(self, which: int) -> None:

@@ -21,7 +21,7 @@ from penstock.jobs import Cancelled
 from penstock.jobs.errors import TimedOut
 from penstock.jobs.registry import JobType
 from penstock.jobs.retry import Retries
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.runner import Runner
 
 ROOT = Path(__file__).parents[3]
@@ -37,11 +37,11 @@ NO_DELIVERY = Delivery(
 )
 
 
-def held(function: Callable[..., Any], **arguments: Any) -> Held:
+def held(function: Callable[..., Any], **arguments: Any) -> ClaimedJob:
     kind: JobType[Any, Any] = JobType(
         function, name="f", queue="q", tries=1, timeout_seconds=0, retries=Retries(), tags=()
     )
-    return Held(
+    return ClaimedJob(
         delivery=NO_DELIVERY, payload=call(), kind=kind, arguments=arguments, attempt=1, token=1,
         sequence=1, pickup_seconds=0, timeout_seconds=7, tries=1, started_at=0,
     )  # fmt: skip
@@ -51,7 +51,7 @@ class Thread:
     """A runner, and what it has finished."""
 
     def __init__(self) -> None:
-        self.finished: list[Held] = []
+        self.finished: list[ClaimedJob] = []
         self._more = asyncio.Event()
         self.runner = Runner(lambda job: job, self._collect)
 
@@ -59,12 +59,12 @@ class Thread:
         self.finished += self.runner.collect()
         self._more.set()
 
-    async def run(self, *jobs: Held) -> list[Held]:
+    async def run(self, *jobs: ClaimedJob) -> list[ClaimedJob]:
         """The finished jobs, once all of these are."""
         self.runner.add(list(jobs))
         return await self.wait_for(*jobs)
 
-    async def wait_for(self, *jobs: Held) -> list[Held]:
+    async def wait_for(self, *jobs: ClaimedJob) -> list[ClaimedJob]:
         async with asyncio.timeout(WITHIN):
             while not {*jobs} <= {*self.finished}:
                 await self._more.wait()
@@ -80,7 +80,7 @@ async def thread() -> AsyncIterator[Thread]:
     await once(lambda: not thread.runner.alive)
 
 
-def result(job: Held) -> Any:
+def result(job: ClaimedJob) -> Any:
     assert job.error is None, job.error
     return msgspec.msgpack.decode(job.result)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
 
 from penstock.cli.session import Session
+from penstock.runtime.interpreter import PAUSING
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -57,6 +59,8 @@ class Command(click.Command):
         self.service = service
 
     def invoke(self, ctx: click.Context) -> Any:
+        if not self.service:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
         ctx.ensure_object(Session).start_logging(self.service)
         return super().invoke(ctx)
 

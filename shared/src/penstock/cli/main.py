@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from penstock.cli.command import Lazy, LazyGroup
-from penstock.runtime.interpreter import working_directory_last
+from penstock.runtime.interpreter import PAUSING, working_directory_last
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
@@ -99,6 +100,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """What the console script calls; job modules in the working directory can be imported."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PAUSING)  # until a service can take them
     working_directory_last()
     cli.main(prog_name="penstock")
 

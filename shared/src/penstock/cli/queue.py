@@ -78,22 +78,29 @@ def pause(session: Session, name: str, reason: str, force: bool) -> None:
 
 @queue.command(example="penstock queue resume reports")
 @click.argument("name", type=QUEUE)
+@click.option("--force", is_flag=True, help="Even if no pool takes the queue and it is empty.")
 @click.pass_obj
-def resume(session: Session, name: str) -> None:
+def resume(session: Session, name: str, force: bool) -> None:
     """Give the jobs of a paused queue out again."""
-    session.ask(lambda bus, settings: _client(bus, settings).resume_queue(name))
+
+    async def ask(bus: Bus, settings: Settings) -> None:
+        if not force:
+            await _check_known(bus, settings, name)
+        await _client(bus, settings).resume_queue(name)
+
+    session.ask(ask)
     _tell(session, name, "open")
 
 
 async def _check_known(bus: Bus, settings: Settings, name: str) -> None:
-    """A misspelt name would be paused without effect, in the midst of an incident.
+    """A misspelt name would be paused or resumed without effect, in the midst of an incident.
 
     Raises:
         Refused: no pool takes the queue, and it holds no jobs.
     """
     names = {row.queue: row for row in await queue_rows(bus, settings)}
     row = names.get(name)
-    if row is None or not (row.pool or row.waiting or row.running or row.delayed):
+    if row is None or not (row.pool or row.paused or row.waiting or row.running or row.delayed):
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see 'penstock queue ls'"
         raise Refused(f"no pool takes queue {name!r} and it holds no jobs; {hint} (or --force)")

@@ -22,6 +22,8 @@ from penstock.runtime.paths import LOOPBACK, temporary_dir
 MINIMUM_VERSION = (2, 12)
 _START_SECONDS = 20.0
 _GRACE_SECONDS = 10.0
+_STORE_SHARE = 0.75
+"""Of the whole disk, as nats-server takes of what is free."""
 
 
 class BrokerMissing(RuntimeError):
@@ -167,12 +169,21 @@ class Broker:
             "port": self._port or -1,  # -1: the server takes a free one and writes it down
             "http": f"{LOOPBACK}:{self._monitor or -1}",
             "ports_file_dir": str(self._folder / "ports"),
-            "jetstream": {"store_dir": str(self._store or self._folder / "store")},
+            "jetstream": self._jetstream(self._store or self._folder / "store"),
         }
         if self._token:
             settings["authorization"] = {"token": self._token}
             settings["http_base_path"] = self._monitor_path
         return json.dumps(settings, indent=2)  # its configuration language takes JSON
+
+    def _jetstream(self, store: Path) -> dict[str, Any]:
+        """Left to itself, nats-server takes three quarters of what is free when it starts: one that
+        starts while its disk is full would refuse to store for good, whatever room there is later.
+        """
+        if not (store / "jetstream").exists():
+            return {"store_dir": str(store)}
+        limit = int(_STORE_SHARE * shutil.disk_usage(store).total)
+        return {"store_dir": str(store), "max_file_store": limit}
 
     def _ports_known(self) -> bool:
         assert self.child

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -128,6 +128,7 @@ def start(
     output: int | IO[Any] | None = None,
     pass_fds: Sequence[int] = (),
     parent_death_signal: int = signal.SIGKILL,
+    held_back: Collection[int] = (),
 ) -> Child:
     """Starts a command that is signalled by the kernel when this process dies, however it dies.
 
@@ -140,6 +141,7 @@ def start(
             either it writes where this process does.
         env: variables laid over this process's own.
         parent_death_signal: what the child gets then.
+        held_back: signals that wait until the child unblocks them.
 
     Raises:
         ChildFailed: the command cannot be run, or this is not the main thread (the kernel ties
@@ -159,8 +161,8 @@ def start(
             stderr=subprocess.STDOUT if sink or output is not None else None,
             pass_fds=tuple(pass_fds),
             process_group=0,
-            # Safe beside threads: two system calls, nothing that takes a lock.
-            preexec_fn=_die_with(os.getpid(), parent_death_signal),  # noqa: PLW1509
+            # Safe beside threads: a few system calls, nothing that takes a lock.
+            preexec_fn=_begin(os.getpid(), parent_death_signal, held_back),  # noqa: PLW1509
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ChildFailed(f"{name}: cannot run {argv[0]}: {error}") from error
@@ -184,11 +186,12 @@ def wait_until(child: Child, ready: Callable[[], bool], seconds: float, what: st
             raise child.failed(f"is not {what} after {seconds:g} s")
 
 
-def _die_with(parent: int, number: int) -> Callable[[], None]:
+def _begin(parent: int, number: int, held_back: Collection[int]) -> Callable[[], None]:
     """What the child does between fork and exec."""
 
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what runs behind it
         if os.getppid() != parent:  # it died before the line above
             os._exit(1)

@@ -7,9 +7,13 @@ there, when no installed module has their name.
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+PAUSING = (signal.SIGUSR1, signal.SIGUSR2)
+"""Pause and resume. A process of ours blocks them from its first line until it can take them."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

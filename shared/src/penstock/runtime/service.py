@@ -14,6 +14,7 @@ import uvloop
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
+from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.presence import shown
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.waiting import within
@@ -32,8 +33,6 @@ class Service:
         name: ``metrics``, ``decider``, …; source: name and instance, the ``source`` of its events.
         stopping: set when the process was asked to end; loops wait for work or for this.
         meters / checks: the numbers it tells, and what must hold for it to be ready.
-        pause_switch: called with True when the process is told to pause (SIGUSR1), with False when
-            it is to go on (SIGUSR2); None for a service that has nothing to pause.
     """
 
     def __init__(self, name: str, settings: Settings, bus: Bus) -> None:
@@ -43,7 +42,8 @@ class Service:
         self.source = f"{name}/{socket.gethostname()}.{os.getpid()}"
         self.stopping = asyncio.Event()
         self.meters, self.checks = Meters(), Checks(name)
-        self.pause_switch: Callable[[bool], None] | None = None
+        self._pause_switch: Callable[[bool], None] | None = None
+        self._pause_asked: bool | None = None
         self.failure: BaseException | None = None
         self._tasks = Tasks(self._died)
 
@@ -53,10 +53,19 @@ class Service:
 
     def switch_pause(self, paused: bool) -> None:
         """Pauses or resumes, where there is something to."""
-        if self.pause_switch is None:
-            log.warning("%s has nothing to pause: the signal is ignored", self.name)
+        self._pause_asked = paused
+        if self._pause_switch is None:
+            log.warning("%s has nothing to pause", self.name)
         else:
-            self.pause_switch(paused)
+            self._pause_switch(paused)
+
+    def on_pause(self, switch: Callable[[bool], None]) -> None:
+        """Has ``switch`` called with True at SIGUSR1, with False at SIGUSR2; for one that came
+        earlier at once.
+        """
+        self._pause_switch = switch
+        if self._pause_asked is not None:
+            switch(self._pause_asked)
 
     def _died(self, error: BaseException) -> None:
         self.failure = self.failure or error
@@ -82,6 +91,7 @@ async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
         loop.add_signal_handler(number, service.stopping.set)
     loop.add_signal_handler(signal.SIGUSR1, service.switch_pause, True)
     loop.add_signal_handler(signal.SIGUSR2, service.switch_pause, False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
     try:
         async with shown(service):
             await body(service)
@@ -101,8 +111,7 @@ def run(name: str, settings: Settings, body: Body, *, makes_streams: bool = Fals
     """
     from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
 
-    for number in (signal.SIGUSR1, signal.SIGUSR2):  # one that comes early does not end it
-        signal.signal(number, lambda *_: log.warning("the signal came too early: ignored"))
+    signal.pthread_sigmask(signal.SIG_BLOCK, PAUSING)  # one that comes early waits
 
     async def whole() -> None:
         bus = await connect(settings, makes_streams=makes_streams)

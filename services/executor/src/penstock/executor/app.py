@@ -135,7 +135,7 @@ class _Shell:
         spawn(self._tick(), "tick")
         spawn(self._watch(), "stuck jobs")
         spawn(self._keep_claims(), "pulses")
-        self._running.pause_switch = executor.pause
+        self._running.on_pause(executor.pause)
         asks = await self._desk.open()
         try:
             await self._running.stopping.wait()

@@ -7,10 +7,10 @@ import time
 from penstock import telemetry
 from penstock.runtime.assignment import Assignment
 from penstock.telemetry import names
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 
 
-def tell_first_job(assignment: Assignment, job: Held) -> None:
+def tell_first_job(assignment: Assignment, job: ClaimedJob) -> None:
     """Child of the command's span, linked to the job's own story."""
     if not telemetry.enabled():
         return

@@ -19,11 +19,11 @@ from penstock.runtime.assignment import Assignment
 from penstock.runtime.claimed import Claimed
 from penstock.runtime.pulse import pulse_of
 from penstock.runtime.tasks import Tasks
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
-from penstock.worker.claiming.in_flight import Stock
+from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.claiming.intake import intake_of
-from penstock.worker.claiming.lost_jobs import Losses
+from penstock.worker.claiming.lost_jobs import LostJobs
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.core.outcome import timed_out
 from penstock.worker.first_job import tell_first_job
@@ -88,7 +88,7 @@ class Worker:
         self._checkpoints = Checkpoints(bus, self._subjects, settings.jobs.max_checkpoint_bytes)
         self._spark = spark or SparkLease(assignment.run_dir, settings.spark)
         self._runner = Runner(self._context, self._collect)
-        self._stock = Stock(self._claims, self._runner)
+        self._in_flight = InFlightJobs(self._claims, self._runner)
         self._tasks = Tasks(self._broke)
         self._pulse = pulse_of(assignment)
         self._runner.pulse, self._runner.lapsed = self._pulse, self._lapsed
@@ -100,10 +100,10 @@ class Worker:
             settings.jobs.cancel_grace_seconds,
             self._must_quit,
         )
-        self._losses = Losses(
+        self._lost_jobs = LostJobs(
             bus,
             self._claims.joblog,
-            self._stock,
+            self._in_flight,
             self._ending,
             self._spark,
             settings.jobs.cancel_grace_seconds,
@@ -112,10 +112,10 @@ class Worker:
         self._ahead = Ahead(settings.jobs.claim_ahead_seconds)
         self._lifetime = Lifetime(profile, assignment.burst)
         self._orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
-        self._exclusive = exclusively(bus, assignment, self._stock.changed.set, self._yield)
+        self._exclusive = exclusively(bus, assignment, self._in_flight.changed.set, self._yield)
         self._taking: asyncio.Task[Any] | None = None
         self._winning: set[asyncio.Task[Any]] = set()
-        self._long: Held | None = None
+        self._long: ClaimedJob | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._extended_at = time.monotonic()
         self._told_busy = False
@@ -124,7 +124,7 @@ class Worker:
         self.stopping = ""
         self.exit_code = 0
 
-    def _context(self, job: Held) -> RunContext:
+    def _context(self, job: ClaimedJob) -> RunContext:
         checkpoints, worker = self._checkpoints, self._assignment.worker
         ring = self._claims.ring
         return RunContext(
@@ -134,7 +134,7 @@ class Worker:
     # --- the way of a job ------------------------------------------------------------------------
     async def run(self) -> None:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
-        notices = await self._bus.listen(self._subjects.cancel_notice("*"), self._losses.hear)
+        notices = await self._bus.listen(self._subjects.cancel_notice("*"), self._lost_jobs.hear)
         resumed = await self._claims.hear_resumptions()
         claim_seconds = self._settings.jobs.claim_seconds
         ticking = self._tasks.spawn(
@@ -154,11 +154,11 @@ class Worker:
             await self._intake.close()
             if self._winning:
                 await asyncio.wait(self._winning)
-            await self._stock.release(self._stock.take_back(), self.stopping)
+            await self._in_flight.release(self._in_flight.take_back(), self.stopping)
             self._hurry()  # one may have begun meanwhile
             host = self._settings.host
             left = self.stopping in (ORPHANED, ABANDONED)
-            await self._stock.settled(host.orphan_grace_seconds if left else host.drain_seconds)
+            await self._in_flight.settled(host.orphan_grace_seconds if left else host.drain_seconds)
         finally:
             self._orphan.closing()
             ticking.cancel()
@@ -174,18 +174,18 @@ class Worker:
                 await self._report()
 
     async def _take_some(self) -> None:
-        self._stock.changed.clear()  # before looking, so that no change in between is missed
-        room = 0 if self._long else self._ahead.room(self._stock.unfinished)
-        room = self._lifetime.room(room, self._stock.unfinished)
-        if room == 0 or not self._may_begin or len(self._stock.jobs) > _MAX_UNRECORDED:
-            await self._stock.changed.wait()
+        self._in_flight.changed.clear()  # before looking, so that no change in between is missed
+        room = 0 if self._long else self._ahead.room(self._in_flight.unfinished)
+        room = self._lifetime.room(room, self._in_flight.unfinished)
+        if room == 0 or not self._may_begin or len(self._in_flight.jobs) > _MAX_UNRECORDED:
+            await self._in_flight.changed.wait()
             return
-        idle = self._stock.unfinished == 0
+        idle = self._in_flight.unfinished == 0
         self._taking = self._tasks.spawn(self._take(room, idle))
         await asyncio.wait([self._taking])  # its errors are told by `_ended`
         failed = self._taking.cancelled() or self._taking.exception()
         if not failed and not self._taking.result() and not idle:
-            await self._stock.changed.wait()
+            await self._in_flight.changed.wait()
 
     async def _take(self, room: int, wait: bool) -> bool:
         try:
@@ -210,8 +210,8 @@ class Worker:
         held = self._exclusive is None or self._exclusive.held
         return held and not (self.paused or self.stopping)
 
-    async def _win(self, deliveries: list[Delivery]) -> list[Held]:
-        fresh = [d for d in deliveries if d.deliveries == 1 or not self._stock.resume(d)]
+    async def _win(self, deliveries: list[Delivery]) -> list[ClaimedJob]:
+        fresh = [d for d in deliveries if d.deliveries == 1 or not self._in_flight.resume(d)]
         won = await self._claims.win(fresh) if fresh else []
         if not won:
             return won
@@ -220,13 +220,13 @@ class Worker:
             self._took_first = True
             tell_first_job(self._assignment, won[0])
         for job in won:
-            if job.id in self._stock.jobs:
-                await self._losses.lose(self._stock.jobs[job.id], None)
-            self._stock.jobs[job.id] = job
+            if job.id in self._in_flight.jobs:
+                await self._lost_jobs.lose(self._in_flight.jobs[job.id], None)
+            self._in_flight.jobs[job.id] = job
         if not self._may_begin:
-            await self._stock.release(won, self.stopping or "its worker may not begin it now")
+            await self._in_flight.release(won, self.stopping or "its worker may not begin it now")
             return won
-        self._stock.begin(won)
+        self._in_flight.begin(won)
         self._watch_over()
         return won
 
@@ -235,7 +235,7 @@ class Worker:
         done = self._runner.collect()
         if not done:
             return
-        self._stock.unfinished -= len(done)
+        self._in_flight.unfinished -= len(done)
         self._lifetime.done += len(done)
         self._end_at_limit()
         for job in done:
@@ -246,10 +246,10 @@ class Worker:
                 self._long = None
         self._gates.ended(done)
         self._reporter.finished(done)
-        self._stock.changed.set()
+        self._in_flight.changed.set()
         self._tasks.spawn(self._record(done))
 
-    async def _record(self, done: list[Held]) -> None:
+    async def _record(self, done: list[ClaimedJob]) -> None:
         try:
             if self._spark.measures_cost:
                 for job in [job for job in done if job.used_spark]:
@@ -257,8 +257,8 @@ class Worker:
             await self._recorder.record(done)
         finally:
             for job in done:
-                self._stock.forget(job)
-        if not self._stock.jobs and self._told_busy:
+                self._in_flight.forget(job)
+        if not self._in_flight.jobs and self._told_busy:
             self._told_busy = False
             await self._report()
 
@@ -271,11 +271,11 @@ class Worker:
         """Nobody may run jobs here any more: returns when nobody does."""
         self._take_no_more()
         why = "the lease of its queue was lost"
-        behind = self._stock.take_back()
+        behind = self._in_flight.take_back()
         if (running := self._runner.current) is not None:
             self._runner.surrender(running, why)
-        await self._stock.release(behind, why)
-        while self._stock.unfinished:  # noqa: ASYNC110 - `changed` is the taker's to clear
+        await self._in_flight.release(behind, why)
+        while self._in_flight.unfinished:  # noqa: ASYNC110 - `changed` is the taker's to clear
             await asyncio.sleep(0.01)
 
     # --- keeping what is held ---------------------------------------------------------------------
@@ -289,15 +289,15 @@ class Worker:
         self._watch = None
         self._collect()  # what has ended is not kept waiting by what runs
         job, limit = self._runner.current, self._settings.jobs.claim_ahead_seconds
-        if not self._stock.unfinished or job is self._long is not None:
+        if not self._in_flight.unfinished or job is self._long is not None:
             return
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < limit:
             self._watch_over()
             return
         self._long = job
         self._ahead.saw(time.monotonic() - job.begun_at)
-        if behind := self._stock.take_back():  # it turned out to be long: nobody waits behind it
-            self._tasks.spawn(self._stock.release(behind, "held behind a long job"))
+        if behind := self._in_flight.take_back():  # it is long: no other job waits behind it
+            self._tasks.spawn(self._in_flight.release(behind, "held behind a long job"))
         self._told_busy = True
         self._tasks.spawn(self._report())
         if job.timeout_seconds:
@@ -310,17 +310,19 @@ class Worker:
 
     async def _extend(self) -> None:
         if self._lapsed():
-            await self._stock.release(self._stock.take_back(), "its claim lapsed")
+            await self._in_flight.release(self._in_flight.take_back(), "its claim lapsed")
         self._extended_at = time.monotonic()
         if self._pulse:
             self._pulse.beat()
-        await self._bus.extend([job.delivery for job in self._stock.jobs.values() if not job.lost])
+        await self._bus.extend(
+            [job.delivery for job in self._in_flight.jobs.values() if not job.lost]
+        )
 
     async def _report(self) -> None:
-        state = "busy" if self._stock.unfinished else "idle"
+        state = "busy" if self._in_flight.unfinished else "idle"
         if self.stopping or self.paused:
             state = "draining"
-        held = list(self._stock.jobs.values())
+        held = list(self._in_flight.jobs.values())
         await self._reporter.send(state, held, spark=self._spark.session_id, because=self.stopping)
 
     async def _check(self) -> None:
@@ -334,21 +336,21 @@ class Worker:
         if job is None or job.begun_at is None or time.monotonic() - job.begun_at < _CHECK_SECONDS:
             return
         await self._recorder.progress(job)
-        await self._losses.confirm(job)
+        await self._lost_jobs.confirm(job)
 
     # --- ending with the job that does not stop ---------------------------------------------------
-    def _must_quit(self, job: Held, why: str) -> None:
+    def _must_quit(self, job: ClaimedJob, why: str) -> None:
         self._tasks.spawn(self._quit(job, why))
 
-    async def _quit(self, job: Held, why: str) -> None:
+    async def _quit(self, job: ClaimedJob, why: str) -> None:
         with suppress(BusError, TimeoutError):
             async with asyncio.timeout(QUIT_SECONDS):
-                await self._stock.release(self._runner.take_back(), why)
+                await self._in_flight.release(self._runner.take_back(), why)
                 if not job.lost:
                     job.ended_at = time.monotonic()
                     job.error = timed_out(job.timeout_seconds)
                     await self._recorder.record([job])
-                self._stock.forget(job)
+                self._in_flight.forget(job)
                 self.stopping = f"a job did not stop although {why}"
                 await self._report()
         os._exit(UNRESPONSIVE)
@@ -360,7 +362,7 @@ class Worker:
             self.stopping = reason
             log.info("ending: %s", reason)
         self._take_no_more()
-        self._stock.changed.set()
+        self._in_flight.changed.set()
 
     def quit(self, reason: str) -> None:
         """The same, quicker: the running job is interrupted and given back too."""
@@ -394,7 +396,7 @@ class Worker:
 
     def resume(self) -> None:
         self.paused = False
-        self._stock.changed.set()
+        self._in_flight.changed.set()
 
     def _broke(self, error: BaseException) -> None:
         self.exit_code = BROKEN

@@ -18,6 +18,7 @@ from penstock.config.embedded import PIPELINE_JOBS
 from penstock.config.topology import pools
 from penstock.jobs import registry
 from penstock.runtime.assignment import Assignment
+from penstock.runtime.interpreter import PAUSING
 from penstock.worker.loop import Worker
 
 log = logging.getLogger("penstock.worker")
@@ -51,6 +52,7 @@ async def _serve(assignment: Assignment) -> int:
         loop.add_signal_handler(signal.SIGQUIT, worker.quit, "asked to end quickly")
         loop.add_signal_handler(signal.SIGUSR1, worker.pause)
         loop.add_signal_handler(signal.SIGUSR2, worker.resume)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
         await worker.run()
         return worker.exit_code
     finally:

@@ -15,7 +15,7 @@ from penstock import telemetry
 from penstock.bus.protocol import Bus
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, QueueReport, WorkerReport
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _PAGE = resource.getpagesize()
 _MAX_CLAIMS = 64
@@ -29,7 +29,7 @@ class _Tally:
     late: int = 0
     failed: int = 0
     redelivered: int = 0
-    slowest: Held | None = None
+    slowest: ClaimedJob | None = None
     pickups: list[float] = field(default_factory=list)
     services: list[float] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Reporter:
         self._number = 0
         self._tallies: dict[str, _Tally] = {}
 
-    def started(self, jobs: list[Held]) -> None:
+    def started(self, jobs: list[ClaimedJob]) -> None:
         for job in jobs:
             tally = self._tally(job.queue)
             tally.started += 1
@@ -69,7 +69,7 @@ class Reporter:
             if tally.slowest is None or job.pickup_seconds > tally.slowest.pickup_seconds:
                 tally.slowest = job
 
-    def finished(self, jobs: list[Held]) -> None:
+    def finished(self, jobs: list[ClaimedJob]) -> None:
         for job in jobs:
             if job.verdict is not None:  # it did not run: its time says nothing about others'
                 continue
@@ -80,7 +80,9 @@ class Reporter:
     def _tally(self, queue: str) -> _Tally:
         return self._tallies.setdefault(queue, _Tally())
 
-    async def send(self, state: str, held: list[Held], *, spark: str, because: str = "") -> None:
+    async def send(
+        self, state: str, held: list[ClaimedJob], *, spark: str, because: str = ""
+    ) -> None:
         """Sends a report and starts counting anew."""
         self._number += 1
         now = time.time()

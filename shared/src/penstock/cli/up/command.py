@@ -37,6 +37,7 @@ from penstock.health.durability import in_one_line, posture
 from penstock.health.survey import survey
 from penstock.runtime import paths
 from penstock.runtime.broker import Broker
+from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.local_broker import with_url
 from penstock.runtime.paths import check_port, temporary_dir
 from penstock.runtime.private import private_dir, remove_private
@@ -191,8 +192,9 @@ class _Up:
         loop, executor = asyncio.get_running_loop(), self._processes.services["executor"]
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             loop.add_signal_handler(number, self._asked_to_end)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # pause and resume
+        for number in PAUSING:
             loop.add_signal_handler(number, executor.signal, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
 
     def _asked_to_end(self) -> None:
         if self._stopping.is_set():

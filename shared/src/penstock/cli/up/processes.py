@@ -16,7 +16,7 @@ from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child, ChildFailed
-from penstock.runtime.interpreter import module_command
+from penstock.runtime.interpreter import PAUSING, module_command
 
 SERVICES = ("metrics", "decider", "orchestrator", "executor")
 _LAST_TO_END = ("metrics", "orchestrator")
@@ -99,6 +99,7 @@ class Processes:
             module_command("penstock.cli.main", name, *self._flags),
             name=name,
             log=self._log(name),
+            held_back=PAUSING,
             env={
                 "PENSTOCK_NATS__URL": self._settings.nats.url,
                 "PENSTOCK_NATS__MONITOR_URL": self._settings.nats.monitor_url,

@@ -38,13 +38,15 @@ class Supervised:
         self.starts = 0
         self._begin, self._tell, self._log = begin, tell, log
         self._ending = asyncio.Event()
+        self._last_signal: int | None = None
 
     @property
     def pid(self) -> int | None:
         return self.child.pid if self.child else None
 
     def signal(self, number: int) -> None:
-        """Passes a signal on; nothing happens while it does not run."""
+        """Passes a signal on, now and to each process that is started later."""
+        self._last_signal = number
         if self.child is not None:
             self.child.signal(number)
 
@@ -68,6 +70,8 @@ class Supervised:
         except ChildFailed as error:
             return str(error).splitlines()[0]
         self.starts += 1
+        if self._last_signal is not None:
+            child.signal(self._last_signal)
         code = await child.ended()
         child.end(0.0)  # has ended: this only closes what belonged to it
         self.child = None

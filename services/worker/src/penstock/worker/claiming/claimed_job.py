@@ -16,7 +16,7 @@ from penstock.jobs.retry import Outlook
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class ClaimedJob:
     """One claimed job.
 
     Attributes:

@@ -29,7 +29,7 @@ from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.pausing import Pausing, Resumptions
 from penstock.runtime.claimed import Claimed
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, NO_EVENT, Refusals
@@ -67,7 +67,7 @@ class Claims:
         self._refusals = Refusals(bus, self.joblog, settings.encryption.missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
-    async def win(self, deliveries: Sequence[Delivery]) -> list[Held]:
+    async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         """The jobs that are ours to run, of these deliveries; the others are dealt with."""
         for delivery in deliveries:  # before the broker knows: this process may die at any time
             job_id = delivery.headers.get(queues.JOB, "")
@@ -80,8 +80,8 @@ class Claims:
                     self.claimed.settle(delivery.sequence)
         return won
 
-    async def _win(self, deliveries: Sequence[Delivery]) -> list[Held]:
-        asked: list[tuple[Held, JobStarted]] = []
+    async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
+        asked: list[tuple[ClaimedJob, JobStarted]] = []
         expired: list[tuple[Delivery, Envelope]] = []
         refused: list[tuple[Delivery, Rejected | Locked]] = []
         for delivery in deliveries:
@@ -101,8 +101,8 @@ class Claims:
         if refused:
             await self._refusals.refuse(refused)
         answers = await self._bus.append_many([self._start(job, event) for job, event in asked])
-        won: list[Held] = []
-        others: list[tuple[Held, JobStarted, BusError]] = []
+        won: list[ClaimedJob] = []
+        others: list[tuple[ClaimedJob, JobStarted, BusError]] = []
         for (job, event), answer in zip(asked, answers, strict=True):
             if isinstance(answer, int):
                 job.token = job.sequence = answer
@@ -111,9 +111,11 @@ class Claims:
                 others.append((job, event, answer))
         return [*won, *await self._settle_all(others)] if others else won
 
-    async def _settle_all(self, lost: Sequence[tuple[Held, JobStarted, BusError]]) -> list[Held]:
+    async def _settle_all(
+        self, lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]]
+    ) -> list[ClaimedJob]:
         """Those that are ours after all, of those whose first append did not succeed."""
-        won: list[Held] = []
+        won: list[ClaimedJob] = []
         refused: list[Delivery] = []
         for job, event, answer in lost:
             trouble: BusError | None = answer
@@ -130,7 +132,7 @@ class Claims:
         await self._refusals.give_back_later(refused)
         return won
 
-    def _started(self, job: Held) -> JobStarted:
+    def _started(self, job: ClaimedJob) -> JobStarted:
         return JobStarted(
             job_id=job.id,
             source=self.joblog.source,
@@ -143,17 +145,17 @@ class Claims:
             max_lost=job.max_lost,
         )
 
-    def _start(self, job: Held, event: JobStarted) -> Outgoing:
+    def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
         return self.joblog.outgoing(event, job.sequence, job.delivery.headers)
 
     async def _not_ended(
         self,
         expired: Sequence[tuple[Delivery, Envelope]],
         refused: list[tuple[Delivery, Rejected | Locked]],
-    ) -> list[Held]:
+    ) -> list[ClaimedJob]:
         """Ends those of the jobs that were never started; returns the others that can be read."""
         ended = await bounded.gather(self._expired, expired, AT_ONCE)
-        others: list[Held] = []
+        others: list[ClaimedJob] = []
         for (delivery, envelope), over in zip(expired, ended, strict=True):
             if over:
                 continue
@@ -189,7 +191,7 @@ class Claims:
         return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
-    async def _settle(self, job: Held, event: JobStarted) -> bool:
+    async def _settle(self, job: ClaimedJob, event: JobStarted) -> bool:
         """True when the job is ours after all. Raises BusError when the broker does not say."""
         try:
             return await self._decide(job, event)
@@ -199,7 +201,7 @@ class Claims:
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
-    async def _decide(self, job: Held, event: JobStarted) -> bool:
+    async def _decide(self, job: ClaimedJob, event: JobStarted) -> bool:
         record, ours = await self.joblog.look_up(job.id, event.id)
         if record is None:
             if await self._refusals.is_over(job.delivery, job.id, job.sequence):
@@ -223,7 +225,7 @@ class Claims:
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
         return await self._act(action, job, record)
 
-    async def _act(self, action: Action, job: Held, record: JobRecord) -> bool:
+    async def _act(self, action: Action, job: ClaimedJob, record: JobRecord) -> bool:
         match action:
             case Action.START | Action.RECOVER:
                 job.sequence = record.sequence
@@ -243,7 +245,7 @@ class Claims:
         await self._bus.ack([job.delivery])
         return False
 
-    async def _recover(self, job: Held, record: JobRecord) -> int:
+    async def _recover(self, job: ClaimedJob, record: JobRecord) -> int:
         """Records that the claim of the worker before lapsed; returns the event's sequence.
 
         Not in one atomic batch with the start that follows, of which the broker allows only 50 at a
@@ -261,7 +263,7 @@ class Claims:
         )
 
     # --- giving back ------------------------------------------------------------------------------
-    async def release(self, jobs: Iterable[Held], reason: str) -> None:
+    async def release(self, jobs: Iterable[ClaimedJob], reason: str) -> None:
         """Gives jobs back unfinished; the attempt does not count."""
         held = list(jobs)
         answers = await self._release(held, reason)
@@ -284,7 +286,7 @@ class Claims:
             ]
         )
 
-    async def _still_runs(self, job: Held) -> bool:
+    async def _still_runs(self, job: ClaimedJob) -> bool:
         """Whether this attempt runs; its events went on meanwhile: progress, or they were carried.
 
         Raises:
@@ -299,7 +301,7 @@ class Claims:
         job.sequence = record.sequence
         return True
 
-    async def _release(self, held: Sequence[Held], reason: str) -> Sequence[int | BusError]:
+    async def _release(self, held: Sequence[ClaimedJob], reason: str) -> Sequence[int | BusError]:
         events = [
             JobReleased(
                 job_id=job.id, correlation_id=job.id, source=self.joblog.source, reason=reason

@@ -10,14 +10,14 @@ from contextlib import suppress
 from penstock.bus.protocol import BusError, Delivery
 from penstock.jobs import queue as queues
 from penstock.runtime.waiting import within
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.runner import Runner
 
 log = logging.getLogger("penstock.worker")
 
 
-class Stock:
+class InFlightJobs:
     """What is held.
 
     Attributes:
@@ -27,11 +27,11 @@ class Stock:
 
     def __init__(self, claims: Claims, runner: Runner) -> None:
         self._claims, self._runner = claims, runner
-        self.jobs: dict[str, Held] = {}
+        self.jobs: dict[str, ClaimedJob] = {}
         self.unfinished = 0
         self.changed = asyncio.Event()
 
-    def begin(self, won: list[Held]) -> None:
+    def begin(self, won: list[ClaimedJob]) -> None:
         """Hands jobs to the job thread."""
         self.unfinished += len(won)
         self._runner.add(won)
@@ -45,13 +45,13 @@ class Stock:
         self._claims.claimed.hold(delivery.sequence, job.id, delivery.ack_subject)
         return True
 
-    def take_back(self) -> list[Held]:
+    def take_back(self) -> list[ClaimedJob]:
         """The jobs not begun, which now never will be here."""
         behind = self._runner.take_back()
         self.unfinished -= len(behind)
         return behind
 
-    def drop(self, job: Held) -> bool:
+    def drop(self, job: ClaimedJob) -> bool:
         """Forgets a job that is not ours any more; False when it runs already."""
         if not self._runner.drop(job):
             return False
@@ -59,7 +59,7 @@ class Stock:
         self.forget(job)
         return True
 
-    async def release(self, jobs: Sequence[Held], reason: str) -> None:
+    async def release(self, jobs: Sequence[ClaimedJob], reason: str) -> None:
         """Gives jobs back to their queues, as far as the broker hears it."""
         for job in jobs:
             job.lost = True  # from here on; it may be delivered to us again
@@ -69,7 +69,7 @@ class Stock:
         for job in jobs:
             self.forget(job)
 
-    def forget(self, job: Held) -> None:
+    def forget(self, job: ClaimedJob) -> None:
         if self.jobs.get(job.id) is job:
             del self.jobs[job.id]
             self._claims.claimed.settle(job.delivery.sequence)

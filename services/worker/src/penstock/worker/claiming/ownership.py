@@ -6,13 +6,13 @@ import logging
 
 from penstock.bus.protocol import Bus
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.job_log import JobLog, Unreadable
 
 log = logging.getLogger("penstock.worker")
 
 
-async def still_ours(bus: Bus, joblog: JobLog, job: Held) -> tuple[bool, JobRecord | None]:
+async def still_ours(bus: Bus, joblog: JobLog, job: ClaimedJob) -> tuple[bool, JobRecord | None]:
     """False when the job was cancelled, taken over or is gone; then the record that says so.
 
     Raises:

@@ -17,7 +17,7 @@ from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, Unknow
 from penstock.jobs.pausing import Resumptions
 from penstock.jobs.registry import JobType
 from penstock.jobs.sealing import KeyRing, arguments, is_sealed
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _MAX_SEQUENCE = 2**63
 
@@ -76,7 +76,7 @@ class Reader:
         self._subjects, self._ring = subjects, ring
         self._profile, self._resumptions = profile, resumptions
 
-    def read(self, delivery: Delivery, envelope: Envelope | None = None) -> Held:
+    def read(self, delivery: Delivery, envelope: Envelope | None = None) -> ClaimedJob:
         """The job of a message, not yet claimed: its token is 0.
 
         Args:
@@ -89,7 +89,7 @@ class Reader:
         kind, found = self._typed(call, sequence)
         now = self._now()
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
-        return Held(
+        return ClaimedJob(
             delivery=delivery,
             payload=call,
             kind=kind,

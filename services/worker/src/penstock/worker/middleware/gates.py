@@ -22,9 +22,9 @@ from penstock.jobs.middleware import (
     key_of,
 )
 from penstock.runtime.assignment import Assignment
-from penstock.worker.claiming.claimed_job import Held
-from penstock.worker.middleware.rate_limits import Rates
-from penstock.worker.middleware.semaphores import Places
+from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.middleware.rate_limits import RateLimits
+from penstock.worker.middleware.semaphores import Semaphores
 
 
 class Gates:
@@ -38,16 +38,16 @@ class Gates:
         bus: Bus,
         assignment: Assignment,
         pool: Sequence[Middleware],
-        lost: Callable[[Held, str], None],
+        lost: Callable[[ClaimedJob, str], None],
     ) -> None:
         self.pool = tuple(pool)
         self._pool_name = f"pool {assignment.pool}"
         subjects, loop = Subjects(assignment.settings.prefix), asyncio.get_running_loop()
         seconds = assignment.settings.jobs.exclusive_lease_seconds
-        self._rates = Rates(bus, subjects, loop)
-        self._places = Places(bus, subjects, assignment.worker, seconds, loop, lost)
+        self._rates = RateLimits(bus, subjects, loop)
+        self._semaphores = Semaphores(bus, subjects, assignment.worker, seconds, loop, lost)
 
-    def around(self, job: Held, context: Any) -> list[Around]:
+    def around(self, job: ClaimedJob, context: Any) -> list[Around]:
         """What this run goes through, outermost first; nothing of it is entered yet."""
         own = f"job {job.kind.name}"
         made = [
@@ -56,22 +56,24 @@ class Gates:
         ]
         return [each for each in made if each is not None]
 
-    def ended(self, jobs: Sequence[Held]) -> None:
+    def ended(self, jobs: Sequence[ClaimedJob]) -> None:
         """Whatever they still held is let go, wherever an interruption struck them."""
-        self._places.leave_all(jobs)
+        self._semaphores.leave_all(jobs)
 
     async def close(self) -> None:
         """When nothing runs any more."""
-        await self._places.close()
+        await self._semaphores.close()
 
-    def _one(self, middleware: Middleware, owner: str, job: Held, context: Any) -> Around | None:
+    def _one(
+        self, middleware: Middleware, owner: str, job: ClaimedJob, context: Any
+    ) -> Around | None:
         match middleware:
             case RateLimited():
                 key = key_of(middleware.key, job.arguments)
                 return self._rates.gate(middleware, middleware.name or owner, key)
             case WithoutOverlapping():
                 key = key_of(middleware.key, job.arguments)
-                return self._places.gate(middleware, middleware.name or owner, key, job)
+                return self._semaphores.gate(middleware, middleware.name or owner, key, job)
             case Timeout() | Unique():  # seen to by the profile, and where jobs are dispatched
                 return None
             case _:

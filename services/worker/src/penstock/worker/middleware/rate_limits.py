@@ -49,7 +49,7 @@ class _Lot:
     spacing: float = 0.0
 
 
-class Rates:
+class RateLimits:
     """This worker's share of every rate limit. Asked in the job thread.
 
     Args:

@@ -1,4 +1,4 @@
-"""Places among the jobs of a key that may run at the same time: one guarded lease each."""
+"""Semaphores: how many jobs of a key may run at the same time; one guarded lease for each slot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.jobs.middleware import WithoutOverlapping
 from penstock.jobs.middleware import token as name_of
 from penstock.runtime.lease import Term
 from penstock.runtime.tasks import Tasks
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.middleware.exclusive import GuardedLease
 from penstock.worker.running.watchdog import Watchdog
 
@@ -30,15 +30,15 @@ _KEPT_SECONDS = 3600
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _Slot:
     lease: GuardedLease
     term: Term
-    job: Held
+    job: ClaimedJob
     keeping: asyncio.Task[None] | None = None
     left: bool = False
 
 
-class Places:
+class Semaphores:
     """What this worker holds. Asked in the job thread.
 
     Args:
@@ -52,17 +52,19 @@ class Places:
         holder: str,
         lease_seconds: float,
         loop: asyncio.AbstractEventLoop,
-        lost: Callable[[Held, str], None],
+        lost: Callable[[ClaimedJob, str], None],
     ) -> None:
         self._bus, self._subjects, self._holder = bus, subjects, holder
         self._lease_seconds, self._loop, self._lost = lease_seconds, loop, lost
         self._dog: Watchdog | None = None
         self._leases: OrderedDict[str, GuardedLease] = OrderedDict()
-        self._held: set[_Place] = set()
+        self._held: set[_Slot] = set()
         self._tasks = Tasks()
 
     @contextmanager
-    def gate(self, rule: WithoutOverlapping, name: str, key: str, job: Held) -> Iterator[None]:
+    def gate(
+        self, rule: WithoutOverlapping, name: str, key: str, job: ClaimedJob
+    ) -> Iterator[None]:
         """Holds a place. Raises Defer or Skip when there is none."""
         asked = asyncio.run_coroutine_threadsafe(self._take(rule, name, key, job), self._loop)
         try:
@@ -81,13 +83,13 @@ class Places:
 
     # --- in the loop ------------------------------------------------------------------------------
     async def _take(
-        self, rule: WithoutOverlapping, name: str, key: str, job: Held
-    ) -> _Place | None:
+        self, rule: WithoutOverlapping, name: str, key: str, job: ClaimedJob
+    ) -> _Slot | None:
         numbers = random.sample(range(rule.limit), rule.limit)
         for number in numbers:
             lease = self._lease(name_of(name, key, str(number)))
             if term := await lease.attempt():
-                place = _Place(lease, term, job)
+                place = _Slot(lease, term, job)
                 self._held.add(place)
                 place.keeping = self._tasks.spawn(self._keep(place))
                 return place
@@ -111,16 +113,16 @@ class Places:
             self._leases.popitem(last=False)
         return self._leases[token]
 
-    async def _keep(self, place: _Place) -> None:
+    async def _keep(self, place: _Slot) -> None:
         await place.lease.keep(place.term)
         if not place.left:
             self._lost(place.job, "its place among those of its key was lost")
 
-    def _give_up(self, asked: Future[_Place | None]) -> None:
+    def _give_up(self, asked: Future[_Slot | None]) -> None:
         if not asked.cancelled() and not asked.exception() and (place := asked.result()):
             self._loop.call_soon_threadsafe(self._leave, place)
 
-    def leave_all(self, jobs: Sequence[Held]) -> None:
+    def leave_all(self, jobs: Sequence[ClaimedJob]) -> None:
         """Of jobs that have ended."""
         for place in tuple(self._held):
             if place.job in jobs:
@@ -130,7 +132,7 @@ class Places:
         """Lets heirs begin at once."""
         await self._tasks.wait(_CLOSE_SECONDS)
 
-    def _leave(self, place: _Place) -> None:
+    def _leave(self, place: _Slot) -> None:
         if place.left:
             return
         self._held.discard(place)
@@ -138,7 +140,7 @@ class Places:
         place.lease.calm()
         self._tasks.spawn(self._release(place))
 
-    async def _release(self, place: _Place) -> None:
+    async def _release(self, place: _Slot) -> None:
         if place.keeping is not None:
             place.keeping.cancel()
             await asyncio.wait([place.keeping])

@@ -9,7 +9,7 @@ from penstock.jobs import members
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import Call
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _ADD_SECONDS = 300.0
 
@@ -18,12 +18,12 @@ class RunBatch:
     """See :class:`penstock.jobs.context.JobBatch`. Made anew for each attempt, so that one that
     runs the job again names the same jobs."""
 
-    def __init__(self, job: Held, loop: asyncio.AbstractEventLoop, client: Client) -> None:
+    def __init__(self, job: ClaimedJob, loop: asyncio.AbstractEventLoop, client: Client) -> None:
         self._job, self._loop, self._client = job, loop, client
         self._added = 0
 
     @staticmethod
-    def of(job: Held, loop: asyncio.AbstractEventLoop, client: Client) -> RunBatch | None:
+    def of(job: ClaimedJob, loop: asyncio.AbstractEventLoop, client: Client) -> RunBatch | None:
         return RunBatch(job, loop, client) if members.member(job.id) else None
 
     @property

@@ -14,7 +14,7 @@ from penstock.jobs.checkpoints import Checkpoints, Kept
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import encode_result
 from penstock.jobs.sealing import KeyRing, about_checkpoint, holds_sealed, is_sealed
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 
 T = TypeVar("T")
 
@@ -30,7 +30,11 @@ class RunCheckpoint:
     """
 
     def __init__(
-        self, job: Held, loop: asyncio.AbstractEventLoop, checkpoints: Checkpoints, ring: KeyRing
+        self,
+        job: ClaimedJob,
+        loop: asyncio.AbstractEventLoop,
+        checkpoints: Checkpoints,
+        ring: KeyRing,
     ) -> None:
         self._job, self._loop, self._checkpoints, self._ring = job, loop, checkpoints, ring
         self._sealed, self._about = holds_sealed(job.payload), about_checkpoint(job.payload)

@@ -14,7 +14,7 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.core import commit_size
 
@@ -29,7 +29,7 @@ class Commits:
     def __init__(self, bus: Bus, joblog: JobLog) -> None:
         self._bus, self._joblog = bus, joblog
 
-    async def find(self, job: Held, name: str) -> str | None:
+    async def find(self, job: ClaimedJob, name: str) -> str | None:
         """What was committed under this name, by whichever attempt. Raises Cancelled."""
         while True:
             try:
@@ -39,7 +39,7 @@ class Commits:
                 continue
             return record.commits.get(name)
 
-    async def commit(self, job: Held, name: str, location: str) -> str:
+    async def commit(self, job: ClaimedJob, name: str, location: str) -> str:
         """Commits a location under a name, once.
 
         Returns:
@@ -74,7 +74,7 @@ class Commits:
             except BusError as error:
                 await self._wait(job, error)
 
-    async def _record(self, job: Held) -> JobRecord:
+    async def _record(self, job: ClaimedJob) -> JobRecord:
         """The job as its events tell it, while it is this attempt's. Raises Cancelled, BusError."""
         try:
             record, _ = await self._joblog.look_up(job.id)
@@ -87,7 +87,7 @@ class Commits:
         job.sequence = max(job.sequence, record.sequence)
         return record
 
-    async def _wait(self, job: Held, error: BusError) -> None:
+    async def _wait(self, job: ClaimedJob, error: BusError) -> None:
         if not isinstance(error, BusUnavailable):
             raise error
         if job.lost:

@@ -14,7 +14,7 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.registry import Call
 from penstock.jobs.sealing import KeyRing
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.batch import RunBatch
 from penstock.worker.running.checkpoint import RunCheckpoint
 
@@ -32,7 +32,7 @@ class RunContext:
 
     def __init__(
         self,
-        job: Held,
+        job: ClaimedJob,
         loop: asyncio.AbstractEventLoop,
         client: Client,
         spark: SparkLease,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from penstock.jobs.errors import Interruption
 from penstock.runtime.tasks import Tasks
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.runner import Runner
 from penstock.worker.spark.lease import SparkLease
 
@@ -30,14 +30,14 @@ class Ending:
         runner: Runner,
         spark: SparkLease,
         grace_seconds: float,
-        quit: Callable[[Held, str], None],
+        quit: Callable[[ClaimedJob, str], None],
     ) -> None:
         self._runner, self._spark, self._quit = runner, spark, quit
         self._grace_seconds = max(grace_seconds, _LEAST_GRACE_SECONDS)
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
 
-    def end(self, job: Held, how: type[Interruption], why: str) -> None:
+    def end(self, job: ClaimedJob, how: type[Interruption], why: str) -> None:
         """Throws ``how`` into the job, if it still runs."""
         if self._runner.current is not job:
             return
@@ -47,7 +47,7 @@ class Ending:
         self._runner.last_chance(job, self._grace_seconds + 2 * QUIT_SECONDS)
         self._loop.call_later(self._grace_seconds, self._give_up, job, why)
 
-    def _give_up(self, job: Held, why: str) -> None:
+    def _give_up(self, job: ClaimedJob, why: str) -> None:
         if self._runner.current is job:
             log.error("job %s does not stop although %s: this worker ends", job.id, why)
             self._quit(job, why)

@@ -30,7 +30,7 @@ from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.sealing import about_result, holds_sealed
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.job_log import Unreadable
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
@@ -54,7 +54,7 @@ class Recorder:
         self._checkpoints = Checkpoints(bus, self._joblog.subjects, max_result_bytes)
         self._max_result_bytes = max_result_bytes
 
-    async def record(self, jobs: list[Held]) -> None:
+    async def record(self, jobs: list[ClaimedJob]) -> None:
         """Records the outcomes of ``jobs`` and acknowledges what was recorded."""
         for job in jobs:
             if job.appending is not None:
@@ -70,7 +70,7 @@ class Recorder:
         others = [job for job in ours if job.error is not None or job.verdict is not None]
         await asyncio.gather(self._completed(good), *(self._other(job) for job in others))
 
-    async def _other(self, job: Held) -> None:
+    async def _other(self, job: ClaimedJob) -> None:
         if job.verdict is not None:
             event = ended_by_itself(
                 job_id=job.id,
@@ -85,12 +85,12 @@ class Recorder:
         else:
             await self._failed(job)
 
-    async def _yielded(self, job: Held) -> None:
+    async def _yielded(self, job: ClaimedJob) -> None:
         """Interrupted by the platform. What cannot be told now is told by whoever takes it over."""
         with suppress(BusError):
             await self._claims.release([job], job.yielded)
 
-    async def _completed(self, jobs: list[Held]) -> None:
+    async def _completed(self, jobs: list[ClaimedJob]) -> None:
         pending = [(job, self._completion(job)) for job in jobs]
         while pending:
             answers = await self._append_all(pending)
@@ -114,12 +114,12 @@ class Recorder:
                 await asyncio.sleep(_RETRY_SECONDS)
             pending = again
 
-    async def _forget_checkpoint(self, job: Held) -> None:
+    async def _forget_checkpoint(self, job: ClaimedJob) -> None:
         with suppress(BusError):  # it ages out
             await self._checkpoints.remove(job.id)
 
     async def _append_all(
-        self, pending: list[tuple[Held, JobCompleted]]
+        self, pending: list[tuple[ClaimedJob, JobCompleted]]
     ) -> Sequence[int | BusError]:
         messages = [
             self._joblog.outgoing(event, job.sequence, job.delivery.headers)
@@ -130,7 +130,7 @@ class Recorder:
         except BusUnavailable as error:
             return [error] * len(messages)
 
-    def _completion(self, job: Held) -> JobCompleted:
+    def _completion(self, job: ClaimedJob) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
             source=self._joblog.source,
@@ -145,7 +145,9 @@ class Recorder:
             forgiven=job.forgiven,
         )
 
-    async def _after_refusal(self, job: Held, event: JobCompleted, answer: BusError) -> Refusal:
+    async def _after_refusal(
+        self, job: ClaimedJob, event: JobCompleted, answer: BusError
+    ) -> Refusal:
         """What a refused append means; a look at the job's own events tells."""
         if isinstance(answer, BusUnavailable):
             return Refusal.AGAIN
@@ -167,7 +169,7 @@ class Recorder:
         log.info("job %s: another worker or a cancel was first; outcome dropped", job.id)
         return Refusal.LOST
 
-    async def _failed(self, job: Held) -> None:
+    async def _failed(self, job: ClaimedJob) -> None:
         assert job.error is not None
         events = failed(
             job_id=job.id,
@@ -188,7 +190,7 @@ class Recorder:
                 "job %s attempt %d failed (%s): %s", job.id, job.attempt, events[-1].name, told
             )
 
-    async def _tell(self, job: Held, events: tuple[JobEvent, ...], what: str) -> bool:
+    async def _tell(self, job: ClaimedJob, events: tuple[JobEvent, ...], what: str) -> bool:
         """Records what is no success, as soon as the broker takes it; False when it never will."""
         while True:
             try:
@@ -203,7 +205,7 @@ class Recorder:
                 log.error("job %s: its end cannot be recorded (%s): %s", job.id, what, error)
                 return False
 
-    async def _verdict(self, job: Held, events: tuple[JobEvent, ...]) -> bool:
+    async def _verdict(self, job: ClaimedJob, events: tuple[JobEvent, ...]) -> bool:
         """Stores the events and what follows from them; False when somebody else was first."""
         record, stored = await self._joblog.look_up(job.id, events[-1].id)
         if record is None or not (stored or _runs(record, job)):
@@ -215,7 +217,7 @@ class Recorder:
         return True
 
     async def _append(
-        self, job: Held, record: JobRecord, events: tuple[JobEvent, ...]
+        self, job: ClaimedJob, record: JobRecord, events: tuple[JobEvent, ...]
     ) -> JobRecord:
         """Stores the events in one atomic batch; where the broker takes none, one after another."""
         if not job.recorded_apart:
@@ -232,7 +234,7 @@ class Recorder:
         return record
 
     async def _append_atomic(
-        self, job: Held, record: JobRecord, events: tuple[JobEvent, ...]
+        self, job: ClaimedJob, record: JobRecord, events: tuple[JobEvent, ...]
     ) -> JobRecord:
         first, *rest = (self._joblog.outgoing(e, None, job.delivery.headers) for e in events)
         expect = Expect(record.sequence, self._joblog.subjects.job(job.id))
@@ -241,7 +243,7 @@ class Recorder:
             record = lifecycle.evolve(record, event, sequence)
         return record
 
-    async def progress(self, job: Held) -> None:
+    async def progress(self, job: ClaimedJob) -> None:
         """Records how far a running job is."""
         if job.progress is None or job.progress == job.recorded_progress or job.lost:
             return
@@ -261,6 +263,6 @@ class Recorder:
             job.recorded_progress = None
 
 
-def _runs(record: JobRecord, job: Held) -> bool:
+def _runs(record: JobRecord, job: ClaimedJob) -> bool:
     """Whether the attempt that runs is this one."""
     return record.state is State.RUNNING and record.token == job.token

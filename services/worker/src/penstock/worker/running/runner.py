@@ -26,7 +26,7 @@ from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.pulse import Pulse
 from penstock.telemetry import names
-from penstock.worker.claiming.claimed_job import Held
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
 from penstock.worker.middleware import chain
 from penstock.worker.middleware.gates import Gates
@@ -44,7 +44,7 @@ _LOOP_SECONDS = 1.0
 _TURNS_UNTIL_RAISED = 1000
 """The first jump backwards raises what another thread, or this one, asked for."""
 
-MakeContext = Callable[[Held], Any]
+MakeContext = Callable[[ClaimedJob], Any]
 
 
 class Runner:
@@ -64,12 +64,12 @@ class Runner:
         self._make_context = make_context
         self._finished = finished
         self.gates: Gates | None = None
-        self._todo: deque[Held] = deque()
-        self._done: deque[Held] = deque()
+        self._todo: deque[ClaimedJob] = deque()
+        self._done: deque[ClaimedJob] = deque()
         self._wake: SimpleQueue[bool] = SimpleQueue()
         self._guard = threading.Lock()
         self._told = False
-        self.current: Held | None = None
+        self.current: ClaimedJob | None = None
         self._dog: Watchdog | None = None
         self._inner: asyncio.AbstractEventLoop | None = None
         self.pulse: Pulse | None = None
@@ -79,11 +79,11 @@ class Runner:
         self._thread.start()
 
     # --- called in the loop -----------------------------------------------------------------------
-    def add(self, jobs: list[Held]) -> None:
+    def add(self, jobs: list[ClaimedJob]) -> None:
         self._todo.extend(jobs)
         self._wake.put(True)
 
-    def collect(self) -> list[Held]:
+    def collect(self) -> list[ClaimedJob]:
         """The jobs finished since the last call."""
         self._told = False
         found = []
@@ -91,7 +91,7 @@ class Runner:
             found.append(self._done.popleft())
         return found
 
-    def take_back(self) -> list[Held]:
+    def take_back(self) -> list[ClaimedJob]:
         """The jobs not begun, which now never will be."""
         taken = []
         while self._todo:
@@ -101,7 +101,7 @@ class Runner:
                 break
         return taken
 
-    def drop(self, job: Held) -> bool:
+    def drop(self, job: ClaimedJob) -> bool:
         """Takes back one job; False when it has begun."""
         try:
             self._todo.remove(job)
@@ -109,7 +109,7 @@ class Runner:
             return False
         return True
 
-    def interrupt(self, job: Held, reason: type[Interruption]) -> None:
+    def interrupt(self, job: ClaimedJob, reason: type[Interruption]) -> None:
         """Raises ``reason`` in the job's thread if it still runs; waits for no one."""
         with self._guard:
             if self.current is job and job.interrupted is None:
@@ -119,7 +119,7 @@ class Runner:
                     with suppress(RuntimeError):  # it has just been closed
                         inner.call_soon_threadsafe(_nothing)
 
-    def last_chance(self, job: Held, seconds: float) -> None:
+    def last_chance(self, job: ClaimedJob, seconds: float) -> None:
         """The loop sees to the end of this job; it is given so long."""
         with self._guard:
             if self.current is job and job.timeout_seconds:
@@ -134,7 +134,7 @@ class Runner:
         else:
             self._dog.arm("timeout", watchdog.now() + seconds)
 
-    def surrender(self, job: Held, why: str) -> None:
+    def surrender(self, job: ClaimedJob, why: str) -> None:
         """The platform takes the job from here: unless it is done, it goes back to its queue."""
         if self.current is job:
             job.yielded = why
@@ -176,7 +176,7 @@ class Runner:
             self._told = True
             self._loop.call_soon_threadsafe(self._finished)
 
-    def _one(self, job: Held) -> None:
+    def _one(self, job: ClaimedJob) -> None:
         with self._guard:
             job.begun_at = time.monotonic()
             if job.timeout_seconds:
@@ -213,7 +213,7 @@ class Runner:
         job.ended_at = time.monotonic()
         job.peak_memory_bytes = self._memory.end(job.begun_at, job.ended_at)
 
-    def _note(self, job: Held, error: BaseException) -> None:
+    def _note(self, job: ClaimedJob, error: BaseException) -> None:
         """What an attempt that did not succeed leads to."""
         if isinstance(error, WrongResult):
             job.error, job.outlook = wrong_result(error), FINAL
@@ -242,7 +242,7 @@ class Runner:
             for _ in range(_TURNS_UNTIL_RAISED):
                 pass
 
-    def _call(self, job: Held) -> Any:
+    def _call(self, job: ClaimedJob) -> Any:
         kind = job.kind
         if kind.middleware or (self.gates is not None and self.gates.pool):
             return self._call_within(job)
@@ -252,7 +252,7 @@ class Runner:
             result = kind.function(**job.arguments)
         return self._await(result) if kind.is_async else result
 
-    def _call_within(self, job: Held) -> Any:
+    def _call_within(self, job: ClaimedJob) -> Any:
         """As :meth:`_call`, inside the pool's middleware and the job's own."""
         kind, context = job.kind, self._make_context(job)
         assert self.gates is not None
@@ -277,7 +277,7 @@ def _nothing() -> None:
     """Wakes a loop."""
 
 
-def _span(job: Held) -> Any:
+def _span(job: ClaimedJob) -> Any:
     if (unsampled := telemetry.unsampled()) is not None:
         return unsampled
     return telemetry.handling(
