@@ -14,20 +14,24 @@ import argparse
 import asyncio
 import logging
 import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 from tests.chaos.allowed import NotAllowed
 from tests.chaos.plan import ABOUT, Kind, draw
 from tests.chaos.run import Verdict, run
 
+from penstock.runtime import children
+from penstock.runtime.children import Child
 from penstock.runtime.paths import temporary_dir
 
+_LOOK_SECONDS = 0.5
+_TEARDOWN_SECONDS = 60.0
 EXIT_CODES = {"good": 0, "BAD": 1, "NOT JUDGED": 3}
 
 
@@ -95,44 +99,87 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 def main() -> None:
     options = arguments(sys.argv[1:])
     logging.basicConfig(level=logging.CRITICAL)  # lost brokers are no news here
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # mounts and namespaces are taken down
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     seeds = range(options.seed, options.seed + options.runs)
     verdicts = _beside(seeds, options) if options.beside > 1 else _in_turn(seeds, options)
     of_word: dict[str, list[int]] = {word: [] for word in EXIT_CODES}
-    for seed, word in verdicts:
-        of_word[word].append(seed)
+    with closing(verdicts):
+        for seed, word in verdicts:
+            of_word[word].append(seed)
     good, *others = of_word.items()
     counted = "".join(f", {len(bad)} {word}: seeds {sorted(bad)}" for word, bad in others if bad)
     print(f"{options.runs} runs, {len(good[1])} good{counted}")
     sys.exit(max(code for word, code in EXIT_CODES.items() if of_word[word]))
 
 
-def _in_turn(seeds: Iterable[int], options: argparse.Namespace) -> Iterator[tuple[int, str]]:
+def _end(*_: object) -> None:
+    """Has services ended, mounts and namespaces removed; a second signal does not cut it short."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(1)
+
+
+def _in_turn(
+    seeds: Iterable[int], options: argparse.Namespace
+) -> Generator[tuple[int, str], None, None]:
     for seed in seeds:
         verdict = one(seed, options)
         print(verdict, flush=True)
         yield seed, verdict.word
 
 
-def _beside(seeds: Iterable[int], options: argparse.Namespace) -> Iterator[tuple[int, str]]:
-    """As many at a time as the options say, each in a process with all that is its own."""
-    running: list[subprocess.Popen[str]] = []
+def _beside(
+    seeds: Iterable[int], options: argparse.Namespace
+) -> Generator[tuple[int, str], None, None]:
+    """As many at a time as the options say, each in a process with all that is its own.
+
+    They end with this process, in order, however it ends: see :func:`children.start`.
+    """
     words = {code: word for word, code in EXIT_CODES.items()}
-
-    def alone(seed: int) -> tuple[int, str]:
-        command = [sys.executable, "-m", "tests.chaos", *words_of(options), "--seed", str(seed)]
-        running.append(process := subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        lines = process.communicate()[0].splitlines()
-        print("\n".join(lines[:-1]), flush=True)  # the last one counts
-        return seed, words.get(process.returncode, "BAD")
-
-    with ThreadPoolExecutor(options.beside) as pool:
+    left, running = iter(seeds), dict[int, Child]()
+    with temporary_dir() as folder:
         try:
-            yield from pool.map(alone, seeds)
+            while True:
+                for seed in islice(left, options.beside - len(running)):
+                    running[seed] = _alone(seed, options, folder)
+                if not running:
+                    return
+                for seed in _ended(running):
+                    code = running.pop(seed).end()
+                    lines = _output(folder, seed).read_text("utf-8", "replace").splitlines()
+                    if lines and lines[-1].startswith("1 runs, "):  # counts, as is done here
+                        lines.pop()
+                    print("\n".join(lines), flush=True)
+                    yield seed, words.get(code, "BAD")
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                process.terminate()
+            for run_beside in running.values():
+                run_beside.signal(signal.SIGTERM)
+            for run_beside in running.values():
+                run_beside.end(_TEARDOWN_SECONDS)
+
+
+def _alone(seed: int, options: argparse.Namespace, folder: Path) -> Child:
+    command = [sys.executable, "-m", "tests.chaos", *words_of(options), "--seed", str(seed)]
+    return children.start(
+        command,
+        name=f"seed {seed}",
+        log=_output(folder, seed),
+        parent_death_signal=signal.SIGTERM,
+    )
+
+
+def _output(folder: Path, seed: int) -> Path:
+    return folder / f"{seed}.txt"
+
+
+def _ended(running: Mapping[int, Child]) -> list[int]:
+    """Those that have; returns when there are any."""
+    while True:
+        for child in running.values():
+            child.wait(_LOOK_SECONDS / len(running))
+        if ended := [seed for seed, child in running.items() if child.exit_code is not None]:
+            return ended
 
 
 def words_of(options: argparse.Namespace) -> list[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from tests.chaos.allowed import NotAllowed
 from tests.chaos.faults import DO
 from tests.chaos.plan import ABOUT, Kind, Plan, draw
 from tests.chaos.run import run
+from tests.waiting import eventually
 
 from penstock.runtime.paths import temporary_dir
 
@@ -76,6 +81,44 @@ def test_a_run_beside_others_has_their_options() -> None:
     assert (again.runs, again.seed, again.beside) == (1, 7, 1)
     for name in ("jobs", "count", "faults", "namespaces"):
         assert getattr(again, name) == getattr(options, name)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_runs_beside_each_other_end_with_the_process_that_started_them(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    words = ["--beside", "2", "--runs", "2", "--namespaces", "never", "--faults", "cancel"]
+    with (tmp_path / "output").open("w") as output:
+        parent = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.chaos", *words, stdout=output, stderr=output
+        )
+    below: set[int] = set()
+    try:
+        await eventually(lambda: len(_below(parent.pid)) >= 4, 180, "runs and their services")
+        below |= set(_below(parent.pid))
+        parent.send_signal(number)
+        await asyncio.wait_for(parent.wait(), 120)
+        await eventually(lambda: not any(map(_is_alive, below)), 120, "the end of the runs")
+    finally:
+        for pid in filter(_is_alive, {parent.pid, *below, *_below(parent.pid)}):
+            os.kill(pid, signal.SIGKILL)
+        await parent.wait()
+
+
+def _below(pid: int) -> list[int]:
+    """Processes that a process started, and what these started."""
+    try:
+        direct = [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [one for child in direct for one in (child, *_below(child))]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_each_kind_of_fault_is_described_and_done() -> None:

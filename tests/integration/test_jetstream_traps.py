@@ -129,6 +129,27 @@ async def test_what_an_operator_set_on_a_stream_stays(settings: MakeSettings) ->
         await bus.close()
 
 
+async def test_roll_ups_can_be_forbidden_in_all_streams_but_the_jobs(
+    settings: MakeSettings,
+) -> None:
+    """The server turns them on for schedules, which replace each other by them; docs/security.md
+    says what that costs. Should a later server let us, this test says so."""
+    subjects = Subjects(settings.prefix)
+    bus = await connect(settings())
+    try:
+        allowing = set()
+        for stream in streams(settings(), subjects):
+            verb = f"STREAM.UPDATE.{stream['name']}"
+            config = (await bus._api(f"STREAM.INFO.{stream['name']}"))["config"]
+            await bus._api(verb, {**config, "allow_rollup_hdrs": False}, fail=False)
+            after = (await bus._api(f"STREAM.INFO.{stream['name']}"))["config"]
+            if after["allow_rollup_hdrs"]:
+                allowing.add(stream["name"])
+        assert allowing == {subjects.jobs_stream}
+    finally:
+        await bus.close()
+
+
 async def test_more_queues_than_the_broker_lists_at_a_time(settings: MakeSettings) -> None:
     subjects = Subjects(settings.prefix)
     bus = await connect(settings())

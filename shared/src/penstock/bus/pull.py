@@ -22,12 +22,23 @@ _ACK = b"$JS.ACK."
 _FINAL = {404, 408}  # nothing there; the pull expired
 _NO_CONSUMER = 503  # no responders
 _RETRY_SECONDS = 0.2
+_FULL = (b"Message Size Exceeds MaxBytes", b"Batch Completed")
+"""Ends of a pull that reached its ``max_bytes``."""
+PAGE_BYTES = 2 * 1024 * 1024
+"""What an answer of many messages may hold. A connection that has more than ``max_pending`` unread
+is cut off by the broker."""
 
 
 class PullRequest(msgspec.Struct, omit_defaults=True):
     batch: int
     expires: int = 0
     no_wait: bool = False
+    max_bytes: int = 0
+
+
+def is_full(block: bytes | None) -> bool:
+    """Whether a status says that a pull reached its ``max_bytes``."""
+    return block is not None and any(end in block for end in _FULL)
 
 
 class Inbox:
@@ -51,6 +62,7 @@ class Inbox:
         self._want = 0
         self._pull = 0
         self._outstanding = 0.0
+        self._too_large = False
         self.has_no_consumer = False
         self.trouble = ""
         """The last refusal, e.g. that the consumer is gone; empty when all is well."""
@@ -71,7 +83,10 @@ class Inbox:
             self._subscription = await self._client.subscribe_raw(f"{self._subject}.*", self._on)
         self.trouble, self.cut_short = "", False
         if time.monotonic() >= self._outstanding:
-            got = await self._round(PullRequest(batch, no_wait=True), batch, 5.0)
+            request = PullRequest(batch, no_wait=True, max_bytes=PAGE_BYTES)
+            got = await self._round(request, batch, 5.0)
+            if not got and self._too_large:
+                got = await self._round(PullRequest(1, no_wait=True), 1, 5.0)
             if got or wait_seconds <= 0 or self.trouble:
                 return got
             request = PullRequest(1, expires=max(int(wait_seconds * 1e9), 10_000_000))
@@ -83,6 +98,7 @@ class Inbox:
         self, request: PullRequest | None, want: int, seconds: float
     ) -> list[tuple[str, bytes, bytes, bytes | None]]:
         self._want = want
+        self._too_large = False
         self._waiter = asyncio.get_running_loop().create_future()
         timer = asyncio.get_running_loop().call_later(seconds, self._wake)
         try:
@@ -124,7 +140,8 @@ class Inbox:
             return  # the end of an earlier pull
         status, _ = parse_headers(headers)
         self._outstanding = 0.0
-        if status not in _FINAL:
+        self._too_large = is_full(headers)
+        if status not in _FINAL and not self._too_large:
             self.has_no_consumer = status == _NO_CONSUMER
             self.trouble = (headers or b"").decode("utf-8", "replace").strip() or "no answer"
         self._wake()

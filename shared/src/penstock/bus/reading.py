@@ -18,7 +18,7 @@ from penstock.bus import bounded
 from penstock.bus.access import Refusals
 from penstock.bus.patterns import covering, matches
 from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
-from penstock.bus.pull import Inbox, place, stored
+from penstock.bus.pull import PAGE_BYTES, Inbox, place, stored
 from penstock.bus.streams import configured_bytes
 from penstock.bus.wire import WireClient, own_headers, parse_headers
 
@@ -32,6 +32,9 @@ _NO_MESSAGE = 10037
 _END_OF_BATCH, _NOTHING_FOUND = 204, 404
 _PAGE_LIMIT = 10_000
 _LAST_AT_ONCE = 64
+_PAGES_AT_ONCE = 6
+"""Together they are less than what the broker lets a connection have unread (``max_pending``)."""
+_HISTORY_BYTES = 64 * 1024 * 1024
 _FIRST_LOOK_SECONDS, _LATEST_LOOK_SECONDS = 0.02, 0.5
 
 
@@ -61,6 +64,7 @@ class Reader:
         self._api = api
         self._inboxes = inboxes
         self._timeout = timeout_seconds
+        self._pages = asyncio.Semaphore(_PAGES_AT_ONCE)
         self.makes_consumers = True
 
     async def _get(self, stream: str, request: dict[str, Any]) -> Stored | None:
@@ -87,8 +91,16 @@ class Reader:
     async def history(
         self, stream: str, subject: str, limit: int = 1000, start: int = 1
     ) -> list[Stored]:
-        page = await self.raw_page(stream, subject, limit, start)
-        return [message for message, _ in page]
+        messages: list[Stored] = []
+        held_bytes = 0
+        while len(messages) < limit and held_bytes < _HISTORY_BYTES:
+            page = await self.raw_page(stream, subject, limit - len(messages), start)
+            messages += (message for message, _ in page)
+            if not page or not messages[-1].behind:
+                break
+            held_bytes += sum(len(message.body) for message, _ in page)
+            start = messages[-1].sequence + 1  # the page was cut short: its messages are large
+        return messages
 
     async def raw_page(
         self, stream: str, subject: str, limit: int, start: int
@@ -106,7 +118,9 @@ class Reader:
 
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe_raw(inbox, on)
-        request = {"seq": max(start, 1), "next_by_subj": subject, "batch": limit}
+        request = {
+            "seq": max(start, 1), "next_by_subj": subject, "batch": limit, "max_bytes": PAGE_BYTES
+        }  # fmt: skip
         asked = f"$JS.API.DIRECT.GET.{stream}"
 
         async def ask() -> int:
@@ -114,7 +128,7 @@ class Reader:
             return await done
 
         try:
-            async with asyncio.timeout(self._timeout):
+            async with self._pages, asyncio.timeout(self._timeout):
                 status = await self._refusals.watch([asked], ask())
                 if status not in (_END_OF_BATCH, _NOTHING_FOUND):
                     kind = BusUnavailable if self._client.is_away(stream) else BusRefused

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from penstock.bus.protocol import BusRefused, BusUnavailable
+from penstock.bus.pull import PAGE_BYTES, is_full
 from penstock.bus.wire import parse_headers
 from penstock.pipeline.core.options import ReadOptions
 from penstock.pipeline.core.ranges import Extent
@@ -45,6 +46,7 @@ class Pull:
         self._inbox = link.client.new_inbox()
         self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
         self._want, self._seen = 0, 0
+        self._is_full = False
         self._status, self._refusal = 0, ""
         self._ended = asyncio.Event()
         link.run(self._open(start))
@@ -70,23 +72,35 @@ class Pull:
                 self._ended.set()
             return
         self._status, _ = parse_headers(headers)
+        self._is_full = is_full(headers)
         self._refusal = (headers or b"").decode("utf-8", "replace").strip()
         self._ended.set()
 
     async def take(self, count: int) -> list[Message]:
         """Up to ``count`` messages that are there; fewer only at the end of what is."""
-        self._want, self._status = count, 0
+        batch, bound = count, PAGE_BYTES
+        while True:
+            held = len(self._got)
+            await self._ask_for(batch, bound)
+            if not self._is_full or len(self._got) >= count:
+                break
+            is_large = len(self._got) == held  # a single message that does not fit
+            batch, bound = (1, 0) if is_large else (count - len(self._got), PAGE_BYTES)
+        raw, self._got = self._got, []
+        return [self._message(*parts) for parts in raw]
+
+    async def _ask_for(self, batch: int, bound: int) -> None:
+        self._want, self._status, self._is_full = len(self._got) + batch, 0, False
         self._ended.clear()
+        request = {"batch": batch, "no_wait": True, **({"max_bytes": bound} if bound else {})}
         await self._link.client.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self._options.stream}.{self._name}",
-            json.dumps({"batch": count, "no_wait": True}).encode(),
+            json.dumps(request).encode(),
             reply=self._inbox,
         )
         await self._ended.wait()
-        if self._status and self._status not in _FINAL:
+        if self._status and self._status not in _FINAL and not self._is_full:
             raise BusUnavailable(f"stream {self._options.stream}: {self._refusal}")
-        raw, self._got = self._got, []
-        return [self._message(*parts) for parts in raw]
 
     def _message(self, subject: str, reply: bytes, body: bytes, headers: bytes | None) -> Message:
         parts = reply.split(b".")

@@ -112,6 +112,7 @@ def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
             ),
         ],
         "exports": [{"stream": subject} for subject in _published(role, subjects)],
+        **({"limits": {"max_connections": role.connections}} if role.connections else {}),
     }
 
 

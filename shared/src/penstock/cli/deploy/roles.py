@@ -29,6 +29,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         carries: stores what takes the place of a job's earlier events.
         retries: lets jobs, batches and graphs that have ended go again.
         surveys: sees all streams and the account. queues: those that it takes jobs from.
+        connections: how many all holders of a key have together at most; None for any number.
     """
 
     about: str
@@ -48,6 +49,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     makes_streams: bool = False
     surveys: bool = False
     queues: tuple[str, ...] = ("*",)
+    connections: int | None = None
 
     @property
     def denied(self) -> tuple[str, ...]:
@@ -159,6 +161,7 @@ ROLES: dict[str, Role] = {
         publishes=("events.pool.*.ForecastMade",),
         reads=("EVENTS", "SNAPSHOTS"),
         follows=("EVENTS", "SNAPSHOTS"),
+        connections=256,  # one for each task of Spark that reads
     ),
     "dispatcher": Role(
         about="an application that dispatches jobs and waits for results",
@@ -187,7 +190,10 @@ ROLES: dict[str, Role] = {
         surveys=True,
     ),
     "subscriber": Role(
-        about="reads events, nothing else", listens=("events.>",), reads=("EVENTS",)
+        about="reads events, nothing else",
+        listens=("events.>",),
+        reads=("EVENTS",),
+        connections=32,
     ),
 }
 
