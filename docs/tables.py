@@ -118,7 +118,7 @@ def limits(notes: tuple[Any, ...]) -> str:
         for note in notes
         if isinstance(note, Meta)
         for name, sign in signs.items()
-        if (value := getattr(note, name)) is not None and value < NO_LIMIT
+        if (value := getattr(note, name)) is not None and abs(value) < NO_LIMIT
     ]
     patterns = [f"`{note.pattern}`" for note in notes if isinstance(note, Meta) and note.pattern]
     return f" ({', '.join(found + patterns)})" if found or patterns else ""

@@ -94,11 +94,11 @@ async def test_runs_beside_each_other_end_with_the_process_that_started_them(
         )
     below: set[int] = set()
     try:
-        await eventually(lambda: len(_below(parent.pid)) >= 4, 60, "two runs with a service each")
+        await eventually(lambda: len(_below(parent.pid)) >= 4, 180, "runs and their services")
         below |= set(_below(parent.pid))
         parent.send_signal(number)
-        await asyncio.wait_for(parent.wait(), 60)
-        await eventually(lambda: not any(map(_is_alive, below)), 60, "the end of the runs")
+        await asyncio.wait_for(parent.wait(), 120)
+        await eventually(lambda: not any(map(_is_alive, below)), 120, "the end of the runs")
     finally:
         for pid in filter(_is_alive, {parent.pid, *below, *_below(parent.pid)}):
             os.kill(pid, signal.SIGKILL)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from penstock.cli.catalogue import ALL
 from penstock.events.envelope import MalformedEvent, UnknownEvent, encode, whole_micros
+from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStarted
+from penstock.events.recovering import RecoverAnswered, RecoverAsked
+from penstock.events.snapshot import SNAPSHOTS
+from penstock.events.worker import WorkerReport
+from penstock.jobs.payload import Payload
 
 
 def test_an_event_comes_back_as_it_was() -> None:
@@ -58,3 +66,66 @@ def test_a_field_of_a_later_version_is_no_error() -> None:
 def test_what_is_no_event_says_so(raw: bytes) -> None:
     with pytest.raises(MalformedEvent):
         JOB_EVENTS.decode(raw)
+
+
+def test_a_time_that_is_none_of_utc_is_refused() -> None:
+    """``astimezone`` and ``timestamp`` raise ``OverflowError`` for these, in all readers."""
+    for at in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59Z"):
+        for field in ("at", "due_at"):
+            raw = f'{{"type":"JobRecovered","job_id":"j","reason":"r","{field}":"{at}"}}'
+            with pytest.raises(MalformedEvent, match=f"{field} = {at[:4]}.*years 1970 to 9998"):
+                JOB_EVENTS.decode(raw.encode())
+
+
+@pytest.mark.parametrize("digits", [20, 31, 400, 5000])
+def test_an_integer_beyond_64_bits_is_refused(digits: int) -> None:
+    """Floats and MessagePack raise ``OverflowError`` for these."""
+    raw = b'{"type":"JobProgressed","job_id":"j","done":-1%s}' % (b"0" * digits)
+    with pytest.raises(MalformedEvent):
+        JOB_EVENTS.decode(raw)
+
+
+def test_all_that_comes_from_outside_has_bounds() -> None:
+    """Also what is added to an event later."""
+    for kind in (*ALL, WorkerReport, RecoverAsked, RecoverAnswered, Payload):
+        _check_bounds(msgspec.inspect.type_info(kind), kind.__name__, may_hold_times=True)
+
+
+def _check_bounds(kind: Any, where: str, may_hold_times: bool = False) -> None:
+    if isinstance(kind, msgspec.inspect.IntType):
+        assert kind.ge is not None or kind.gt is not None, where
+        assert kind.le is not None or kind.lt is not None, where
+    if isinstance(kind, msgspec.inspect.StructType):
+        for field in kind.fields:
+            is_time = _holds_time(field.type)
+            is_kept = kind.cls in (*SNAPSHOTS,)  # in a checkpoint, by the decider itself
+            message = f"{where}.{field.name}: no codec looks at its years"
+            assert may_hold_times or is_kept or not is_time, message
+            _check_bounds(field.type, f"{where}.{field.name}")
+    for inner in (*getattr(kind, "types", ()), *getattr(kind, "item_types", ())):
+        _check_bounds(inner, where)
+    for name in ("item_type", "key_type", "value_type"):
+        if (inner := getattr(kind, name, None)) is not None:
+            _check_bounds(inner, where)
+
+
+def _holds_time(kind: Any) -> bool:
+    kinds = (kind, *getattr(kind, "types", ()))
+    return any(isinstance(inner, msgspec.inspect.DateTimeType) for inner in kinds)
+
+
+@pytest.mark.parametrize("needs", ["[0]", "[1]", "[2]", "[-1]", "[0,0]", f"[{10**30}]"])
+def test_a_graph_that_never_gets_ready_is_refused(needs: str) -> None:
+    steps = f'{{"name":"a","payload":""}},{{"name":"b","payload":"","needs":{needs}}}'
+    raw = f'{{"type":"GraphStarted","graph_id":"g","steps":[{steps}]}}'.encode()
+    if needs == "[0]":
+        GRAPH_EVENTS.decode(raw)
+        return
+    with pytest.raises(MalformedEvent):
+        GRAPH_EVENTS.decode(raw)
+
+
+def test_a_graph_has_no_more_steps_than_a_client_takes() -> None:
+    steps = ",".join(['{"name":"a","payload":""}'] * 1001)
+    with pytest.raises(MalformedEvent, match="found 1001 steps, expected 1 to 1000"):
+        GRAPH_EVENTS.decode(f'{{"type":"GraphStarted","graph_id":"g","steps":[{steps}]}}'.encode())

@@ -16,7 +16,7 @@ from penstock.bus.protocol import BusRefused, Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDispatched
-from penstock.jobs import Backoff, Client, job, queue, registry
+from penstock.jobs import Backoff, Client, job, payload, queue, registry
 from penstock.jobs.lifecycle import State
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
@@ -416,3 +416,54 @@ async def test_a_sequence_that_cannot_be(broker: Broker, sequence: str) -> None:
     assert await broker.a.win() == []
     assert await broker.line.count(broker.subjects.events_stream, ">") == {}
     assert len(await broker.letters()) == 1
+
+
+FORGED_DISPATCH = {"type": "JobDispatched", "queue": QUEUE, "function": "x", "payload": ""}
+
+
+@pytest.mark.parametrize("due_at", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+async def test_a_job_due_at_a_time_that_cannot_be_ends_no_worker(
+    broker: Broker, due_at: str
+) -> None:
+    """Its message, made from another event, has the worker read the job's events."""
+    [other] = await broker.dispatch()
+    body = (await broker.client.job(other)).record.payload
+    call = msgspec.structs.replace(payload.decode(body), id="forged")
+    event = {**FORGED_DISPATCH, "job_id": "forged", "due_at": due_at}
+    subject = broker.subjects.events("job", "forged", "JobDispatched")
+    await broker.line.append(Outgoing(subject, msgspec.json.encode(event)))
+    headers = queue.headers("forged", 1_000, 1, {})
+    message = Outgoing(broker.subjects.queue(QUEUE), payload.encode(call), headers)
+    await broker.line.append(message)
+    assert [held.id for held in await broker.a.win()] == [other]
+    assert not await broker.a.take()
+    assert len(await broker.letters()) == 1
+
+
+async def test_a_message_that_cannot_be_handled_is_a_dead_letter(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is wrong with it: it would end each worker that takes it, one after the other."""
+    [job_id] = await broker.dispatch()
+    [held] = await broker.a.win()
+    await broker.double(job_id)
+
+    async def overflow(*_: object) -> None:
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(broker.b.claims.joblog, "look_up", overflow)
+    assert await broker.b.win() == []
+    assert len(await broker.letters()) == 1
+    assert not await broker.b.take()
+    await broker.a.complete(held)
+    assert (await broker.client.job(job_id)).record.state is State.COMPLETED
+
+
+@pytest.mark.parametrize("header", [queue.SEQUENCE, queue.ATTEMPT])
+async def test_numbers_of_a_header_have_bounds(broker: Broker, header: str) -> None:
+    [job_id] = await broker.dispatch()
+    body = (await broker.client.job(job_id)).record.payload
+    headers = {**queue.headers(job_id, 1, 1, {}), header: "1" + "0" * 400}
+    await broker.a.win()
+    await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), body, headers))
+    assert await broker.b.win() == []

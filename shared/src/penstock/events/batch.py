@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from penstock.events.brief import brief, brief_fields
-from penstock.events.envelope import Codec, Event, Instant
+from penstock.events.envelope import Codec, Event, Instant, Int64
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,10 +35,10 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Jobs of a batch by how they ended; ``pending`` ones have not."""
 
-    pending: int = 0
-    completed: int = 0
-    failed: int = 0
-    cancelled: int = 0
+    pending: Int64 = 0
+    completed: Int64 = 0
+    failed: Int64 = 0
+    cancelled: Int64 = 0
 
     @property
     def total(self) -> int:
@@ -62,7 +62,7 @@ class BatchCreated(BatchEvent, frozen=True, kw_only=True, tag=True):
     """
 
     title: str = ""
-    allowed_failures: int = 0
+    allowed_failures: Int64 = 0
     allowed_percent: float | None = None
     callbacks: Callbacks = Callbacks()
     open_seconds: float = 3600.0
@@ -117,7 +117,7 @@ class BatchReopened(BatchEvent, frozen=True, kw_only=True, tag=True):
         round: 1 for the first time.
     """
 
-    round: int
+    round: Int64
 
 
 class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -133,20 +133,20 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
 
     state: str
     title: str
-    allowed_failures: int
+    allowed_failures: Int64
     allowed_percent: float | None
     callbacks: Callbacks
     open_seconds: float
-    first_sequence: int
+    first_sequence: Int64
     created_at: Instant
     changed_at: Instant
     ended_at: Instant | None = None
     counts: Counts = Counts()
     cause: str = ""
     reason: str = ""
-    round: int = 0
+    round: Int64 = 0
     slots: dict[str, bytes] | None = None
-    counted_to: int = 0
+    counted_to: Int64 = 0
     added_at: float = 0.0
     progressed_at: float = 0.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Int64
 
 
 class DeadLettersDeleted(Event, frozen=True, kw_only=True, tag=True):
@@ -19,7 +19,7 @@ class DeadLettersDeleted(Event, frozen=True, kw_only=True, tag=True):
     key_field: ClassVar[str] = "queue"
 
     queue: str
-    count: int
+    count: Int64
     matching: dict[str, Any] = {}
     reason: str = ""
 

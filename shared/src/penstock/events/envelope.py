@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import msgspec
 from uuid_utils import uuid7
@@ -33,7 +33,17 @@ def whole_micros(seconds: float) -> float:
 
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with its zone: two of them can always be compared."""
+"""A time with its zone: two of them can always be compared.
+
+A decoder of a type that is not read by a :class:`Codec` calls :func:`check_instant` for it.
+"""
+
+EARLIEST_YEAR, LATEST_YEAR = 1970, 9998
+"""A year less than ``datetime`` has: with any zone's offset, such a time is one of UTC, too."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Every integer of an event: JSON has integers of thousands of digits, with which floats and
+MessagePack overflow (``OverflowError``, which is no ``ValueError``)."""
 
 
 class Event(
@@ -95,6 +105,19 @@ class MalformedEvent(ValueError):
     """Bytes that are no event: says what was found and what was expected."""
 
 
+def check_instant(field: str, at: datetime | None) -> None:
+    """Refuses what cannot be turned to UTC or POSIX seconds.
+
+    Raises:
+        MalformedEvent: says which field, what was found and what was expected.
+    """
+    if at is not None and not EARLIEST_YEAR <= at.year <= LATEST_YEAR:
+        raise MalformedEvent(
+            f"found {field} = {at.isoformat()}, expected a time of the years {EARLIEST_YEAR} to "
+            f"{LATEST_YEAR}"
+        )
+
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -116,6 +139,7 @@ class Codec:
         for cls in types[1:]:
             union = union | cls
         self._decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(union)
+        self._further_instants = {cls: names for cls in types if (names := _further_instants(cls))}
 
     def __iter__(self) -> Iterator[type[Event]]:
         return iter(self.types.values())
@@ -124,10 +148,11 @@ class Codec:
         """The event in ``raw``.
 
         Raises:
-            MalformedEvent: not JSON, no ``type``, or fields of the wrong type.
+            MalformedEvent: not JSON, no ``type``, fields of the wrong type, an integer beyond 64
+                bits, or a time that is none of UTC.
         """
         try:
-            return self._decoder.decode(raw)
+            event = self._decoder.decode(raw)
         except msgspec.ValidationError as error:
             tag = _tag(raw)
             if tag is None or tag in self.types:
@@ -137,6 +162,20 @@ class Codec:
             return UnknownEvent(type=tag, raw=raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedEvent(f"expected a JSON object with a field 'type': {error}") from error
+        if not EARLIEST_YEAR <= event.at.year <= LATEST_YEAR:
+            check_instant("at", event.at)
+        for field in self._further_instants.get(type(event), ()):
+            check_instant(field, getattr(event, field))
+        return event
+
+
+def _further_instants(cls: type[Event]) -> tuple[str, ...]:
+    """Names of the fields that hold a time, but for that of the envelope."""
+    return tuple(
+        name
+        for name, kind in get_type_hints(cls).items()
+        if name != "at" and (kind is datetime or datetime in get_args(kind))
+    )
 
 
 class _Tagged(msgspec.Struct):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.events.envelope import Codec, Instant
+from penstock.events.envelope import Codec, Instant, Int64
 from penstock.events.scaling import PoolEvent
 
 MOST_STEPS = 20_160
@@ -45,7 +45,7 @@ class ForecastMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     p99_per_second: Rates
     relative_loss: float | None = None
     coverage: dict[str, float] = {}
-    origins: int = 0
+    origins: Int64 = 0
     trained_since: Instant
     trained_until: Instant
     off: str = ""

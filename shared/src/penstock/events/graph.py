@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
 
 from penstock.events.batch import Callbacks
 from penstock.events.brief import brief, brief_fields
-from penstock.events.envelope import Codec, Event, Instant
+from penstock.events.envelope import Codec, Event, Instant, Int64
 
 
 class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,11 +22,30 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     payload: bytes
-    needs: tuple[int, ...] = ()
-    takes: dict[str, int] = {}
+    needs: tuple[Int64, ...] = ()
+    takes: dict[str, Int64] = {}
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+
+MAX_STEPS = 1_000
+"""Of one graph."""
+
+
+def _check_steps(steps: Sequence[GraphStep]) -> None:
+    """Refuses a graph that no client makes, and that would never get ready.
+
+    Raises:
+        ValueError: too many steps, one that needs itself or a later one, or needs one twice.
+    """
+    if not 1 <= len(steps) <= MAX_STEPS:
+        raise ValueError(f"found {len(steps)} steps, expected 1 to {MAX_STEPS}")
+    for index, step in enumerate(steps):
+        earlier = range(index)
+        needs = set(step.needs)
+        if len(needs) != len(step.needs) or not all(need in earlier for need in needs):
+            raise ValueError(f"step {index} needs itself, a later step, or a step twice")
 
 
 class GraphEvent(Event, frozen=True, kw_only=True):
@@ -45,6 +65,9 @@ class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
     steps: tuple[GraphStep, ...]
     title: str = ""
     callbacks: Callbacks = Callbacks()
+
+    def __post_init__(self) -> None:
+        _check_steps(self.steps)
 
 
 class GraphStopping(GraphEvent, frozen=True, kw_only=True, tag=True):
@@ -76,7 +99,7 @@ class GraphReopened(GraphEvent, frozen=True, kw_only=True, tag=True):
         round: 1 for the first time.
     """
 
-    round: int
+    round: Int64
 
 
 class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
@@ -94,16 +117,19 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     steps: tuple[GraphStep, ...]
     title: str
     callbacks: Callbacks
-    first_sequence: int
+    first_sequence: Int64
     started_at: Instant
     ended_at: Instant | None = None
     reason: str = ""
     failed_step: str = ""
     failed_job: str = ""
-    round: int = 0
-    slots: dict[int, int] | None = None
-    again: tuple[int, ...] = ()
-    counted_to: int = 0
+    round: Int64 = 0
+    slots: dict[Int64, Int64] | None = None
+    again: tuple[Int64, ...] = ()
+    counted_to: Int64 = 0
+
+    def __post_init__(self) -> None:
+        _check_steps(self.steps)
 
 
 GRAPH_EVENTS = Codec(

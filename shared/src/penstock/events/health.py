@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.events.envelope import Codec, Event, Instant
+from penstock.events.envelope import Codec, Event, Instant, Int64
 
 
 class HealthChanged(Event, frozen=True, kw_only=True, tag=True):
@@ -38,7 +38,7 @@ class HistoryBegins(Event, frozen=True, kw_only=True, tag=True):
     key_field: ClassVar[str] = "log"
 
     log: str = "log"
-    sequence: int
+    sequence: Int64
     since: Instant
 
 

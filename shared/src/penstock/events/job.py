@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from penstock.events.envelope import Codec, Event, Instant
+from penstock.events.envelope import Codec, Event, Instant, Int64
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,7 +44,7 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str
     payload: bytes
     tags: tuple[str, ...] = ()
-    tries: int = 1
+    tries: Int64 = 1
     due_at: Instant | None = None
     expires_at: Instant | None = None
 
@@ -61,17 +61,17 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     """
 
     queue: str
-    attempt: int
+    attempt: Int64
     host: str
     worker: str
-    message: int = 0
+    message: Int64 = 0
     pickup_seconds: float = 0.0
-    max_lost: int = 0
+    max_lost: Int64 = 0
 
 
 class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
-    done: int
-    total: int | None = None
+    done: Int64
+    total: Int64 | None = None
 
 
 class JobCommitted(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -90,12 +90,12 @@ class SparkCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     cpu_seconds: float = 0.0
-    rows_read: int = 0
-    rows_written: int = 0
-    shuffle_read_bytes: int = 0
-    shuffle_write_bytes: int = 0
-    peak_memory_bytes: int = 0
-    stages: int = 0
+    rows_read: Int64 = 0
+    rows_written: Int64 = 0
+    shuffle_read_bytes: Int64 = 0
+    shuffle_write_bytes: Int64 = 0
+    peak_memory_bytes: Int64 = 0
+    stages: Int64 = 0
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -109,11 +109,11 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     """
 
     queue: str
-    attempt: int
+    attempt: Int64
     run_seconds: float
     result: bytes = b""
     cpu_seconds: float = 0.0
-    peak_memory_bytes: int = 0
+    peak_memory_bytes: Int64 = 0
     spark_session: str | None = None
     spark_cost: SparkCost | None = None
     forgiven: str = ""
@@ -127,10 +127,10 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
     """
 
     queue: str
-    attempt: int
+    attempt: Int64
     error: JobError
     run_seconds: float = 0.0
-    peak_memory_bytes: int = 0
+    peak_memory_bytes: Int64 = 0
 
 
 class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -141,7 +141,7 @@ class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
             attempt is then the same as before. Empty after a failure.
     """
 
-    attempt: int
+    attempt: Int64
     due_at: Instant
     put_off: str = ""
 
@@ -196,7 +196,7 @@ class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str
     payload: bytes
     tags: tuple[str, ...] = ()
-    tries: int = 1
+    tries: Int64 = 1
     changed: bool = False
     reason: str = ""
     commits: dict[str, str] = {}
@@ -221,31 +221,31 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     state: str
     dispatched_at: Instant
     available_at: Instant
-    changed_by: int
-    life_from: int
+    changed_by: Int64
+    life_from: Int64
     changed_id: str = ""
     dispatch_id: str = ""
     put_off: str = ""
     tags: tuple[str, ...] = ()
-    tries: int = 0
-    attempt: int = 0
-    next_attempt: int = 1
-    lost_workers: int = 0
-    max_lost: int = 0
+    tries: Int64 = 0
+    attempt: Int64 = 0
+    next_attempt: Int64 = 1
+    lost_workers: Int64 = 0
+    max_lost: Int64 = 0
     started_at: Instant | None = None
     finished_at: Instant | None = None
     host: str = ""
     worker: str = ""
-    message: int = 0
-    token: int = 0
-    done: int | None = None
-    total: int | None = None
+    message: Int64 = 0
+    token: Int64 = 0
+    done: Int64 | None = None
+    total: Int64 | None = None
     result: bytes = b""
     error: JobError | None = None
     run_seconds: float | None = None
-    life: int = 1
+    life: Int64 = 1
     commits: dict[str, str] = {}
-    void_before: int = 0
+    void_before: Int64 = 0
 
 
 JOB_EVENTS = Codec(

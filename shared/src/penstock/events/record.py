@@ -11,22 +11,22 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Int64
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 
 
 class RecordEvent(Event, frozen=True, kw_only=True):
     noun: ClassVar[str] = "round"
 
-    epoch: int
+    epoch: Int64
     """The deciding leader's fencing token."""
-    number: int
+    number: Int64
     """The round's, counted from 1 within the epoch."""
     settings: str
     """Fingerprint of the settings in force; see `SettingsAdopted`."""
     program: str
     """Version and fingerprint of the code that decides."""
-    through: int
+    through: Int64
     """Sequence of the last snapshot seen: with the order of the stream, these are the inputs."""
 
 
@@ -41,7 +41,7 @@ class RoundDecided(RecordEvent, frozen=True, kw_only=True, tag=True):
 
     due: tuple[str, ...] | None = None
     digest: str = ""
-    checkpoint: int = 0
+    checkpoint: Int64 = 0
 
 
 class KeptPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,8 +68,8 @@ class CheckpointTaken(RecordEvent, frozen=True, kw_only=True, tag=True):
         pools / hosts: those of this part.
     """
 
-    part: int = 1
-    parts: int = 1
+    part: Int64 = 1
+    parts: Int64 = 1
     state: dict[str, Any] = {}
     pools: dict[str, KeptPool] = {}
     hosts: dict[str, KeptHost] = {}
@@ -87,8 +87,8 @@ class SettingsAdopted(Event, frozen=True, kw_only=True, tag=True):
     key_field: ClassVar[str] = "fingerprint"
 
     fingerprint: str
-    part: int = 1
-    parts: int = 1
+    part: Int64 = 1
+    parts: Int64 = 1
     rules: dict[str, Any] = {}
     pools: dict[str, Any] = {}
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.events.envelope import Int64
+
 Strategy = Literal["graceful", "restart", "checkpoint", "off"]
 
 
@@ -21,7 +23,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     worker: str
     pool: str
-    pid: int
+    pid: Int64
     running_seconds: float
     silent_seconds: float
     score: float

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Int64
 from penstock.events.snapshot import Budget
 
 
@@ -24,7 +24,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
     step: str
     rule: str
-    workers: int
+    workers: Int64
     text: str
     values: dict[str, Any] = {}
 
@@ -52,18 +52,18 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
         advice: the pool is in advisor mode: nothing was commanded, the plan stays ``current``.
     """
 
-    current: int
-    target: int
+    current: Int64
+    target: Int64
     reasons: tuple[Reason, ...]
     strategy: str
     sla_seconds: float
     predicted_pickup_seconds: float | None = None
     snapshot_ids: tuple[str, ...] = ()
-    placement: dict[str, int] = {}
+    placement: dict[str, Int64] = {}
     state: dict[str, Any] = {}
-    epoch: int = 0
-    round: int = 0
-    through: int = 0
+    epoch: Int64 = 0
+    round: Int64 = 0
+    through: Int64 = 0
     advice: bool = False
 
 
@@ -73,7 +73,7 @@ class SlaBreachPredicted(PoolEvent, frozen=True, kw_only=True, tag=True):
     predicted_pickup_seconds: float
     sla_seconds: float
     decision_id: str
-    waiting: int = 0
+    waiting: Int64 = 0
 
 
 class SlaBreached(PoolEvent, frozen=True, kw_only=True, tag=True):
@@ -113,8 +113,8 @@ class SlaBreachLasts(PoolEvent, frozen=True, kw_only=True, tag=True):
     breached_seconds: float
     oldest_waiting_seconds: float
     sla_seconds: float
-    wanted: int
-    workers: int
+    wanted: Int64
+    workers: Int64
     held_by: str = ""
     text: str = ""
 
@@ -122,8 +122,8 @@ class SlaBreachLasts(PoolEvent, frozen=True, kw_only=True, tag=True):
 class BudgetCapReached(PoolEvent, frozen=True, kw_only=True, tag=True):
     """The policy `budget-cap` holds a pool back, for the first time on this day."""
 
-    wanted: int
-    workers: int
+    wanted: Int64
+    workers: Int64
     spent_worker_hours: float
     worker_hours_per_day: float
 
@@ -141,7 +141,7 @@ class ScalingIneffective(PoolEvent, frozen=True, kw_only=True, tag=True):
     workers: float
     job_seconds_before: float
     job_seconds: float
-    held_at: int
+    held_at: Int64
     held_seconds: float
 
 
@@ -168,11 +168,11 @@ class HostCountAdvised(Event, frozen=True, kw_only=True, tag=True):
     noun: ClassVar[str] = "hosts"
     key_field: ClassVar[str] = "scope"
 
-    hosts: int
-    needed: int
+    hosts: Int64
+    needed: Int64
     text: str
     scope: str = "all"
-    short_workers: dict[str, int] = {}
+    short_workers: dict[str, Int64] = {}
 
 
 class WorkersScaled(Event, frozen=True, kw_only=True, tag=True):
@@ -186,9 +186,9 @@ class WorkersScaled(Event, frozen=True, kw_only=True, tag=True):
     key_field: ClassVar[str] = "host"
 
     host: str
-    epoch: int
-    version: int
-    pools: dict[str, int]
+    epoch: Int64
+    version: Int64
+    pools: dict[str, Int64]
     decision_ids: tuple[str, ...] = ()
 
     @property
@@ -201,7 +201,7 @@ class LeaderChanged(Event, frozen=True, kw_only=True, tag=True):
     key_field: ClassVar[str] = "leader"
 
     leader: str
-    epoch: int
+    epoch: Int64
     previous: str | None = None
 
 

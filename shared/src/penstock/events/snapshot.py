@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Int64
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -21,7 +21,7 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         age_seconds: since its newest sample came in; None where nobody knows.
     """
 
-    count: int
+    count: Int64
     mean_seconds: float
     p50_seconds: float
     p95_seconds: float
@@ -46,7 +46,7 @@ class SpawnFit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     p95_seconds: float
     p99_seconds: float
     contention_seconds: float = 0.0
-    most_together: int = 1
+    most_together: Int64 = 1
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -101,13 +101,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sla_seconds: float
     quantile: float
     window_seconds: float
-    jobs: int = 0
-    late: int = 0
-    waiting_late: int = 0
+    jobs: Int64 = 0
+    late: Int64 = 0
+    waiting_late: Int64 = 0
     remaining_share: float = 1.0
     burn_rate_short: float = 0.0
     burn_rate_long: float = 0.0
-    parts: tuple[tuple[float, int, int], ...] = ()
+    parts: tuple[tuple[float, Int64, Int64], ...] = ()
 
 
 class WaitingJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -149,13 +149,13 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
 
     pool: str
     queues: tuple[str, ...]
-    waiting: int
-    delayed: int = 0
-    running: int = 0
+    waiting: Int64
+    delayed: Int64 = 0
+    running: Int64 = 0
     oldest_waiting_seconds: float | None = 0.0
     waiting_ages_seconds: tuple[float, ...] = ()
     waiting_jobs: tuple[WaitingJob, ...] = ()
-    expected: int = 0
+    expected: Int64 = 0
     arrival_per_second: float | None = None
     arrival_trend: str = "stable"
     forecast_per_second: float | None = None
@@ -166,10 +166,10 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     spawn: Quantiles | None = None
     spawn_fit: SpawnFit | None = None
     budget: Budget | None = None
-    workers_ready: int = 0
-    workers_idle: int = 0
+    workers_ready: Int64 = 0
+    workers_idle: Int64 = 0
     worker_cpu_cores: float | None = None
-    worker_memory_bytes: int | None = None
+    worker_memory_bytes: Int64 | None = None
     queue_age_seconds: float = 0.0
     worker_age_seconds: float | None = None
     worker_use_age_seconds: float | None = None
@@ -183,10 +183,10 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         names: workers of this pool that have a process. Reports of other workers are not believed.
     """
 
-    planned: int
-    started: int
-    ready: int
-    draining: int = 0
+    planned: Int64
+    started: Int64
+    ready: Int64
+    draining: Int64 = 0
     crash_loop: bool = False
     names: tuple[str, ...] = ()
 
@@ -209,14 +209,14 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
 
     host: str
     cpu_cores: float
-    memory_bytes: int
+    memory_bytes: Int64
     cpu_busy_cores: float = 0.0
-    memory_used_bytes: int = 0
+    memory_used_bytes: Int64 = 0
     own_cpu_busy_cores: float = 0.0
-    own_memory_bytes: int = 0
-    max_workers: int | None = None
-    epoch: int = 0
-    version: int = 0
+    own_memory_bytes: Int64 = 0
+    max_workers: Int64 | None = None
+    epoch: Int64 = 0
+    version: Int64 = 0
     pools: dict[str, PoolWorkers] = {}
     draining: bool = False
     """The executor is ending: it takes no new workers."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from penstock.events.envelope import Codec, Event
+from penstock.events.envelope import Codec, Event, Int64
 
 
 class WorkerEvent(Event, frozen=True, kw_only=True):
@@ -21,16 +21,16 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag=True):
     """A process exists. ``cause``: ``planned``, ``respawn`` or ``adopted``."""
 
-    pid: int
+    pid: Int64
     cause: str
 
 
 class WorkerReady(WorkerEvent, frozen=True, kw_only=True, tag=True):
     """The worker asked for its first job. ``spawn_seconds``: from command received to this."""
 
-    pid: int
+    pid: Int64
     spawn_seconds: float | None = None
-    together: int = 1
+    together: Int64 = 1
     """How many workers this host was starting at the same time."""
 
 
@@ -45,9 +45,9 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
         job_id: the job it was running, given back to its queue.
     """
 
-    pid: int
+    pid: Int64
     cause: str
-    exit_code: int | None = None
+    exit_code: Int64 | None = None
     job_id: str | None = None
     lived_seconds: float = 0.0
 
@@ -55,9 +55,9 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
 class WorkerCrashLooping(WorkerEvent, frozen=True, kw_only=True, tag=True):
     """Workers of this pool keep ending at once; the next start waits ``backoff_seconds``."""
 
-    failures: int
+    failures: Int64
     backoff_seconds: float
-    last_exit_code: int | None = None
+    last_exit_code: Int64 | None = None
 
 
 class HostEvent(Event, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class HostEvent(Event, frozen=True, kw_only=True):
 
 class HostJoined(HostEvent, frozen=True, kw_only=True, tag=True):
     cpu_cores: float
-    memory_bytes: int
+    memory_bytes: Int64
 
 
 class HostLost(HostEvent, frozen=True, kw_only=True, tag=True):
@@ -86,7 +86,7 @@ class WorkerStuck(WorkerEvent, frozen=True, kw_only=True, tag=True):
         strategy: what is done about it; ``off`` for nothing.
     """
 
-    pid: int
+    pid: Int64
     job_id: str
     queue: str
     score: float
@@ -129,11 +129,11 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     them all, the traceparent of the job that waited longest, ``slowest_seconds``; empty untraced.
     """
 
-    started: int = 0
-    late: int = 0
-    finished: int = 0
-    failed: int = 0
-    redelivered: int = 0
+    started: Int64 = 0
+    late: Int64 = 0
+    finished: Int64 = 0
+    failed: Int64 = 0
+    redelivered: Int64 = 0
     pickup_sketch: bytes = b""
     service_sketch: bytes = b""
     pickup_sum_seconds: float = 0.0
@@ -156,13 +156,13 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     worker: str
     host: str
     pool: str
-    pid: int
+    pid: Int64
     state: str
-    number: int
+    number: Int64
     at: float
     started_at: float
     cpu_seconds: float = 0.0
-    memory_bytes: int = 0
+    memory_bytes: Int64 = 0
     claims: tuple[Claim, ...] = ()
     queues: dict[str, QueueReport] = {}
     spark_session: str = ""

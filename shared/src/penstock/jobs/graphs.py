@@ -11,6 +11,7 @@ from penstock.bus.protocol import PayloadTooLarge as MessageTooLarge
 from penstock.events.envelope import new_id
 from penstock.events.graph import (
     GRAPH_EVENTS,
+    MAX_STEPS,
     GraphReopened,
     GraphStarted,
     GraphStep,
@@ -28,7 +29,6 @@ from penstock.jobs.making import Terms
 from penstock.jobs.registry import Call
 from penstock.jobs.view import JobView
 
-MAX_STEPS = 1_000
 _TRIES = 20
 
 

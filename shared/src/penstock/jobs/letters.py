@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
+from penstock.events.envelope import LATEST_YEAR
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import lifecycle, story
@@ -21,6 +22,7 @@ PAGE = 100
 MOST_GROUPS = 1_000
 """Groups kept apart; further ones are counted together."""
 OTHERS = "others"
+_LATEST_SECONDS = datetime(LATEST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()
 
 
 class Letter(msgspec.Struct, frozen=True, dict=True):
@@ -159,9 +161,17 @@ class Letters:
 def died_at(stored: Stored) -> float:
     """POSIX seconds of the death that a stored letter tells of; of no letter, of its storing."""
     try:
-        return msgspec.json.decode(stored.body, type=DeadLetter).at
+        return _decoded(stored).at
     except (ValueError, RecursionError):
         return stored.at.timestamp()
+
+
+def _decoded(stored: Stored) -> DeadLetter:
+    """Raises ValueError, RecursionError: it is no letter, or of a time that is none."""
+    letter = msgspec.json.decode(stored.body, type=DeadLetter)
+    if not 0 <= letter.at < _LATEST_SECONDS:
+        raise ValueError(f"found at = {letter.at:g}, expected POSIX seconds")
+    return letter
 
 
 async def is_revived(bus: Bus, subjects: Subjects, job_id: str, dead_sequence: int) -> bool:
@@ -179,8 +189,8 @@ async def is_revived(bus: Bus, subjects: Subjects, job_id: str, dead_sequence: i
 
 def _letter(stored: Stored) -> Letter:
     try:
-        content = msgspec.json.decode(stored.body, type=DeadLetter)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        content = _decoded(stored)
+    except (ValueError, RecursionError) as error:
         _, queue, name = stored.subject.rsplit(".", 2)
         content = DeadLetter(
             job_id=name,

@@ -12,7 +12,7 @@ import msgspec
 from penstock.config import Settings
 from penstock.config.serving import Serving, serving
 from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
-from penstock.events.envelope import new_id
+from penstock.events.envelope import MalformedEvent, check_instant, new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
 from penstock.jobs import payload, registry, sealing
@@ -244,4 +244,8 @@ def _seconds(length: float | timedelta) -> float:
 def _aware(name: str, at: datetime) -> datetime:
     if at.tzinfo is None:
         raise BadTime(f"{name} needs a time zone, e.g. datetime(..., tzinfo=UTC)")
+    try:
+        check_instant(name, at)
+    except MalformedEvent as error:
+        raise BadTime(str(error)) from None
     return at.astimezone(UTC)

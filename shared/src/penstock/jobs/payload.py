@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.events.brief import brief, brief_fields
+from penstock.events.envelope import Int64
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
 
 UNLIMITED = 0.0
@@ -31,7 +32,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     queue: str
     arguments: msgspec.Raw
     dispatched_at: float
-    tries: int = 0
+    tries: Int64 = 0
     timeout_seconds: float = UNLIMITED
     backoff: Backoff = DEFAULT_BACKOFF
     tags: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
+from penstock.events.envelope import check_instant
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
 from penstock.jobs.making import Maker, Terms
@@ -165,6 +166,8 @@ def read(stored: Stored) -> Schedule:
     record = msgspec.json.decode(stored.body, type=Schedule)
     if record.name != (name := stored.subject.rpartition(".")[2]):
         raise ValueError(f"the record of schedule {name!r} names {record.name!r}")
+    for field in ("made_at", "done_until", "firing", "last_tick"):
+        check_instant(field, getattr(record, field))
     return record
 
 

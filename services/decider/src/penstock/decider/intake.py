@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -22,6 +22,7 @@ from penstock.events.envelope import Event
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.measuring.hosts import implausible
+from penstock.runtime.passing_over import passing_over
 
 log = logging.getLogger("penstock.decider")
 
@@ -64,7 +65,8 @@ class Intake:
         async for stored in bus.follow(stream, patterns, start="last"):
             if self._first_through is None:
                 self._first_through = await _end(bus, stream, subjects.snapshots)
-            self.take(stored)
+            with passing_over(f"{stored.subject}, message {stored.sequence}"):
+                self.take(stored)
 
     @property
     def complete(self) -> bool:
@@ -179,5 +181,6 @@ def wrong(snapshot: Event, subject: str) -> str | None:
 def _numbers(kind: type[Event]) -> tuple[list[str], Callable[[Event], tuple[Any, ...]]]:
     """The fields that count something, and how to get at all of them."""
     numbers = (int, float, int | None, float | None)
-    names = [field.name for field in msgspec.structs.fields(kind) if field.type in numbers]
+    kinds = get_type_hints(kind)  # without their bounds
+    names = [f.name for f in msgspec.structs.fields(kind) if kinds[f.name] in numbers]
     return names, attrgetter(*names)

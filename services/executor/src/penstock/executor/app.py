@@ -38,6 +38,7 @@ from penstock.executor.spark.orphans import SparkOrphans
 from penstock.executor.spark.supervised import KeptSpark
 from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import epochs, service
+from penstock.runtime.passing_over import passing_over
 from penstock.runtime.paths import run_dir
 from penstock.runtime.spark_address import address
 from penstock.runtime.waiting import within
@@ -163,7 +164,8 @@ class _Shell:
             try:
                 stream = self._subjects.commands_stream
                 async for message in self._bus.follow(stream, [subject], start="last"):
-                    await self._obey(message)
+                    with passing_over(f"command {message.sequence}"):
+                        await self._obey(message)
             except BusError as error:
                 log.error("commands cannot be followed, trying again: %s", error)
             await asyncio.sleep(_TICK_SECONDS)
@@ -186,7 +188,9 @@ class _Shell:
         except (ValueError, RecursionError) as error:
             log.warning("a report on %s is ignored: %s", subject, error)
             return
-        if subject == self._subjects.worker_report(self._host, report.worker):
+        if subject != self._subjects.worker_report(self._host, report.worker):
+            return
+        with passing_over(f"a report of worker {report.worker}"):
             self._executor.learn(Reported(report=report))
             self._stuck.hear(report)
             self._orphans.hear(report)

@@ -12,6 +12,7 @@ from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
 from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
+from penstock.runtime.passing_over import passing_over
 
 log = logging.getLogger("penstock.metrics")
 
@@ -26,7 +27,8 @@ class ForecastEar:
         """Without end."""
         subject = self._subjects.events("pool", "*", ForecastMade.__name__)
         async for stored in self._bus.follow(self._subjects.events_stream, [subject], "last"):
-            self._take(stored)
+            with passing_over(stored.subject):
+                self._take(stored)
 
     def _take(self, stored: Stored) -> None:
         try:

@@ -19,6 +19,7 @@ from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, Wor
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.roster import Roster, Unbelievable
 from penstock.metrics.core.sketches import BadSketch
+from penstock.runtime.passing_over import passing_over
 
 log = logging.getLogger("penstock.metrics")
 
@@ -57,19 +58,24 @@ class WorkerEar:
             except MalformedEvent as error:
                 self._complain(stored.subject, error)
                 continue
-            self._on_event(event)
+            with passing_over(stored.subject):
+                self._on_event(event)
 
     async def follow_hosts(self) -> None:
         """Host snapshots, without end."""
         pattern = self._subjects.host_snapshot("*")
         stream = self._subjects.snapshots_stream
         async for stored in self._bus.follow(stream, [pattern], start="last"):
-            try:
-                snapshot = SNAPSHOTS.decode(stored.body)
-                if isinstance(snapshot, HostSnapshot):
-                    self._on_host(snapshot, stored)
-            except ValueError as error:
-                self._complain(stored.subject, error)
+            with passing_over(stored.subject):
+                self._see_host(stored)
+
+    def _see_host(self, stored: Stored) -> None:
+        try:
+            snapshot = SNAPSHOTS.decode(stored.body)
+            if isinstance(snapshot, HostSnapshot):
+                self._on_host(snapshot, stored)
+        except ValueError as error:
+            self._complain(stored.subject, error)
 
     def _on_host(self, snapshot: HostSnapshot, stored: Stored) -> None:
         if stored.subject != self._subjects.host_snapshot(snapshot.host):

@@ -31,6 +31,7 @@ from penstock.orchestrator.reconcile import Reconciler
 from penstock.orchestrator.schedules import Ticker
 from penstock.orchestrator.wholes import Wholes
 from penstock.runtime import service
+from penstock.runtime.passing_over import passing_over
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
@@ -164,12 +165,13 @@ class Orchestrator:
     async def _follow(self, sequence: int) -> None:
         async for step in steps(self._bus, self._subjects, sequence):
             self._reading, self._read_at = time.monotonic(), step.at
-            self.table.see(step)
-            self._punctual.see(step)
-            self._old_letters.see(step)
-            self._cancelled.see(step)
-            if self._queues:
-                self._queues.see(step)
+            with passing_over(f"event {step.sequence}"):
+                self.table.see(step)
+                self._punctual.see(step)
+                self._old_letters.see(step)
+                self._cancelled.see(step)
+                if self._queues:
+                    self._queues.see(step)
 
     @property
     def _is_behind(self) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.events.envelope import UnknownEvent
+from penstock.events.envelope import Instant, Int64, UnknownEvent, check_instant
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.lifecycle import State
 from penstock.jobs.story import read_event
 from penstock.orchestrator.core.unresolved import AWAITED, Step
+from penstock.runtime.passing_over import passing_over
 
 
 class _Fields(msgspec.Struct):
@@ -24,15 +24,15 @@ class _Fields(msgspec.Struct):
     type: str
     job_id: str
     queue: str = ""
-    due_at: datetime | None = None
+    due_at: Instant | None = None
 
 
 class _Carried(msgspec.Struct):
     """The same of what took the place of a job's earlier events."""
 
     state: str
-    changed_by: int
-    available_at: datetime
+    changed_by: Int64
+    available_at: Instant
 
 
 _EVENT_OF = {
@@ -56,7 +56,10 @@ async def steps(bus: Bus, subjects: Subjects, start: int) -> AsyncIterator[Step]
     stream: Any = bus.follow(subjects.events_stream, wanted, max(start, 1))
     async with aclosing(stream) as messages:
         async for stored in messages:
-            if (read := step(stored)) is not None:
+            read = None
+            with passing_over(f"event {stored.sequence}"):
+                read = step(stored)
+            if read is not None:
                 yield read
 
 
@@ -71,9 +74,10 @@ def step(stored: Stored) -> Step | None:
         return None
     try:
         fields = _decode(stored.body)
+        check_instant("due_at", fields.due_at)
         if fields.queue:
             check_name("queue", fields.queue)
-    except (ValueError, RecursionError):  # also text that is none; BadName
+    except (ValueError, RecursionError):  # also text that is none; BadName, MalformedEvent
         return None
     if (fields.type, fields.job_id) != (event, job_id):
         return None
@@ -92,6 +96,7 @@ def step(stored: Stored) -> Step | None:
 def _carried_step(stored: Stored, fields: _Fields) -> Step | None:
     try:
         carried = _decode_carried(stored.body)
+        check_instant("available_at", carried.available_at)
         event = _EVENT_OF[State(carried.state)]
     except ValueError:  # a state of a later version
         return None

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.bus.protocol import Bus, BusRefused, QueueDepth
+from penstock.bus.protocol import Bus, BusError, BusRefused, QueueDepth
 from penstock.events.subjects import Subjects
 from penstock.orchestrator import claimed as claims
 from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
 from penstock.orchestrator.heal import Healer
+from penstock.runtime.passing_over import note
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.orchestrator")
@@ -168,6 +169,10 @@ class Reconciler:
                 log.error("job %s waits for help: %s", entry.job_id, error)
                 entry.check_at += self._table.patience_seconds
                 return
+            except BusError:
+                raise
+            except Exception as error:  # it would be the same in each round
+                note(f"job {entry.job_id}", error)
         if made and entry.awaits is Awaits.LINE:
             self._table.wait_longer(entry, now)  # one whose key empties the queues can do so again
         else:

@@ -26,6 +26,7 @@ from penstock.bus.protocol import (
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.graph import Graph, GraphSnapshot
+from penstock.runtime.passing_over import passing_over
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -88,7 +89,8 @@ class Kept:
         for name, whole in tuple(known.items()):
             at, when = self._stored.get(name, (-1, 0.0))
             if at != whole.position or now - when > _REFRESH_SECONDS:
-                await self._store(name, whole, position)
+                with passing_over(f"{name[0]} {name[1]}"):  # is read from the log after a restart
+                    await self._store(name, whole, position)
                 self._stored[name] = whole.position, now
         if position != self._position:
             await self._bus.append(Outgoing(self._cursor, msgspec.json.encode(position)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Union
@@ -16,9 +16,10 @@ from typing import Annotated, Any, Union
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Meta
 
-from penstock.events.envelope import Event
+from penstock.events.envelope import EARLIEST_YEAR, LATEST_YEAR, Event
 from penstock.pipeline.core.columns import Field, Shapes, column_name, columns, shapes
 from penstock.pipeline.pulling import Message
 
@@ -47,6 +48,8 @@ _PYTHON: dict[str, Any] = {
     "boolean": bool,
     "timestamp": Annotated[datetime, Meta(tz=True)],
 }
+_EARLIEST_MICROS = int(datetime(EARLIEST_YEAR, 1, 1, tzinfo=UTC).timestamp() - 86_400) * 1_000_000
+_LATEST_MICROS = int(datetime(LATEST_YEAR + 1, 1, 2, tzinfo=UTC).timestamp()) * 1_000_000
 _UNFIT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -192,4 +195,15 @@ def _text(value: msgspec.Raw) -> str | None:
 def _array(values: Any, kind: pa.DataType, count: int) -> pa.Array:
     if values is None:
         return pa.nulls(count, kind)
-    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+    array = values if isinstance(values, pa.Array) else pa.array(values, kind)
+    if kind == _ARROW["timestamp"]:
+        _check_years(array)
+    return array
+
+
+def _check_years(times: pa.Array) -> None:
+    """Raises ValueError: in UTC, one is of a year that ``datetime`` has not; see `Instant`."""
+    ends = pc.min_max(times.cast(pa.int64()))
+    earliest, latest = ends["min"].as_py(), ends["max"].as_py()
+    if earliest is not None and not _EARLIEST_MICROS <= earliest <= latest < _LATEST_MICROS:
+        raise ValueError(f"expected times of the years {EARLIEST_YEAR} to {LATEST_YEAR}")

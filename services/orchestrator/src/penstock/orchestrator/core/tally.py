@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 import msgspec
 
 from penstock.events.batch import Counts
 from penstock.jobs.members import Member
-from penstock.jobs.slots import Slot
+from penstock.jobs.slots import Lanes, Slot
 
 SLOTS = {
     "JobDispatched": Slot.PENDING,
@@ -46,25 +45,18 @@ class Tally:
     """The jobs of one batch by how they stand. Told the same twice, it does not count twice."""
 
     def __init__(self, packed: PackedTally | None = None) -> None:
-        self._lanes = {
-            lane: bytearray(zlib.decompress(slots))
-            for lane, slots in (packed.lanes.items() if packed else ())
-        }
-        self._numbers = [sum(slots.count(slot) for slots in self._lanes.values()) for slot in Slot]
+        self._lanes = Lanes(packed.lanes if packed else None)
+        self._numbers = [self._lanes.count(slot) for slot in Slot]
 
     def put(self, place: Member, slot: Slot) -> None:
         """The job at ``place`` stands like this now."""
-        slots = self._lanes.setdefault(place.lane, bytearray())
-        if place.number >= len(slots):
-            slots.extend(bytes(place.number + 1 - len(slots)))
-        self._numbers[slots[place.number]] -= 1
+        self._numbers[self.slot(place)] -= 1
         self._numbers[slot] += 1
-        slots[place.number] = slot
+        self._lanes.put(place.lane, place.number, slot)
 
     def slot(self, place: Member) -> Slot:
         """How the job at ``place`` stands."""
-        slots = self._lanes.get(place.lane, b"")
-        return Slot(slots[place.number]) if place.number < len(slots) else Slot.UNKNOWN
+        return self._lanes.get(place.lane, place.number)
 
     @property
     def counts(self) -> Counts:
@@ -73,11 +65,8 @@ class Tally:
 
     def pending(self, batch: str) -> Iterator[Member]:
         """The jobs that have not ended."""
-        for lane, slots in self._lanes.items():
-            at = slots.find(Slot.PENDING)
-            while at >= 0:
-                yield Member(batch, lane, at)
-                at = slots.find(Slot.PENDING, at + 1)
+        for lane, number in self._lanes.places(Slot.PENDING):
+            yield Member(batch, lane, number)
 
     def pack(self) -> PackedTally:
-        return PackedTally({lane: zlib.compress(slots, 1) for lane, slots in self._lanes.items()})
+        return PackedTally(self._lanes.pack())

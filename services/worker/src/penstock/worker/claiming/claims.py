@@ -126,6 +126,8 @@ class Claims:
                         won.append(job)
                 except BusError as error:
                     trouble = error
+                except Exception as error:  # its events or its message are none of a client's
+                    await self._refusals.put_aside(job.delivery, error)
             if trouble:
                 log.warning("job %s cannot be claimed now: %s", job.id, trouble)
                 refused.append(job.delivery)
@@ -186,6 +188,9 @@ class Claims:
         except (BusError, Unreadable) as error:
             log.warning("job %s is left for later: %s", call.id, error)
             await self._refusals.give_back_later([delivery])
+            return True
+        except Exception as error:
+            await self._refusals.put_aside(delivery, error)
             return True
         await self._bus.ack([delivery])
         return True

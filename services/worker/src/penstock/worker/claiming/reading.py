@@ -19,7 +19,7 @@ from penstock.jobs.registry import JobType
 from penstock.jobs.sealing import KeyRing, arguments, is_sealed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
-_MAX_SEQUENCE = 2**63
+_MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31
 
 
 class Rejected(Exception):
@@ -119,7 +119,7 @@ class Reader:
             raise Rejected("malformed", f"header names job {job_id}, body names {call.id[:80]}")
         if delivery.subject != self._subjects.queue(call.queue):
             raise Rejected("malformed", f"came on {delivery.subject}, names {call.queue[:80]!r}")
-        if not (0 < sequence < _MAX_SEQUENCE and attempt > 0):
+        if not (0 < sequence < _MAX_SEQUENCE and 0 < attempt < _MAX_ATTEMPT):
             raise Rejected("malformed", "its sequence or attempt is out of range")
         return Envelope(call, sequence, attempt)
 

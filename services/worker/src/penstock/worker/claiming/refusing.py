@@ -15,6 +15,7 @@ from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooL
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
 from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.passing_over import note
 from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Locked, Rejected
 
@@ -93,6 +94,22 @@ class Refusals:
             await self._reject_job(delivery, reason)
         except BusError as error:
             log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
+            await self.give_back_later([delivery])
+            return
+        await self._bus.ack([delivery])
+
+    async def put_aside(self, delivery: Delivery, error: Exception) -> None:
+        """What no worker can handle becomes a dead letter, whatever the job's events say.
+
+        It would end each worker that takes it. Of a job that lives, the orchestrator makes the
+        message again, ever less often.
+        """
+        note(f"message {delivery.sequence} on {delivery.subject}", error)
+        reason = Rejected("malformed", f"it cannot be handled: {error!r}")
+        try:
+            await self._dead_letter(delivery, reason)
+        except BusError as refusal:
+            log.warning("message %d of its queue is left for later: %s", delivery.sequence, refusal)
             await self.give_back_later([delivery])
             return
         await self._bus.ack([delivery])
