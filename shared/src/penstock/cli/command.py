@@ -59,7 +59,7 @@ class Command(click.Command):
         self.service = service
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not self.service:
+        if not (self.service or isinstance(self, click.Group)):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
         ctx.ensure_object(Session).start_logging(self.service)
         return super().invoke(ctx)
