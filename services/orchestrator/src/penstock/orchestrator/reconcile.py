@@ -49,10 +49,12 @@ class Reconciler:
         missing = await self._letters(due)
         missing += await self._schedules(due, now)
         missing += await self._lines(due, now)
-        await _all(lambda entry: self._make_again(entry, now), missing[:_STORIES])
+        again = self._table.shares.first(missing, _STORIES)
+        await _all(lambda entry: self._make_again(entry, now), again)
 
     async def _letters(self, due: Iterable[Entry]) -> list[Entry]:
-        letters = list(islice((e for e in due if e.awaits is Awaits.LETTER), _STORIES))
+        awaited = (e for e in due if e.awaits is Awaits.LETTER)
+        letters = self._table.shares.first(awaited, _STORIES)
         missing: list[Entry] = []
 
         async def look(entry: Entry) -> None:
@@ -66,7 +68,8 @@ class Reconciler:
         return missing
 
     async def _schedules(self, due: Iterable[Entry], now: float) -> list[Entry]:
-        delayed = list(islice((e for e in due if e.awaits is Awaits.SCHEDULE), _STORIES))
+        awaited = (e for e in due if e.awaits is Awaits.SCHEDULE)
+        delayed = self._table.shares.first(awaited, _STORIES)
         missing: list[Entry] = []
 
         async def look(entry: Entry) -> None:
@@ -95,7 +98,8 @@ class Reconciler:
                 lines.setdefault(entry.queue, []).append(entry)
         await _all(self._knows_queue, lines.pop("", [])[:_STORIES])  # looked at in the next round
         depths = await self._bus.depths() if lines else {}
-        heads = await self._heads(tuple(islice(lines, _LINES)), depths)
+        turns = self._table.shares.in_turn(line[0] for line in lines.values())
+        heads = await self._heads([entry.queue for entry in islice(turns, _LINES)], depths)
         missing: list[Entry] = []
         for queue, head_at in heads.items():
             gone = await self._gone(lines[queue], head_at, depths.get(queue))
