@@ -28,9 +28,12 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, Context, job, lifecycle, queue, story
+from penstock.jobs.lifecycle import JobRecord
 from penstock.orchestrator import claimed
 from penstock.orchestrator.app import Orchestrator
+from penstock.orchestrator.heal import Healer
 from penstock.runtime.broker import Broker
+from penstock.runtime.passing_over import passed_over
 from penstock.runtime.service import Service
 
 AFTER_SECONDS = 0.6
@@ -174,6 +177,25 @@ async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
     await stage.run_until(delivery)  # the compare-and-set holds
     assert await stage.state(job_id) == "running"
     await stage.settled()
+
+
+async def test_a_job_that_cannot_be_handled_keeps_no_other_from_being_healed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healer = Healer.heal
+
+    async def heal(self: Healer, record: JobRecord) -> bool:
+        if record.id == "odd":
+            raise OverflowError("date value out of range")
+        return await healer(self, record)
+
+    monkeypatch.setattr(Healer, "heal", heal)
+    before = passed_over()
+    await stage.start()
+    await stage.cut_dispatch(job_id="odd")
+    await eventually(lambda: passed_over() > before, 30)
+    job_id = await stage.cut_dispatch()
+    assert (await stage.take()).headers[queue.JOB] == job_id
 
 
 async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:

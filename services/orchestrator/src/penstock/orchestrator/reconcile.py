@@ -15,7 +15,7 @@ from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
 from penstock.orchestrator.heal import Healer
-from penstock.runtime.passing_over import note
+from penstock.runtime.passing_over import note, passing_over
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.orchestrator")
@@ -179,10 +179,15 @@ class Reconciler:
             self._table.resolve(entry)  # done, or a later step of the job has taken its place
 
 
+async def _one(work: Callable[[T], Awaitable[object]], item: T) -> None:
+    with passing_over("a step that nothing has followed"):
+        await work(item)
+
+
 async def _all(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
     """A few at a time; raises the first error after the others of its group have ended."""
     for start in range(0, len(items), _AT_ONCE):
-        group = (work(item) for item in items[start : start + _AT_ONCE])
+        group = (_one(work, item) for item in items[start : start + _AT_ONCE])
         for outcome in await asyncio.gather(*group, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
