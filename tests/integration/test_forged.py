@@ -48,6 +48,30 @@ UNREADABLE = {
     "decider": ("commands.test-host", "state.lease.decider", "snapshots.round.work"),
     "worker": ("beats.worker.test-host.w-1", "checkpoints.forged", "state.exclusive.forged"),
 }
+_BIG = "1" + "0" * 400
+_NEVER = "9999-12-31T23:59:59-23:59"
+BEYOND_RECKONING = {
+    "dispatcher": {
+        "events.job.beyond1.JobDispatched": '"job_id":"beyond1","queue":"work","function":"x",'
+        '"payload":"","due_at":"0001-01-01T00:00:00"',
+        "events.job.beyond2.JobDispatched": '"job_id":"beyond2","queue":"work","function":"x",'
+        f'"payload":"","due_at":"{_NEVER}"',
+        "events.batch.beyond3.BatchCreated": f'"batch_id":"beyond3","allowed_failures":{_BIG}',
+        "events.batch.beyond4.BatchCreated": f'"batch_id":"beyond4","at":"{_NEVER}"',
+        "events.graph.beyond5.GraphStarted": '"graph_id":"beyond5","steps":['
+        f'{{"name":"a","payload":"","takes":{{"x":{_BIG}}}}}]',
+    },
+    "executor": {
+        "snapshots.host.test-host": f'"host":"test-host","cpu_cores":1,"memory_bytes":{_BIG}',
+        "snapshots.host.invented": f'"host":"invented","cpu_cores":1,"memory_bytes":{_BIG}',
+    },
+    "worker": {
+        "beats.worker.test-host.w-1": '"worker":"w-1","host":"test-host","pool":"work","pid":1,'
+        '"state":"busy","number":1,"at":1,"started_at":1,'
+        f'"queues":{{"work":{{"finished":{_BIG}}}}}',
+    },
+}
+"""Well typed, and beyond what dates, floats and MessagePack can hold."""
 _LINES_A_MESSAGE = 30
 _LOOK_SECONDS = 2.0
 _GROWN_BYTES = 200_000_000
@@ -95,6 +119,27 @@ async def _send_unreadable(site: Site) -> int:
         messages = [Forged(f"{PREFIX}.{each}", body, {}) for each in subjects for body in bodies]
         await _send(site, role, messages)
     return len(bodies) * sum(map(len, UNREADABLE.values()))
+
+
+async def test_what_cannot_be_reckoned_with_ends_no_service(site: Site, tmp_path: Path) -> None:
+    """One of these ended every orchestrator, decider or metrics service, again at each start."""
+    await _survives(site, tmp_path, lambda: asyncio.run(_send_beyond_reckoning(site)))
+
+
+async def _send_beyond_reckoning(site: Site) -> int:
+    for role, bodies in BEYOND_RECKONING.items():
+        messages = [
+            Forged(f"{PREFIX}.{subject}", _typed(subject, fields), {})
+            for subject, fields in bodies.items()
+        ]
+        await _send(site, role, messages)
+    return sum(map(len, BEYOND_RECKONING.values()))
+
+
+def _typed(subject: str, fields: str) -> bytes:
+    kinds = {"snapshots": "HostSnapshot", "beats": "WorkerReport"}
+    kind = kinds.get(subject.split(".", maxsplit=1)[0], subject.rpartition(".")[2])
+    return f'{{"type":"{kind}",{fields}}}'.encode()
 
 
 async def _story(site: Site, job_id: str) -> list[Entry]:

@@ -15,6 +15,7 @@ from tests.waiting import eventually
 from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Delivery, Expect, Outgoing
+from penstock.config.profiles import PoolTable
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import (
     JobDead,
@@ -27,9 +28,12 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, Context, job, lifecycle, queue, story
+from penstock.jobs.lifecycle import JobRecord
 from penstock.orchestrator import claimed
 from penstock.orchestrator.app import Orchestrator
+from penstock.orchestrator.heal import Healer
 from penstock.runtime.broker import Broker
+from penstock.runtime.passing_over import passed_over
 from penstock.runtime.service import Service
 
 AFTER_SECONDS = 0.6
@@ -175,6 +179,25 @@ async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
     await stage.settled()
 
 
+async def test_a_job_that_cannot_be_handled_keeps_no_other_from_being_healed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healer = Healer.heal
+
+    async def heal(self: Healer, record: JobRecord) -> bool:
+        if record.id == "odd":
+            raise OverflowError("date value out of range")
+        return await healer(self, record)
+
+    monkeypatch.setattr(Healer, "heal", heal)
+    before = passed_over()
+    await stage.start()
+    await stage.cut_dispatch(job_id="odd")
+    await eventually(lambda: passed_over() > before, 30)
+    job_id = await stage.cut_dispatch()
+    assert (await stage.take()).headers[queue.JOB] == job_id
+
+
 async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:
     """A key that may dispatch can erase all queues: permissions do not see message headers."""
     await stage.start()
@@ -191,6 +214,20 @@ async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:
     assert delivery.headers[queue.JOB] == job_id
     await stage.run_until(delivery)
     await stage.settled()
+
+
+async def test_invented_jobs_keep_no_queue_of_the_settings_from_its_messages(stage: Stage) -> None:
+    job_id = await stage.client.dispatch(rebuild(table="a"))
+    event = (await stage.client.job(job_id)).events[0][1]
+    for number in range(60):
+        invented = msgspec.structs.replace(event, job_id=f"i{number}", queue=f"invented-{number}")
+        await stage.bus.append(Outgoing(stage.subjects.event(invented), encode(invented)))
+    await stage.bus.remove(stage.subjects.jobs_stream, stage.subjects.queue("reports"))
+    lost = await stage.cut_dispatch()
+    pools = {"reports": PoolTable()}
+    stage.settings = msgspec.structs.replace(stage.settings, pools=pools)
+    await stage.start(most=30)
+    assert {(await stage.take()).headers[queue.JOB] for _ in range(2)} == {job_id, lost}
 
 
 async def test_what_is_made_again_stays_in_the_jobs_trace(stage: Stage) -> None:

@@ -172,6 +172,38 @@ async def test_two_teams_on_one_broker_are_kept_apart(
     await theirs.close()
 
 
+async def test_a_team_that_fills_its_storage_takes_no_room_from_the_others(
+    guarded: GuardedBroker, owner: NatsBus, settings: MakeSettings
+) -> None:
+    for role in ("orchestrator", "dispatcher"):
+        add(guarded, role, role, prefix="other")
+    keys.limit(guarded.secrets, "other", 200_000_000)
+    add(guarded, "operator", "operator", prefix="other")  # keeps the limit
+    await guarded.reload()
+    settings.prefix = "other"
+    theirs = await connect(guarded.settings(settings, "other/orchestrator"), makes_streams=True)
+    settings.prefix = "penstock"
+    filler = await join(guarded, "other/dispatcher")
+    for _ in range(30):
+        answer = await filler.request("other.jobs.mail", bytes(7_000_000), timeout=10)
+        if b'"error"' in answer.data:
+            break
+    assert b"resource limits exceeded for account" in answer.data
+    await owner.append(Outgoing("penstock.jobs.mail", b"mine"))
+    await filler.close()
+    await theirs.close()
+
+
+def test_a_limit_is_of_an_installation_that_has_keys(tmp_path: Path) -> None:
+    secrets = GuardedBroker(tmp_path).secrets
+    with pytest.raises(Failed, match="no key of prefix other; it has keys of penstock"):
+        keys.limit(secrets, "other", 1)
+    keys.limit(secrets, "penstock", 5)
+    assert keys.limits(secrets) == {"penstock": 5}
+    keys.limit(secrets, "penstock", 0)
+    assert keys.limits(secrets) == {}
+
+
 def test_a_name_is_given_once_and_only_known_keys_are_revoked(tmp_path: Path) -> None:
     broker = GuardedBroker(tmp_path)
     add(broker, "dispatcher", "shop")

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
+from penstock.orchestrator.core.shares import Shares
 from penstock.orchestrator.core.unresolved import AWAITED, Awaits, Entry, Step, Unresolved
 
 
 class Log:
     """An event log, read into a table."""
 
-    def __init__(self, limit: int = 100, **options: int) -> None:
+    def __init__(self, limit: int = 100, **options: Any) -> None:
         self.table = Unresolved(10, limit, **options)
         self.steps: list[Step] = []
 
@@ -122,6 +123,54 @@ def test_memory_is_bounded_and_nothing_is_forgotten(seed: int, limit: int) -> No
             log.table.see(step)
     assert found >= unfinished
     assert log.table.cursor() == 61
+
+
+@given(st.integers(0, 2**32), st.integers(8, 24))
+def test_a_share_that_never_empties_keeps_no_other_waiting(seed: int, limit: int) -> None:
+    """Invented queues fill their share for good; all of a named queue comes to be looked after."""
+    source, log = random.Random(seed), Log(limit, shares=Shares(["mail"]))
+    mails = set()
+    for number in range(80):
+        if source.random() < 0.3:
+            mails.add(f"mail-{number}")
+            log.add("JobDispatched", f"mail-{number}", queue="mail")
+        else:
+            log.add("JobDispatched", f"j{number}", queue=f"invented-{number}")
+        assert len(log.table) <= limit
+    looked_after: set[str] = set()
+    for _ in range(80):
+        for entry in log.table.due(1e9):
+            if entry.queue == "mail":
+                looked_after.add(entry.job_id)
+                log.table.resolve(entry)
+        if (start := log.table.read_again_from()) is None:
+            break
+        for step in log.steps[start - 1 :]:
+            if step.job_id not in looked_after:
+                log.table.see(step)
+    assert looked_after == mails
+
+
+def test_a_named_queue_has_its_turn_among_100_000_invented_ones() -> None:
+    log = Log(300_000, shares=Shares(["mail"]))
+    for number in range(100_000):
+        log.add("JobDispatched", f"j{number}", queue=f"invented-{number}")
+    for number in range(500):
+        log.add("JobDispatched", f"mail-{number}", queue="mail")
+    log.add("JobReleased", "unread")
+    queues = [entry.queue for entry in log.table.shares.first(log.table.due(1e9), 200)]
+    assert (queues.count("mail"), queues.count("")) == (
+        99,
+        1,
+    )  # the rest of 200 is of invented ones
+
+
+def test_queues_of_one_share_take_turns() -> None:
+    log = Log()
+    for name in ("a", "a", "a", "b", "b", "c"):
+        log.add("JobDispatched", f"{name}{len(log.steps)}", queue=name)
+    queues = [entry.queue for entry in Shares().in_turn(log.table.due(1e9))]
+    assert "".join(queues) == "abcaba"
 
 
 def entry(at: float = 100.0, due_at: float | None = None) -> Entry:

@@ -11,10 +11,12 @@ from contextlib import suppress
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
 from penstock.config import Settings
+from penstock.config.serving import serving
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.orchestrator import pauses, standing, stream_settings
 from penstock.orchestrator.cancelled import CancelledSchedules
+from penstock.orchestrator.core.shares import Shares
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.cursor import Cursor, Position
 from penstock.orchestrator.foreign_schedules import ForeignSchedules
@@ -83,7 +85,8 @@ class Orchestrator:
         self._queues: QueueConsumers | None = None
         if isinstance(self._bus, NatsBus):
             self._queues = QueueConsumers(self._bus, self._subjects, running.settings)
-        self.table = Unresolved(after_seconds, most)
+        self._shares = Shares(serving(running.settings).owners)
+        self.table = Unresolved(after_seconds, most, shares=self._shares)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._old_letters = OldLetters(self._bus, self._subjects, after_seconds)
         self.history = History(
@@ -99,7 +102,11 @@ class Orchestrator:
         if position is None:
             return
         self.table = Unresolved(
-            self._after_seconds, self._most, position.sequence, position.letters_from
+            self._after_seconds,
+            self._most,
+            position.sequence,
+            position.letters_from,
+            self._shares,
         )
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._follow_from(position.sequence)

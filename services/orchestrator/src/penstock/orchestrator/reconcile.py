@@ -15,7 +15,7 @@ from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
 from penstock.orchestrator.heal import Healer
-from penstock.runtime.passing_over import note
+from penstock.runtime.passing_over import note, passing_over
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.orchestrator")
@@ -49,10 +49,12 @@ class Reconciler:
         missing = await self._letters(due)
         missing += await self._schedules(due, now)
         missing += await self._lines(due, now)
-        await _all(lambda entry: self._make_again(entry, now), missing[:_STORIES])
+        again = self._table.shares.first(missing, _STORIES)
+        await _all(lambda entry: self._make_again(entry, now), again)
 
     async def _letters(self, due: Iterable[Entry]) -> list[Entry]:
-        letters = list(islice((e for e in due if e.awaits is Awaits.LETTER), _STORIES))
+        awaited = (e for e in due if e.awaits is Awaits.LETTER)
+        letters = self._table.shares.first(awaited, _STORIES)
         missing: list[Entry] = []
 
         async def look(entry: Entry) -> None:
@@ -66,7 +68,8 @@ class Reconciler:
         return missing
 
     async def _schedules(self, due: Iterable[Entry], now: float) -> list[Entry]:
-        delayed = list(islice((e for e in due if e.awaits is Awaits.SCHEDULE), _STORIES))
+        awaited = (e for e in due if e.awaits is Awaits.SCHEDULE)
+        delayed = self._table.shares.first(awaited, _STORIES)
         missing: list[Entry] = []
 
         async def look(entry: Entry) -> None:
@@ -95,7 +98,8 @@ class Reconciler:
                 lines.setdefault(entry.queue, []).append(entry)
         await _all(self._knows_queue, lines.pop("", [])[:_STORIES])  # looked at in the next round
         depths = await self._bus.depths() if lines else {}
-        heads = await self._heads(tuple(islice(lines, _LINES)), depths)
+        turns = self._table.shares.in_turn(line[0] for line in lines.values())
+        heads = await self._heads([entry.queue for entry in islice(turns, _LINES)], depths)
         missing: list[Entry] = []
         for queue, head_at in heads.items():
             gone = await self._gone(lines[queue], head_at, depths.get(queue))
@@ -175,10 +179,15 @@ class Reconciler:
             self._table.resolve(entry)  # done, or a later step of the job has taken its place
 
 
+async def _one(work: Callable[[T], Awaitable[object]], item: T) -> None:
+    with passing_over("a step that nothing has followed"):
+        await work(item)
+
+
 async def _all(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
     """A few at a time; raises the first error after the others of its group have ended."""
     for start in range(0, len(items), _AT_ONCE):
-        group = (work(item) for item in items[start : start + _AT_ONCE])
+        group = (_one(work, item) for item in items[start : start + _AT_ONCE])
         for outcome in await asyncio.gather(*group, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -17,6 +17,7 @@ from penstock.jobs.errors import AlreadyDispatched, BadSchedule
 from penstock.jobs.schedule import Schedule
 from penstock.jobs.schedules import put, read
 from penstock.jobs.sending import Sender
+from penstock.runtime.passing_over import note
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.orchestrator")
@@ -94,6 +95,9 @@ class Ticker:
                     log.warning("schedule %s: ticks until %s are skipped", due.name, due.done_until)
         except BusError as error:
             log.warning("schedule %s waits: %s", known.schedule.name, error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+        except Exception as error:  # of one schedule: the others go on
+            note(f"schedule {known.schedule.name}", error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _is_current(self, known: _Known) -> bool:

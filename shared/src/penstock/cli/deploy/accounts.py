@@ -13,7 +13,7 @@ nothing on by itself, so that no consumer can push copies anywhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -58,14 +58,22 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return bound(ROLES[self.role], self.host, self.queues)
 
 
-def accounts(keys: Sequence[Key]) -> dict[str, dict[str, Any]]:
-    """What nats-server's configuration takes as ``accounts``."""
+def accounts(
+    keys: Sequence[Key], limits: Mapping[str, int] | None = None
+) -> dict[str, dict[str, Any]]:
+    """What nats-server's configuration takes as ``accounts``.
+
+    Args:
+        limits: bytes that the streams of an installation may take, by its prefix.
+    """
     made: dict[str, dict[str, Any]] = {}
     for prefix in dict.fromkeys(key.prefix for key in keys):
         asked = dict.fromkeys(
             s for role in ROLES.values() for s in services(role, Subjects(prefix))
         )
-        made[core(prefix)] = {"jetstream": "enabled", "exports": [*map(_service, asked)]}
+        most = (limits or {}).get(prefix)
+        stores = {"max_store": most} if most else "enabled"
+        made[core(prefix)] = {"jetstream": stores, "exports": [*map(_service, asked)]}
     for key in keys:
         made[name(key)] = _account(key, [k for k in keys if k.prefix == key.prefix and k != key])
     return made
@@ -81,9 +89,10 @@ def core(prefix: str) -> str:
     return prefix
 
 
-def configuration(keys: Sequence[Key]) -> str:
+def configuration(keys: Sequence[Key], limits: Mapping[str, int] | None = None) -> str:
     """The accounts as lines of a configuration file, to be included in ``accounts { }``."""
-    lines = [f"{json.dumps(n)}: {json.dumps(a, indent=2)}\n" for n, a in accounts(keys).items()]
+    made = accounts(keys, limits)
+    lines = [f"{json.dumps(n)}: {json.dumps(a, indent=2)}\n" for n, a in made.items()]
     return "".join(lines)
 
 

@@ -86,7 +86,8 @@ def add(
 ) -> None:
     """Make one more key of a role, in a folder of its name below FOLDER.
 
-    A bound holds as far as subjects carry it: the target of a delayed job stands in a header.
+    A bound holds as far as subjects carry it: events of jobs name their queue in the body, and the
+    orchestrator makes the message. To keep an application apart, give it a team.
     """
     from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
     from penstock.cli.deploy.accounts import Key  # noqa: PLC0415
@@ -138,6 +139,31 @@ def ls(session: Session, folder: Path) -> None:
     for one in known:
         bounds = " ".join(filter(None, [one.host, *one.queues]))
         say(f"{one.prefix}  {one.role:<12}  {one.name}  {bounds}".rstrip())
+
+
+@deploy.command(example="penstock deploy limit deploy/secrets --team b --max-bytes 20000000000")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--team", default="", help="Prefix of another installation on this broker.")
+@click.option(
+    "--max-bytes", type=click.IntRange(0), required=True, help="All streams together; 0: no bound."
+)
+@click.pass_obj
+def limit(session: Session, folder: Path, team: str, max_bytes: int) -> None:
+    """Bound what the streams of one installation may take of the broker's storage.
+
+    Without it, a team whose JOBS stream is filled takes the room of all. It must hold the event
+    log (`streams.events_max_bytes` and a quarter) and the jobs that may wait; a full one refuses
+    what is new, of this team alone. In a cluster each copy counts.
+    """
+    from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
+
+    prefix = team or session.settings().prefix
+    made_keys.limit(folder, prefix, max_bytes)
+    if session.as_json:
+        say_json({"prefix": prefix, "max_bytes": max_bytes})
+        return
+    say(f"{prefix}: {f'{max_bytes:,} bytes' if max_bytes else 'no bound'}")
+    note(_RELOAD)
 
 
 @deploy.command(example="penstock deploy check executor")

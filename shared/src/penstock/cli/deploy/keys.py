@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,8 @@ from penstock.cli.errors import Failed
 SEED_BYTES = 32
 _REGISTRY = "nats/keys.json"
 """Names, roles and public halves."""
+_LIMITS = "nats/limits.json"
+"""Bytes that the streams of an installation may take, by its prefix. Missing: none is limited."""
 _LOCK = "nats/keys.lock"
 
 
@@ -61,7 +63,8 @@ def add(folder: Path, key: Key) -> list[Path]:
         place.parent.mkdir(mode=0o700, exist_ok=True)
         made = [_put(place / "nkey.seed", seed), _put(place / "ca.pem", authority)]
         _hand_over(folder, [place, *made])
-        _register(folder, _known([*keys, msgspec.structs.replace(key, public=public)]))
+        made_known = [*keys, msgspec.structs.replace(key, public=public)]
+        _register(folder, _known(made_known, limits(folder)))
         return made
 
 
@@ -75,7 +78,7 @@ def revoke(folder: Path, prefix: str, name: str) -> Key:
         keys = listed(folder)
         for key in keys:
             if (key.prefix, key.name) == (prefix, name):
-                left = _known([other for other in keys if other != key])
+                left = _known([other for other in keys if other != key], limits(folder))
                 _register(folder, reversed([*left]))  # the broker's file first: cut off, it is out
                 return key
     names = ", ".join(key.name for key in keys if key.prefix == prefix)
@@ -95,6 +98,40 @@ def listed(folder: Path) -> list[Key]:
             f"{folder / _REGISTRY} cannot be read ({error}); expected a folder that 'penstock "
             "deploy keys' made"
         ) from None
+
+
+def limit(folder: Path, prefix: str, max_bytes: int) -> None:
+    """Bounds what the streams of an installation may take of the broker's storage.
+
+    Args:
+        max_bytes: 0 for no bound.
+
+    Raises:
+        Failed: no such folder, or no key of that prefix.
+    """
+    with _alone(folder):
+        keys = listed(folder)
+        prefixes = {key.prefix for key in keys}
+        if prefix not in prefixes:
+            raise Failed(
+                f"{folder} has no key of prefix {prefix}; it has keys of "
+                f"{', '.join(sorted(prefixes))}: make one with 'penstock deploy key add' first"
+            )
+        bounds = {**limits(folder), prefix: max_bytes}
+        bounds = {name: bound for name, bound in bounds.items() if bound}
+        files = [(_LIMITS, msgspec.json.format(msgspec.json.encode(bounds)))]
+        _register(folder, [*files, *_known(keys, bounds)])
+
+
+def limits(folder: Path) -> dict[str, int]:
+    """Bytes that the streams of an installation may take, by its prefix. Raises Failed."""
+    path = folder / _LIMITS
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Failed(f"{path} cannot be read ({error}); mend it, or remove it for none") from None
 
 
 @contextmanager
@@ -130,9 +167,11 @@ def _hand_over(folder: Path, paths: Sequence[Path]) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _known(keys: Sequence[Key]) -> Iterator[tuple[str, bytes]]:
+def _known(
+    keys: Sequence[Key], bounds: Mapping[str, int] | None = None
+) -> Iterator[tuple[str, bytes]]:
     yield _REGISTRY, msgspec.json.format(msgspec.json.encode(keys))
-    yield "nats/accounts.conf", configuration(keys).encode()
+    yield "nats/accounts.conf", configuration(keys, bounds).encode()
 
 
 def _files(

@@ -7,10 +7,13 @@ the first steps that nothing has followed yet; nearly all leave again within mil
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum, auto
 
 import msgspec
+
+from penstock.orchestrator.core.shares import Shares
 
 _MOST_DOUBLINGS = 6
 
@@ -52,6 +55,7 @@ class Entry:
         since: POSIX seconds: from when on its effect was to be expected.
         check_at: not to be looked at before.
         sequence: of the latest event that tells of it. first_sequence: of the one that began it.
+        share: name of the share of the table that it takes from.
     """
 
     __slots__ = (
@@ -62,6 +66,7 @@ class Entry:
         "job_id",
         "queue",
         "sequence",
+        "share",
         "since",
         "times_made",
     )
@@ -72,6 +77,7 @@ class Entry:
         self.sequence = step.sequence
         self.first_sequence = step.carried_from or step.sequence
         self.queue = step.queue
+        self.share = ""
         self.due_at = step.due_at
         self.since = step.at
         self.times_made = 0
@@ -96,24 +102,34 @@ Other events (completions, progress) come after one of these and need not be rea
 class Unresolved:
     """The steps that wait, at most ``limit`` of them.
 
-    When there are more, later ones are passed over; when half of those kept are gone, the log is
-    read again from the first one passed over. So memory is bounded and nothing is forgotten.
+    Each queue of the settings has a share of its own, all others have one together. When a share is
+    full, later ones of it are passed over; when half of those kept are gone, the log is read again
+    from the first one passed over. So memory is bounded and nothing is forgotten.
 
     Args:
         patience_seconds: how long a second step may take before somebody looks.
         start: sequence of the first event that will be seen.
         letters_from: dead letters of earlier events were looked after by an earlier process: one
             that is missing now was removed on purpose.
+        shares: who has which share of the table.
     """
 
     def __init__(
-        self, patience_seconds: float, limit: int, start: int = 1, letters_from: int = 0
+        self,
+        patience_seconds: float,
+        limit: int,
+        start: int = 1,
+        letters_from: int = 0,
+        shares: Shares | None = None,
     ) -> None:
+        self.shares = shares or Shares()
         self.patience_seconds = patience_seconds
         self.position = start - 1
         self._limit = limit
         self._letters_from = letters_from
-        self._passed_over: int | None = None
+        self._most_of_share = self.shares.most(limit)
+        self._held: Counter[str] = Counter()
+        self._passed_over: dict[str, int] = {}
         self._entries: dict[str, Entry] = {}
 
     def __len__(self) -> int:
@@ -125,10 +141,10 @@ class Unresolved:
         awaits = AWAITED.get(step.event)
         if awaits is None and self._awaits_letter(step.job_id):
             return  # nothing but a new life may follow the end: this event does not count
-        before = self._entries.pop(step.job_id, None)
+        before = self._take_out(step.job_id)
         if step.carried_from and before is not None and awaits is not None:
             before.sequence = step.sequence  # it waits as before; only its place is another
-            self._entries[step.job_id] = before
+            self._put(before)
             return
         if awaits is Awaits.LETTER and (step.carried_from or step.sequence) < self._letters_from:
             return
@@ -142,15 +158,27 @@ class Unresolved:
         return entry is not None and entry.awaits is Awaits.LETTER
 
     def _add(self, entry: Entry) -> None:
-        if self._passed_over is None and len(self._entries) < self._limit:
-            self._entries[entry.job_id] = entry
-        elif self._passed_over is None:
-            self._passed_over = entry.sequence
+        entry.share = self.shares.of(entry.queue)
+        is_full = self._held[entry.share] >= self._most_of_share
+        if is_full or len(self._entries) >= self._limit:
+            self._passed_over.setdefault(entry.share, entry.sequence)
+        else:
+            self._put(entry)
+
+    def _put(self, entry: Entry) -> None:
+        self._entries[entry.job_id] = entry
+        self._held[entry.share] += 1
+
+    def _take_out(self, job_id: str) -> Entry | None:
+        entry = self._entries.pop(job_id, None)
+        if entry is not None:
+            self._held[entry.share] -= 1
+        return entry
 
     def resolve(self, entry: Entry) -> None:
         """Its message is there. A later step of the same job stays."""
         if self._entries.get(entry.job_id) is entry:
-            del self._entries[entry.job_id]
+            self._take_out(entry.job_id)
 
     def wait_longer(self, entry: Entry, now: float) -> None:
         """Its message was made again at ``now``: looked at anew, each time after twice as long."""
@@ -164,20 +192,22 @@ class Unresolved:
 
     def read_again_from(self) -> int | None:
         """Where to begin reading the log again, if it is time to; then forgets that."""
-        if self._passed_over is None or len(self._entries) > self._limit // 2:
+        if len(self._entries) > self._limit * 3 // 4:
             return None
-        start, self._passed_over = self._passed_over, None
-        return start
+        for share, start in self._passed_over.items():
+            if self._held[share] <= self._most_of_share // 2:
+                del self._passed_over[share]
+                return start
+        return None
 
     def cursor(self) -> int:
         """Where a process that knows nothing must begin to read."""
         first = next(iter(self._entries.values()), None)
         kept = first.sequence if first else self.position + 1
-        return kept if self._passed_over is None else min(kept, self._passed_over)
+        return min(kept, *self._passed_over.values()) if self._passed_over else kept
 
     def letters_from(self) -> int:
         """Dead letters of earlier events have been looked after."""
         waiting = [e.first_sequence for e in self._entries.values() if e.awaits is Awaits.LETTER]
-        if self._passed_over is not None:
-            waiting.append(self._passed_over)
+        waiting += self._passed_over.values()
         return max(min(waiting, default=self.position + 1), self._letters_from)
