@@ -428,10 +428,9 @@ async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
         sequence = await stage.bus.append(
             Outgoing(stage.subjects.event(event), encode(event), {}, expect)
         )
-    await stage.bus.extend([delivery])
-    await stage.settled()  # nobody is free to take it: it waits as a redelivery
-    assert stage.orchestrator.reconciler.healer.healed == 0
     await stage.bus.give_back([delivery.ack_subject])
+    await stage.settled()  # no worker is free to take it: it waits as a redelivery
+    assert stage.orchestrator.reconciler.healer.healed == 0
     assert (await stage.take()).sequence == delivery.sequence
 
 
