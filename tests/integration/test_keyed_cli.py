@@ -83,7 +83,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 later ones use."""
 ELSEWHERE = (
     *("up", "metrics", "decider", "executor", "orchestrator", "pipeline", "outbox", "deploy key"),
-    *("deploy keys", "report", "simulate", "tune"),
+    *("deploy keys", "deploy limit", "report", "simulate", "tune"),
 )
 """Services, and commands on files, the lake or a recording."""
 GATE = "gate"

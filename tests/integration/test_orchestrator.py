@@ -160,6 +160,18 @@ class Stage:
             lambda: self.orchestrator.table.position and not self.orchestrator.table, 8
         )
 
+    async def looked_at(self, job_id: str) -> None:
+        """The orchestrator was patient with a job, looked, and left it alone."""
+
+        def is_put_off() -> bool:
+            table = self.orchestrator.table
+            entry = next((e for e in table.due(FOREVER) if e.job_id == job_id), None)
+            if entry is None:
+                return table.position > 0
+            return entry.check_at > entry.since + 1.5 * table.patience_seconds
+
+        await eventually(is_put_off, 8)
+
 
 @pytest.fixture(params=["memory", "nats"])
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
@@ -429,7 +441,7 @@ async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
             Outgoing(stage.subjects.event(event), encode(event), {}, expect)
         )
     await stage.bus.give_back([delivery.ack_subject])
-    await stage.settled()  # no worker is free to take it: it waits as a redelivery
+    await stage.looked_at(job_id)  # no worker is free to take it: it waits as a redelivery
     assert stage.orchestrator.reconciler.healer.healed == 0
     assert (await stage.take()).sequence == delivery.sequence
 
