@@ -53,6 +53,7 @@ async def connecting():
 with SyncClient(load(), connecting()):
     print("connected", flush=True)
 """
+"""As nats-py does on Python 3.11, when an answer comes in the same turn of the loop."""
 PROGRAMS = pytest.mark.parametrize("program", [ASYNC_PROGRAM, SYNC_PROGRAM], ids=["async", "sync"])
 SETTINGS = 'prefix = "connecting"\n[streams]\nevents_max_bytes = 16_000_000\n'
 
@@ -115,23 +116,16 @@ def test_a_broker_that_does_not_answer_ends_the_wait_when_the_settings_say(
     assert "hidden" not in err
 
 
-@PROGRAMS
+@pytest.mark.parametrize(
+    "program",
+    [ASYNC_PROGRAM, SYNC_PROGRAM, STUBBORN_PROGRAM],
+    ids=["async", "sync", "drops cancellations"],
+)
 def test_ctrl_c_ends_a_program_that_waits_for_the_broker(program: str, tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text(
         '[nats]\nurl = "nats://127.0.0.1:1"\nconnect_timeout_seconds = 300\n'
     )
     process = start(program, tmp_path)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "connecting\n"
-    process.send_signal(signal.SIGINT)
-    _, err = ended(process)
-    assert process.returncode == -signal.SIGINT
-    assert err.rstrip().endswith("KeyboardInterrupt")
-
-
-def test_ctrl_c_ends_a_program_whose_connecting_drops_cancellations(tmp_path: Path) -> None:
-    """As nats-py does on Python 3.11, when an answer comes in the same turn of the loop."""
-    process = start(STUBBORN_PROGRAM, tmp_path)
     assert process.stdout is not None
     assert process.stdout.readline() == "connecting\n"
     process.send_signal(signal.SIGINT)

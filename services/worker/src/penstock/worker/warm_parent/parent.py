@@ -29,7 +29,7 @@ import msgspec
 
 from penstock.runtime import record
 from penstock.runtime.assignment import Assignment
-from penstock.runtime.interpreter import working_directory_last
+from penstock.runtime.interpreter import PAUSING, working_directory_last
 from penstock.telemetry import lines
 from penstock.worker.warm_parent import left_behind, warmth
 
@@ -147,7 +147,7 @@ class WarmParent:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # until its loop can hear them
+        for number in PAUSING:  # until its loop can hear them
             signal.signal(number, signal.SIG_IGN)
         os.setsid()
         self._channel.close()
