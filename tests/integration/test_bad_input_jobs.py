@@ -17,7 +17,7 @@ from tests.waiting import eventually
 from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, Outgoing
-from penstock.cli.job_view import description
+from penstock.cli.jobs.job_view import description
 from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobCompleted, JobDispatched

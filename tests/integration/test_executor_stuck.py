@@ -13,7 +13,7 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.cli.recover import ask_hosts
+from penstock.cli.jobs.recover import ask_hosts
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect

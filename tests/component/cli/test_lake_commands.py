@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli import lake
 from penstock.cli.errors import Failed
-from penstock.cli.forecasting import forecast
+from penstock.cli.pipeline import lake
+from penstock.cli.pipeline.forecast import forecast
+from penstock.cli.scaling.tune import tune
 from penstock.cli.session import Session
-from penstock.cli.tune import tune
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
