@@ -21,7 +21,7 @@ from tests.waiting import eventually
 from penstock.cli.scaling import explanation, recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.recorded_rounds import Span
 from penstock.config import topology
-from penstock.decider import recorder
+from penstock.decider.publishing import recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode, utc_now
