@@ -19,10 +19,10 @@ from penstock.cli.session import Session
 from penstock.cli.wholes import newest
 from penstock.config import Settings
 from penstock.jobs.client import Client
+from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
-from penstock.jobs.graph_record import GraphRecord, GraphState
-from penstock.jobs.graphs import Graphs
-from penstock.jobs.members import step_id
+from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 
 GRAPH_ID = Name("graph", "id")
 _AT_ONCE = 50

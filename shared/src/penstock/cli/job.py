@@ -21,9 +21,9 @@ from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch.job_factory import due_at, expiry
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.making import due_at, expiry
-from penstock.jobs.view import JobView
 
 
 @click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")
