@@ -13,8 +13,7 @@ from tests.waiting import eventually
 
 import penstock.jobs
 from penstock.config import load
-from penstock.jobs import Client, Step
-from penstock.jobs import awaiting
+from penstock.jobs import Client, Step, awaiting
 from penstock.jobs.lifecycle import State
 
 WITHIN_SECONDS = 60.0

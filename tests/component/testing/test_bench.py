@@ -23,10 +23,10 @@ from penstock.jobs import (
     Outcome,
     Step,
     SyncClient,
+    awaiting,
     job,
     registry,
 )
-from penstock.jobs import awaiting
 from penstock.jobs.lifecycle import State
 from penstock.testing import Bench, SyncBench
 

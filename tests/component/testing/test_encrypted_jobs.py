@@ -15,8 +15,7 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import Backoff, Context, JobType, job, registry
-from penstock.jobs import awaiting
+from penstock.jobs import Backoff, Context, JobType, awaiting, job, registry
 from penstock.jobs.errors import MissingKey
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload

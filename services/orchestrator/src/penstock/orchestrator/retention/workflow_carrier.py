@@ -20,8 +20,8 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids, event_log
 from penstock.jobs.batches import batch_record
 from penstock.jobs.workflows import graph_record
-from penstock.orchestrator.wholes import Wholes
-from penstock.orchestrator.window import Window
+from penstock.orchestrator.retention.window import Window
+from penstock.orchestrator.workflows.tracker import Wholes
 
 _CATCH_UP_SECONDS = 10.0
 _AGAIN_SECONDS = 0.02

@@ -17,7 +17,7 @@ from penstock.jobs.errors import AlreadyDispatched, BadSchedule
 from penstock.jobs.schedules import schedule as core
 from penstock.jobs.schedules.client import put, read
 from penstock.jobs.schedules.schedule import Schedule
-from penstock.runtime.passing_over import note
+from penstock.runtime.poison_messages import note
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.orchestrator")
