@@ -21,7 +21,7 @@ from tests.waiting import eventually
 from penstock.cli import arrivals, explaining, recording
 from penstock.cli.recording import Span
 from penstock.config import topology
-from penstock.decider import recorder
+from penstock.decider.publishing import recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode, utc_now

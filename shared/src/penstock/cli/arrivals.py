@@ -15,8 +15,8 @@ from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched
 from penstock.events.subjects import Subjects
 
 if TYPE_CHECKING:
-    from penstock.decider.simulator.load import Trace
-    from penstock.decider.simulator.study import Row
+    from penstock.decider.simulator.model.load import Trace
+    from penstock.decider.simulator.studies.study import Row
 
 RUN_SECONDS = "run_seconds"
 _SEEDS = 3
@@ -57,7 +57,7 @@ async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | 
 def _trace(name: str, arrived: dict[str, float], ran: dict[str, float]) -> Trace:
     import numpy as np  # noqa: PLC0415 - only where it is simulated
 
-    from penstock.decider.simulator.load import Trace  # noqa: PLC0415
+    from penstock.decider.simulator.model.load import Trace  # noqa: PLC0415
 
     jobs = sorted(arrived, key=lambda job: arrived[job])
     mean = sum(ran.values()) / len(ran)
@@ -81,8 +81,9 @@ def simulate(trace: Trace, pools: dict[str, Pool], spawn_seconds: float) -> list
 
 def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[Row]:
     from penstock.decider.replay.stretches import installed  # noqa: PLC0415
-    from penstock.decider.simulator import durations, study  # noqa: PLC0415
-    from penstock.decider.simulator.spawning import Spawning  # noqa: PLC0415
+    from penstock.decider.simulator.model import durations  # noqa: PLC0415
+    from penstock.decider.simulator.model.spawning import Spawning  # noqa: PLC0415
+    from penstock.decider.simulator.studies import study  # noqa: PLC0415
 
     profile = pool.profile
     question: Any = study.Study(

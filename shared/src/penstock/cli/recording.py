@@ -12,7 +12,7 @@ import msgspec
 from penstock.bus.protocol import Bus, Stored
 from penstock.bus.since import first_since
 from penstock.cli import eventlog
-from penstock.decider.recorder import CHECKPOINT_SECONDS
+from penstock.decider.publishing.recorder import CHECKPOINT_SECONDS
 from penstock.decider.replay.entry import Entry, entry, line, outside
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import ScalingDecisionMade

@@ -16,8 +16,8 @@ from penstock.cli.session import Session
 
 if TYPE_CHECKING:
     from penstock.config.profiles import Pool
-    from penstock.decider.simulator.load import Trace
-    from penstock.decider.simulator.study import Row, Study
+    from penstock.decider.simulator.model.load import Trace
+    from penstock.decider.simulator.studies.study import Row, Study
 
 _POOL = "simulated"
 
@@ -123,13 +123,13 @@ def simulate(
     production; every strategy gets the same jobs.
     """
     _refuse_without("penstock.decider", *(["matplotlib"] if picture else []))
-    from penstock.decider.simulator import study  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.decider.simulator.studies import study  # noqa: PLC0415 - keeps `--help` quick
 
     question = _question(session, **asked)
     rows = list(study.run(question, processes or len(os.sched_getaffinity(0))))
     say_rows(session, rows, COLUMNS, "nothing was simulated")
     if picture is not None:
-        from penstock.decider.simulator.picture import draw  # noqa: PLC0415
+        from penstock.decider.simulator.studies.picture import draw  # noqa: PLC0415
 
         draw(rows, picture)
         note(f"drawn: {picture}")
@@ -162,9 +162,10 @@ def _question(
 ) -> Study:
     from penstock.decider import plugins  # noqa: PLC0415
     from penstock.decider.core import options  # noqa: PLC0415
-    from penstock.decider.simulator import contenders, durations, load  # noqa: PLC0415
-    from penstock.decider.simulator.spawning import Spawning  # noqa: PLC0415
-    from penstock.decider.simulator.study import Study  # noqa: PLC0415
+    from penstock.decider.simulator.model import durations, load  # noqa: PLC0415
+    from penstock.decider.simulator.model.spawning import Spawning  # noqa: PLC0415
+    from penstock.decider.simulator.studies import contenders  # noqa: PLC0415
+    from penstock.decider.simulator.studies.study import Study  # noqa: PLC0415
 
     strategies = plugins.strategies()
     try:
@@ -195,7 +196,7 @@ def _question(
 
 
 def _names(text: str, usual: str, strategies: Any) -> list[str]:
-    from penstock.decider.simulator.contenders import BASELINES, BLIND  # noqa: PLC0415
+    from penstock.decider.simulator.studies.contenders import BASELINES, BLIND  # noqa: PLC0415
 
     if not text:
         return list(dict.fromkeys((usual, "hybrid", "clairvoyant")))
@@ -207,7 +208,7 @@ def _names(text: str, usual: str, strategies: Any) -> list[str]:
 def _trace(
     path: Path, time: str | None, value: str | None, column: str | None, hours: float | None
 ) -> Trace:
-    from penstock.decider.simulator import load, traces  # noqa: PLC0415
+    from penstock.decider.simulator.model import load, traces  # noqa: PLC0415
 
     try:
         found = traces.read(path, time=time, value=value, size=column)

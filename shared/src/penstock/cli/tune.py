@@ -18,7 +18,7 @@ from penstock.cli.session import Session
 
 if TYPE_CHECKING:
     from penstock.config import Pool
-    from penstock.decider.simulator.tuning import Outlook
+    from penstock.decider.simulator.studies.tuning import Outlook
 
 CHOICES = {"strategy": ["deadline", "hybrid"], "min_workers": [0, 1, 2]}
 """Tried where nobody says what."""
