@@ -14,7 +14,7 @@ from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStart
 from penstock.events.recovering import RecoverAnswered, RecoverAsked
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.worker import WorkerReport
-from penstock.jobs.payload import Payload
+from penstock.jobs.payloads.payload import Payload
 
 
 def test_an_event_comes_back_as_it_was() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import signal
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import click
 
+from penstock.cli.installed import required
 from penstock.cli.session import Session
 from penstock.runtime.interpreter import PAUSING
 
@@ -99,12 +101,16 @@ class Lazy(NamedTuple):
     """A command that is imported when it is used.
 
     Attributes:
-        target: ``module:attribute``. help: its line in the list of commands. section: its heading.
+        target: ``module:attribute``.
+        help: its line in the list of commands.
+        section: its heading in that list.
+        needs: the distribution that its module imports, where that may be missing.
     """
 
     target: str
     help: str
     section: str
+    needs: str = ""
 
 
 class LazyGroup(Group):
@@ -121,7 +127,8 @@ class LazyGroup(Group):
         if (entry := self.lazy.get(cmd_name)) is None:
             return None
         module, _, attribute = entry.target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        with required(entry.needs) if entry.needs else nullcontext():
+            command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

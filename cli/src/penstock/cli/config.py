@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 
 from penstock.cli.command import Group
 from penstock.cli.errors import WRONG_USE
+from penstock.cli.installed import is_importable
 from penstock.cli.output import say, say_json
 from penstock.cli.scaling import measurements
 from penstock.cli.scaling.measurements import Measured
@@ -90,7 +90,7 @@ def check_strategies(found: Mapping[str, Pool]) -> None:
     Raises:
         ConfigError.
     """
-    if not _importable("penstock.decider"):
+    if not is_importable("penstock.decider"):
         return
     from penstock.decider import plugins  # noqa: PLC0415 - keeps `--help` quick
     from penstock.decider.core import registry  # noqa: PLC0415
@@ -112,7 +112,7 @@ def lint(
     settings: Settings, found: Mapping[str, Pool], measured: Measured | None = None
 ) -> Iterator[Remark]:
     """What the decider's linter finds, where the decider is."""
-    if not _importable("penstock.decider"):
+    if not is_importable("penstock.decider"):
         return
     from penstock.decider.core.lint import check as linter  # noqa: PLC0415
     from penstock.decider.core.lint.facts import Facts  # noqa: PLC0415
@@ -131,20 +131,13 @@ def remarks(settings: Settings) -> Iterator[Remark]:
         text = "jobs.modules is empty, so workers can run no job; name the modules of your jobs"
         yield _warning("no-module", text)
     for module in settings.jobs.modules:
-        if not _importable(module):
+        if not is_importable(module):
             text = f"jobs.modules: {module!r} cannot be imported from here"
             yield _warning("unknown-module", text)
 
 
 def _warning(rule: str, text: str) -> Remark:
     return Remark(rule=rule, level="warning", text=text)
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _table(pool: Pool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from penstock.config import Settings
 from penstock.events.catalogue import ALL, LOGGED, entry
 from penstock.events.envelope import MalformedEvent, utc_now
 from penstock.events.subjects import Subjects
-from penstock.jobs import showing
+from penstock.jobs.payloads import redaction
 from penstock.telemetry.lines import printable_json
 from penstock.views.event_text import line
 
@@ -100,7 +100,7 @@ def _shown(body: bytes) -> str:
     if b'"payload"' not in body and b'"result"' not in body:
         return body.decode("utf-8", "backslashreplace")
     try:
-        return msgspec.json.encode(showing.event(msgspec.json.decode(body))).decode()
+        return msgspec.json.encode(redaction.event(msgspec.json.decode(body))).decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return msgspec.json.encode({"unreadable": str(error)}).decode()
 

@@ -39,18 +39,25 @@ COMMANDS = {
     "events": Lazy("penstock.cli.events:events", "The event log and its schema.", LOOK),
     "health": Lazy("penstock.cli.health:health", "How everything is; what jobs survive.", CHECK),
     "simulate": Lazy(
-        "penstock.cli.scaling.simulate:simulate", "Strategies against recorded arrivals.", CHECK
+        "penstock.cli.scaling.simulate:simulate",
+        "Strategies against recorded arrivals.",
+        CHECK,
+        needs="penstock-decider",
     ),
     "replay": Lazy(
         "penstock.cli.scaling.replay:replay",
         "Past decisions, computed again and proved equal.",
         CHECK,
+        needs="penstock-decider",
     ),
     "report": Lazy(
         "penstock.cli.pipeline.report:report", "Promises kept, at what cost, worst moments.", CHECK
     ),
     "tune": Lazy(
-        "penstock.cli.scaling.tune:tune", "The settings that each pool would do best with.", CHECK
+        "penstock.cli.scaling.tune:tune",
+        "The settings that each pool would do best with.",
+        CHECK,
+        needs="penstock-decider",
     ),
     "deploy": Lazy(
         "penstock.cli.deploy.command:deploy", "Keys and certificates of an installation.", CHECK

@@ -12,8 +12,8 @@ from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
+from penstock.jobs.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State, fold, leads_to
-from penstock.jobs.story import read_event
 from penstock.views import lookback
 
 _ASKED_AT_ONCE = 20

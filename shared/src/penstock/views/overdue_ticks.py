@@ -13,7 +13,7 @@ from penstock.health.facts import Facts, ServiceFacts
 from penstock.health.rules import ORCHESTRATOR
 from penstock.health.survey import services
 from penstock.jobs.client import Client
-from penstock.jobs.schedule import Schedule, next_tick
+from penstock.jobs.schedules.schedule import Schedule, next_tick
 
 MOST = 1000
 """More are not counted."""

@@ -18,8 +18,8 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.batch import Counts
 from penstock.events.subjects import Subjects
-from penstock.jobs.batch_record import BatchRecord, BatchState
-from penstock.jobs.batches import Batches
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
+from penstock.jobs.batches.client import Batches
 from penstock.jobs.client import Client
 from penstock.views import wording
 from penstock.views.workflow_list import newest

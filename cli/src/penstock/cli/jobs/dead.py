@@ -27,8 +27,8 @@ from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
-from penstock.jobs.dead import DeadLetters, Outcome
-from penstock.jobs.letters import Wanted
+from penstock.jobs.dead_letters.client import DeadLetters, Outcome
+from penstock.jobs.dead_letters.reader import Wanted
 
 _MOST_TOLD, _MOST_KEPT = 20, 1_000
 """Failures that are told one by one, and in JSON; of a million letters one wants the count."""

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.cli.output import Column
 from penstock.events.job import JobError
-from penstock.jobs import showing
-from penstock.jobs.letters import Letter
+from penstock.jobs.dead_letters.reader import Letter
+from penstock.jobs.payloads import redaction
 from penstock.views import wording
 
 _MESSAGE = 100
@@ -76,7 +76,7 @@ GROUP_COLUMNS: tuple[Column, ...] = (
 def detail(letter: Letter) -> LetterDetail:
     return LetterDetail(
         letter=LetterRow.of(letter),
-        arguments=showing.arguments(letter.content.payload),
+        arguments=redaction.arguments(letter.content.payload),
         error=letter.content.error,
         trace=letter.content.trace,
     )

@@ -17,10 +17,10 @@ from penstock.cli.parameters import Name
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.jobs.client import Client
+from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
-from penstock.jobs.graph_record import GraphRecord, GraphState
-from penstock.jobs.graphs import Graphs
-from penstock.jobs.members import step_id
+from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.views import wording
 from penstock.views.workflow_list import newest
 

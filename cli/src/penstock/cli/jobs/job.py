@@ -20,9 +20,9 @@ from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch.job_factory import due_at, expiry
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.making import due_at, expiry
-from penstock.jobs.view import JobView
 from penstock.views.job_history import Wanted, newest_jobs
 
 

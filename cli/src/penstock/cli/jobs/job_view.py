@@ -12,9 +12,9 @@ import msgspec
 from penstock.cli.output import Column
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobError, JobProgressed
-from penstock.jobs import showing
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, passed_over
-from penstock.jobs.view import JobView
+from penstock.jobs.payloads import redaction
 from penstock.views import wording
 from penstock.views.event_text import happened
 
@@ -85,8 +85,8 @@ def detail(view: JobView) -> JobDetail:
         job=row(view.record),
         tags=view.record.tags,
         tries=view.record.tries,
-        arguments=showing.arguments(view.record.payload),
-        result=showing.result(view.record.result, view.record.payload),
+        arguments=redaction.arguments(view.record.payload),
+        result=redaction.result(view.record.result, view.record.payload),
         error=view.record.error,
         timeline=_plain(view.events),
     )

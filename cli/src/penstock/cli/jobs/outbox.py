@@ -19,9 +19,9 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.envelope import Instant
 from penstock.events.subjects import Subjects
-from penstock.jobs.draining import Drain
-from penstock.jobs.outbox import Entry, Outbox
-from penstock.jobs.sending import Sender
+from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.outbox.drain import Drain
+from penstock.jobs.outbox.store import Entry, Outbox
 from penstock.runtime.waiting import within
 from penstock.views import wording
 

@@ -18,9 +18,9 @@ from penstock.config import Settings
 from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
-from penstock.jobs.making import Terms
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.registry import check_tags
-from penstock.jobs.schedule import Schedule, check, next_tick
+from penstock.jobs.schedules.schedule import Schedule, check, next_tick
 from penstock.views import wording
 from penstock.views.overdue_ticks import standstill
 

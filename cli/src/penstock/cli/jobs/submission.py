@@ -14,11 +14,11 @@ from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
-from penstock.jobs.away import SenderWhenAway
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.job_view import JobView
+from penstock.jobs.outbox.offline import SenderWhenAway
 from penstock.jobs.registry import Call
-from penstock.jobs.sending import Sender
-from penstock.jobs.view import JobView
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

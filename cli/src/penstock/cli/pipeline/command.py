@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
+from types import ModuleType
 from typing import Any
 
 import click
 
 from penstock.cli.command import Group
+from penstock.cli.installed import required
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import SECONDS
 from penstock.cli.pipeline.forecast import forecast
-from penstock.cli.pipeline.lake import LAKE, MASTER, part_of
-from penstock.cli.service import find
+from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 COLUMNS = (
@@ -76,10 +77,10 @@ def run(
             "found --rollup without --catch-up; a run that goes on does not sum up: "
             "schedule 'penstock pipeline rollup' beside it"
         )
-    work = find("pipeline")
+    app = _app()
     settings = session.reachable_settings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    wanted = _app().Run(
+    wanted = app.Run(
         lake=lake,
         master=master,
         catch_up=catch_up,
@@ -87,7 +88,7 @@ def run(
         max_messages=max_messages,
         rollup=rollup,
     )
-    _show(session, work(settings, wanted))
+    _show(session, app.run(settings, wanted))
 
 
 @pipeline.command(example="penstock pipeline show --lake /data/lake")
@@ -141,8 +142,10 @@ def rollup(session: Session, /, lake: str, master: str) -> None:
 pipeline.add_command(forecast)
 
 
-def _app() -> Any:
-    return part_of("pipeline", "app")
+def _app() -> ModuleType:
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    return app
 
 
 def _show(session: Session, parts: dict[str, Any]) -> None:

@@ -11,9 +11,10 @@ import click
 
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
+from penstock.cli.installed import required
 from penstock.cli.output import Column, note, say_rows
 from penstock.cli.parameters import POOL
-from penstock.cli.pipeline.lake import LAKE, MASTER, part_of
+from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -116,17 +117,19 @@ def forecast(
     Quantiles by day, week and calendar, with the error of such forecasts in the past, against
     seasonal-naive. The metrics service uses one while it does better than simple models.
     """
-    work = part_of("pipeline", "forecasts")
-    plan = work.Plan(
+    with required("penstock-pipeline"):
+        from penstock.pipeline import forecasts  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline.core.foresee import Plan  # noqa: PLC0415
+    plan = Plan(
         step_seconds=step,
         horizon_steps=86_400 // step,
         zone=zone,
         special_days=tuple(sorted(special_days)),
     )
-    wanted = work.Wanted(lake=lake, master=master, weeks=weeks, pool=pool or "", plan=plan)
+    wanted = forecasts.Wanted(lake=lake, master=master, weeks=weeks, pool=pool or "", plan=plan)
     settings = session.settings() if no_publish else session.reachable_settings()
     try:
-        made = work.forecast(settings, wanted)
+        made = forecasts.forecast(settings, wanted)
     except ValueError as error:
         raise Failed(str(error)) from error
     if not no_publish:

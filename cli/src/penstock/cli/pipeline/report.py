@@ -9,9 +9,10 @@ import click
 
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
+from penstock.cli.installed import required
 from penstock.cli.output import Column, note, say_json, say_rows
 from penstock.cli.parameters import SECONDS
-from penstock.cli.pipeline.lake import LAKE, MASTER, part_of
+from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def report(session: Session, /, lake: str, master: str, since: float, out: Path 
     With --out one HTML file with pictures: the worst moments with the decisions around them, and
     how good the forecasts were.
     """
-    reporting = part_of("pipeline", "reporting")
+    with required("penstock-pipeline"):
+        from penstock.pipeline import reporting  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline.pages.page import page  # noqa: PLC0415
     from penstock.config.topology import pools  # noqa: PLC0415 - keeps `--help` quick
     from penstock.events.envelope import utc_now  # noqa: PLC0415
 
@@ -59,7 +62,7 @@ def report(session: Session, /, lake: str, master: str, since: float, out: Path 
     except ValueError as error:
         raise Failed(str(error)) from error
     if out is not None:
-        out.write_text(part_of("pipeline", "pages.page").page(found), "utf-8")
+        out.write_text(page(found), "utf-8")
         note(f"written: {out}")
     if session.as_json:
         say_json({"since": found.since, "until": found.until, "pools": _rows(found.pools)})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.bus.protocol import Bus
+from penstock.cli.installed import is_importable
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import headline
@@ -27,9 +28,7 @@ async def explain(
     Args:
         raw: the event as stored.
     """
-    from importlib.util import find_spec  # noqa: PLC0415 - keeps `--help` quick
-
-    if find_spec("penstock.decider") is None:
+    if not is_importable("penstock.decider"):
         return None
     from penstock.cli.scaling import recorded_rounds  # noqa: PLC0415
     from penstock.decider.replay import explain, stretches  # noqa: PLC0415

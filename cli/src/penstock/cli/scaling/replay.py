@@ -116,7 +116,6 @@ def replay(
     Exit code 0 only if every decision is equal. With --set: what other settings would have decided
     from the same measurements.
     """
-    _refuse_without_decider()
     if on_spark or lake is not None:
         if not (on_spark and lake and changes) or source or save or until:
             raise Refused("--on-spark needs --lake and --set, and reads nothing but the lake")
@@ -336,10 +335,3 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _refuse_without_decider() -> None:
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    if find_spec("penstock.decider") is None:
-        raise Failed("replaying needs the package penstock-decider; install it")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.command import Command
-from penstock.cli.errors import Failed, Refused
+from penstock.cli.errors import Refused
+from penstock.cli.installed import required
 from penstock.cli.output import Column, note, say_rows
 from penstock.cli.session import Session
 
@@ -122,26 +123,18 @@ def simulate(
     Traces are CSV files with a time a row, or a time and a count. The same code decides as in
     production; every strategy gets the same jobs.
     """
-    _refuse_without("penstock.decider", *(["matplotlib"] if picture else []))
-    from penstock.decider.simulator.studies import study  # noqa: PLC0415 - keeps `--help` quick
+    with required("penstock-decider"):
+        from penstock.decider.simulator.studies import study  # noqa: PLC0415 - keeps `--help` quick
+
+        if picture is not None:
+            from penstock.decider.simulator.studies.picture import draw  # noqa: PLC0415
 
     question = _question(session, **asked)
     rows = list(study.run(question, processes or len(os.sched_getaffinity(0))))
     say_rows(session, rows, COLUMNS, "nothing was simulated")
     if picture is not None:
-        from penstock.decider.simulator.studies.picture import draw  # noqa: PLC0415
-
         draw(rows, picture)
         note(f"drawn: {picture}")
-
-
-def _refuse_without(*packages: str) -> None:
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    for package in packages:
-        if find_spec(package) is None:
-            wanted = package.replace(".", "-")
-            raise Failed(f"the simulator needs the package {wanted}; install it")
 
 
 def _question(

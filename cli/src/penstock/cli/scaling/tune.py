@@ -11,16 +11,17 @@ import click
 
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
+from penstock.cli.installed import required
 from penstock.cli.output import Column, note, say, say_json, say_rows
 from penstock.cli.parameters import POOL, SECONDS
-from penstock.cli.pipeline.lake import LAKE, MASTER, part_of
+from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
     from penstock.config import Pool
     from penstock.decider.simulator.studies.tuning import Outlook
 
-CHOICES = {"strategy": ["deadline", "hybrid"], "min_workers": [0, 1, 2]}
+CHOICES: dict[str, Sequence[Any]] = {"strategy": ["deadline", "hybrid"], "min_workers": [0, 1, 2]}
 """Tried where nobody says what."""
 COLUMNS = (
     Column("pool", lambda row: row.pool),
@@ -96,7 +97,9 @@ def tune(
         say(CAVEAT)
     if picture is not None and rows:
         allowed = {name: 1 - pool.profile.quantile for name, pool in pools.items()}
-        part_of("decider", "simulator.pareto").draw(rows, allowed, picture)
+        with required("penstock-decider"):
+            from penstock.decider.simulator.studies import pareto  # noqa: PLC0415
+        pareto.draw(rows, allowed, picture)
         note(f"drawn: {picture}")
 
 
@@ -111,7 +114,10 @@ def outlooks(
     hours: float,
 ) -> tuple[dict[str, Pool], list[Outlook]]:
     """Pools, and what they would do under each of the settings, simulated on Spark."""
-    tuning, whatif = part_of("decider", "simulator.tuning"), part_of("pipeline", "whatif")
+    with required("penstock-decider"):
+        from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
+    with required("penstock-pipeline"):
+        from penstock.pipeline import whatif  # noqa: PLC0415 - loads Spark
     from penstock.config.topology import pools as read  # noqa: PLC0415 - keeps `--help` quick
     from penstock.events.envelope import utc_now  # noqa: PLC0415
 
@@ -138,10 +144,9 @@ def _combinations(choices: Sequence[str]) -> dict[str, dict[str, Any]]:
         if not mark or not values:
             raise Refused(f"--try: found {text!r}, expected NAME=VALUE[,VALUE…]")
         tried.setdefault(name.strip(), []).extend(_value(each) for each in values.split(","))
-    found: dict[str, dict[str, Any]] = part_of("decider", "simulator.tuning").combinations(
-        tried or CHOICES
-    )
-    return found
+    with required("penstock-decider"):
+        from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
+    return tuning.combinations(tried or CHOICES)
 
 
 def _value(text: str) -> Any:

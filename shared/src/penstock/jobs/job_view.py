@@ -10,7 +10,7 @@ from penstock.events.envelope import Event, UnknownEvent
 from penstock.jobs import registry
 from penstock.jobs.errors import WrongResult
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.sealing import KeyRing, about_result, is_sealed
+from penstock.jobs.payloads.encryption import KeyRing, about_result, is_sealed
 
 _NOTHING = registry.encode_result(None)
 """The result of a job whose error was forgiven, too, whatever type its function gives."""

@@ -13,8 +13,8 @@ from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
-from penstock.jobs.letters import PAGE, Group, Letter, Letters, Wanted
-from penstock.jobs.revive import Reviver
+from penstock.jobs.dead_letters.reader import PAGE, Group, Letter, Letters, Wanted
+from penstock.jobs.dead_letters.requeue import Reviver
 
 ALL = Wanted()
 

@@ -21,9 +21,10 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.config import ConfigError
-from penstock.jobs import members, payload
+from penstock.jobs import derived_ids
 from penstock.jobs.errors import MissingKey, Undecryptable
-from penstock.jobs.payload import Payload
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.payload import Payload
 
 Purpose = Literal["arguments", "template", "result", "checkpoint"]
 
@@ -202,7 +203,7 @@ def about_arguments(
     read = payload.decode(payload.encode(fixed))  # as a reader has it: 5 and 5.0 are one
     return About(
         purpose="template" if template else "arguments",
-        job=template or members.first_callback(call.id),
+        job=template or derived_ids.first_callback(call.id),
         function=call.function,
         queue=call.queue,
         call=payload.encode(read),

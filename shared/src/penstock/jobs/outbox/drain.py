@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from penstock.bus.protocol import BusError, BusUnavailable, WrongSequence
 from penstock.config import ConfigError
 from penstock.events.job import JobDispatched
+from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import AlreadyDispatched
-from penstock.jobs.outbox import Entry, Outbox
-from penstock.jobs.sending import Sender
+from penstock.jobs.outbox.store import Entry, Outbox
 
 log = logging.getLogger("penstock.jobs")
 

@@ -8,9 +8,9 @@ import msgspec
 
 from penstock.events.batch import Callback, Callbacks, Counts
 from penstock.events.job import JobDispatched
-from penstock.jobs import again, members, registry
-from penstock.jobs.awaiting import Awaiting, split
+from penstock.jobs import again, derived_ids, registry
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch.awaiting import Awaiting, split
 from penstock.jobs.registry import Call
 
 
@@ -50,7 +50,7 @@ def encode(
         if wanted is None:
             return None
         call, parameters = split(wanted)
-        event = client.prepare(call, members.callback_id(whole, which))
+        event = client.prepare(call, derived_ids.callback_id(whole, which))
         return Callback(payload=event.payload, into="".join(parameters))
 
     return Callbacks(
@@ -75,7 +75,7 @@ def due(
         if callback is not None:
             yield again.dispatched(
                 callback.payload,
-                members.callback_id(outcome.id, which, again_round),
+                derived_ids.callback_id(outcome.id, which, again_round),
                 source,
                 correlation_id=outcome.id,
                 handed={callback.into: msgspec.Raw(registry.encode(outcome))}

@@ -18,16 +18,18 @@ from penstock.events.graph import (
     GraphStopping,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import callbacks, graph_order, members, story
-from penstock.jobs.awaiting import Awaiting, split
+from penstock.jobs import derived_ids, event_log
+from penstock.jobs.batches import callbacks
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch.awaiting import Awaiting, split
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
-from penstock.jobs.graph_order import BadGraph
-from penstock.jobs.graph_record import GraphRecord, GraphState, fold
+from penstock.jobs.job_view import JobView
 from penstock.jobs.log import say, until
-from penstock.jobs.making import Terms
 from penstock.jobs.registry import Call
-from penstock.jobs.view import JobView
+from penstock.jobs.workflows import graph_order
+from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
 
 _TRIES = 20
 
@@ -106,7 +108,7 @@ class Graphs:
             PayloadTooLarge: all calls together exceed what the broker takes.
             AlreadyDispatched: a graph of this id exists.
         """
-        graph_id = members.check_whole("graph", graph_id) if graph_id else new_id()
+        graph_id = derived_ids.check_whole("graph", graph_id) if graph_id else new_id()
         event = GraphStarted(
             graph_id=graph_id,
             correlation_id=graph_id,
@@ -143,11 +145,11 @@ class Graphs:
             GraphStep(
                 name=name,
                 payload=self._encoded(
-                    members.step_id(graph_id, place[name]),
+                    derived_ids.step_id(graph_id, place[name]),
                     steps[name].call,
                     name in sealed,
                     {
-                        parameter: members.step_id(graph_id, place[other])
+                        parameter: derived_ids.step_id(graph_id, place[other])
                         for parameter, other in takes[name].items()
                     },
                 ),
@@ -181,9 +183,9 @@ class Graphs:
     # --- asking and changing ----------------------------------------------------------------------
     async def show(self, graph_id: str) -> GraphRecord:
         """The graph now. Raises NotFound."""
-        members.check_whole("graph", graph_id)
+        derived_ids.check_whole("graph", graph_id)
         stream, subject = self._subjects.events_stream, self._subjects.events("graph", graph_id)
-        record = fold(await story.read_subject(self._bus, stream, subject, GRAPH_EVENTS))
+        record = fold(await event_log.read_subject(self._bus, stream, subject, GRAPH_EVENTS))
         if record is None:
             raise NotFound(f"no graph of id {graph_id!r}; its events may have aged out")
         return record
@@ -193,12 +195,12 @@ class Graphs:
         record = await self.show(graph_id)
         for at, step in enumerate(record.steps):
             if step.name == name:
-                return await self._client.job(members.step_id(graph_id, at))
+                return await self._client.job(derived_ids.step_id(graph_id, at))
         raise NotFound(f"graph {graph_id} has no step {name!r}")
 
     async def wait(self, graph_id: str, timeout_seconds: float | None = None) -> GraphRecord:
         """Waits until the graph has ended. Raises TimeoutError, NotFound."""
-        members.check_whole("graph", graph_id)
+        derived_ids.check_whole("graph", graph_id)
         return await until(
             self._bus,
             self._subjects.events("graph", graph_id),

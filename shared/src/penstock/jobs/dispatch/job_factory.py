@@ -15,10 +15,11 @@ from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
 from penstock.events.envelope import MalformedEvent, check_instant, new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
-from penstock.jobs import payload, registry, sealing
+from penstock.jobs import registry
 from penstock.jobs.errors import BadTime, JobRefused, PayloadTooLarge, UnknownJob
+from penstock.jobs.payloads import encryption, payload
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.registry import Call
-from penstock.jobs.sealing import KeyRing
 
 log = logging.getLogger("penstock.jobs")
 
@@ -160,7 +161,7 @@ class Maker:
     def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
         if not (terms.sealed or self.seals(call)):
             return plain
-        about = sealing.about_arguments(plain, template=terms.template, takes=terms.takes)
+        about = encryption.about_arguments(plain, template=terms.template, takes=terms.takes)
         sealed = self.ring.seal(call.arguments, about)
         return msgspec.structs.replace(plain, arguments=msgspec.Raw(sealed))
 
@@ -186,7 +187,7 @@ def maker(settings: Settings, source: str, in_process: bool = False) -> Maker:
         settings.jobs.max_payload_bytes,
         automatic,
         with_lanes(settings),
-        sealing.load(settings.encryption.key_file),
+        encryption.load(settings.encryption.key_file),
         settings.encryption.every_job,
         settings.encryption.masked,
         serving(settings),

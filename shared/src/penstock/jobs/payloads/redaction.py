@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from penstock.config.masking import masked
-from penstock.jobs import payload
 from penstock.jobs.errors import Undecryptable
-from penstock.jobs.sealing import is_sealed, unpack
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import is_sealed, unpack
 
 
 def arguments(body: bytes) -> Any:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
-from penstock.jobs.members import MAX_JOBS, Member
+from penstock.jobs.derived_ids import MAX_JOBS, Member
 
 
 class Slot(IntEnum):

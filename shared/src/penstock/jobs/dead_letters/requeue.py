@@ -23,12 +23,14 @@ from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import encode
 from penstock.events.job import JobRevived
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, payload, queue, registry, story
+from penstock.jobs import event_log, lifecycle, registry
+from penstock.jobs.dead_letters.reader import Letter, died_at
 from penstock.jobs.errors import JobRefused, JobsError, PayloadTooLarge
-from penstock.jobs.letters import Letter, died_at
 from penstock.jobs.lifecycle import State
-from penstock.jobs.payload import Payload
-from penstock.jobs.sealing import is_sealed
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import is_sealed
+from penstock.jobs.payloads.payload import Payload
+from penstock.jobs.queues import queue_messages
 
 ENDS = ("JobDead", "JobCancelled")
 """Names of the events after which a job may go again."""
@@ -116,7 +118,7 @@ class Reviver:
             if isinstance(answer, int):
                 gone.append(each)
                 record = lifecycle.evolve(None, events[each.job_id], answer)
-                won.append(queue.ready(self._subjects, record, _trace(each)))
+                won.append(queue_messages.ready(self._subjects, record, _trace(each)))
         await self._remove_letters((each, events[each.job_id]) for each in gone)
         for each, answer in zip(gone, await self._bus.append_many(won), strict=True):
             if isinstance(answer, BusError):
@@ -135,7 +137,7 @@ class Reviver:
         )
         name = last.subject.rpartition(".")[2] if last else ""
         if last and name not in ENDS:  # a later life, unless that event does not count
-            record = lifecycle.fold(await story.read(self._bus, self._subjects, content.job_id))
+            record = lifecycle.fold(await event_log.read(self._bus, self._subjects, content.job_id))
             if record is None or record.state not in (State.DEAD, State.CANCELLED):
                 await self._remove(content.queue, content.job_id, letter.sequence)
                 return JobRefused(

@@ -15,12 +15,12 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, story
+from penstock.jobs import event_log, lifecycle
+from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
 from penstock.jobs.middleware import Unique, key_of
 from penstock.jobs.middleware import token as name_of
 from penstock.jobs.registry import Call
-from penstock.jobs.sending import Sender
 
 _TRIES = 10
 
@@ -88,10 +88,10 @@ class UniqueSender:
     async def _counts(self, other: Claimed, stored: Stored) -> bool:
         if broker_time(self._bus) >= _until(other, stored):
             return False
-        history = await story.read(self._bus, self._subjects, other.event.job_id)
+        history = await event_log.read(self._bus, self._subjects, other.event.job_id)
         record = lifecycle.fold(history)
         if record is None:
-            first, history_from = await story.begins_at(self._bus, self._subjects)
+            first, history_from = await event_log.begins_at(self._bus, self._subjects)
             if first > 1 and (history_from is None or history_from > stored.at):
                 return not other.until_ended  # it has ended, and its events are gone
             return await self._finish(other)

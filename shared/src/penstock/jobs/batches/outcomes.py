@@ -10,10 +10,10 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import UnknownEvent
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
-from penstock.jobs.batch_record import BatchRecord
-from penstock.jobs.members import Member, member
-from penstock.jobs.slots import Slot, Slots
-from penstock.jobs.story import read_event
+from penstock.jobs.batches.batch_record import BatchRecord
+from penstock.jobs.batches.slots import Slot, Slots
+from penstock.jobs.derived_ids import Member, member
+from penstock.jobs.event_log import read_event
 
 _PAGE = 1_000
 _REPLICA_SECONDS = 0.1

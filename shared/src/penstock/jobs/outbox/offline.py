@@ -11,9 +11,9 @@ from functools import partial
 from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config.settings import Dispatch
 from penstock.events.job import JobDispatched
-from penstock.jobs.draining import Drain
-from penstock.jobs.outbox import Entry, Outbox
-from penstock.jobs.sending import Sender
+from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.outbox.drain import Drain
+from penstock.jobs.outbox.store import Entry, Outbox
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.jobs")

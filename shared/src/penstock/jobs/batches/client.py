@@ -19,17 +19,18 @@ from penstock.events.batch import (
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import callbacks, members, story
-from penstock.jobs.awaiting import Awaiting
-from penstock.jobs.batch_ends import Ended, ended_members
-from penstock.jobs.batch_record import BatchRecord, BatchState, fold
+from penstock.jobs import derived_ids, event_log
+from penstock.jobs.batches import callbacks
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState, fold
+from penstock.jobs.batches.outcomes import Ended, ended_members
+from penstock.jobs.batches.slots import Slots
 from penstock.jobs.client import Client
+from penstock.jobs.derived_ids import Member
+from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 from penstock.jobs.log import say, until
-from penstock.jobs.members import Member
 from penstock.jobs.registry import Call
 from penstock.jobs.retry import Backoff
-from penstock.jobs.slots import Slots
 
 _CHUNK = 500
 _LANES = 2
@@ -142,7 +143,7 @@ class Batches:
         ends: tuple[Call | Awaiting | None, Call | Awaiting | None, Call | Awaiting | None],
         open_seconds: float,
     ) -> str:
-        batch_id = members.check_whole("batch", batch_id) if batch_id else new_id()
+        batch_id = derived_ids.check_whole("batch", batch_id) if batch_id else new_id()
         number, percent = allowed(allowed_failures)
         if not 0 < open_seconds <= 1e9:
             raise ValueError(f"open_seconds is more than 0, found {open_seconds:g}")
@@ -181,7 +182,7 @@ class Batches:
             JobRefused: the batch takes no jobs any more, or there are a million under this key.
             BusError: not all were taken; the call can be made again with the same key.
         """
-        job_id = members.job_ids(batch_id, members.lane(key or new_id()), start)
+        job_id = derived_ids.job_ids(batch_id, derived_ids.lane(key or new_id()), start)
         prepared = (self._client.prepare(call, next(job_id), queue) for call in calls)
         return await self._hand_over(batch_id, prepared, (BatchState.OPEN,))
 
@@ -194,10 +195,10 @@ class Batches:
             JobRefused: the job belongs to no batch, or the batch takes no jobs any more, or the job
                 has added a million.
         """
-        place = members.member(job_id)
+        place = derived_ids.member(job_id)
         if place is None:
             raise JobRefused(f"job {job_id} belongs to no batch")
-        names = members.job_ids(place.batch, members.lane(job_id), start)
+        names = derived_ids.job_ids(place.batch, derived_ids.lane(job_id), start)
         prepared = (self._client.prepare(call, next(names)) for call in calls)
         return await self._hand_over(place.batch, prepared, (BatchState.OPEN, BatchState.RUNNING))
 
@@ -260,16 +261,16 @@ class Batches:
     # --- asking -----------------------------------------------------------------------------------
     async def show(self, batch_id: str) -> BatchRecord:
         """The batch now; until it ends its counts are up to a second old. Raises NotFound."""
-        members.check_whole("batch", batch_id)
+        derived_ids.check_whole("batch", batch_id)
         stream, subject = self._subjects.events_stream, self._subjects.events("batch", batch_id)
-        record = fold(await story.read_subject(self._bus, stream, subject, BATCH_EVENTS))
+        record = fold(await event_log.read_subject(self._bus, stream, subject, BATCH_EVENTS))
         if record is None:
             raise NotFound(f"no batch of id {batch_id!r}; its events may have aged out")
         return record
 
     async def wait(self, batch_id: str, timeout_seconds: float | None = None) -> BatchRecord:
         """Waits until the batch has ended. Raises TimeoutError, NotFound."""
-        members.check_whole("batch", batch_id)
+        derived_ids.check_whole("batch", batch_id)
         subject = self._subjects.events("batch", batch_id)
         return await until(
             self._bus,
@@ -362,7 +363,7 @@ def _not_over(record: BatchRecord, events: list[JobDispatched]) -> list[JobDispa
     if record.slots is None:
         return events
     slots = Slots(record.id, record.slots)
-    places = [members.member(event.job_id) for event in events]
+    places = [derived_ids.member(event.job_id) for event in events]
     return [
         event
         for event, place in zip(events, places, strict=True)

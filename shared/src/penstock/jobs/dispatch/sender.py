@@ -11,16 +11,17 @@ from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, StreamFull, W
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, queue, story
+from penstock.jobs import event_log, lifecycle
+from penstock.jobs.dispatch.headroom import Room
 from penstock.jobs.errors import AlreadyDispatched
-from penstock.jobs.room import Room
+from penstock.jobs.queues import queue_messages
 from penstock.telemetry import names
 
 _AROUND_BYTES = 700
 
 
 class Sender:
-    """Sends what a :class:`penstock.jobs.making.Maker` made."""
+    """Sends what a :class:`penstock.jobs.dispatch.job_factory.Maker` made."""
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
         self._bus, self._subjects = bus, subjects
@@ -60,7 +61,7 @@ class Sender:
         try:
             await self.send(event)
         except AlreadyDispatched:
-            record = lifecycle.fold(await story.read(self._bus, self._subjects, event.job_id))
+            record = lifecycle.fold(await event_log.read(self._bus, self._subjects, event.job_id))
             if record is None or record.dispatch_id not in ("", event.id):
                 raise  # without a first event, as of one whose end alone is left: ours, long over
             if record.life == 1 and not record.attempt and not record.state.ended:
@@ -126,9 +127,11 @@ class Sender:
             return Outgoing(
                 self._subjects.queue(event.queue),
                 event.payload,
-                queue.headers(event.job_id, sequence, 1, trace),
+                queue_messages.headers(event.job_id, sequence, 1, trace),
             )
-        return queue.scheduled(self._subjects, lifecycle.evolve(None, event, sequence), trace)
+        return queue_messages.scheduled(
+            self._subjects, lifecycle.evolve(None, event, sequence), trace
+        )
 
 
 def _size(event: JobDispatched) -> int:

@@ -12,10 +12,10 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import LATEST_YEAR
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import lifecycle, story
+from penstock.jobs import event_log, lifecycle
+from penstock.jobs.dead_letters.fingerprint import fingerprint, normalised
 from penstock.jobs.errors import NotFound
-from penstock.jobs.fingerprint import fingerprint, normalised
-from penstock.jobs.queue import DeadLetter
+from penstock.jobs.queues.queue_messages import DeadLetter
 
 PAGE = 100
 """Letters read at a time: each may hold a payload of ``jobs.max_payload_bytes``."""
@@ -183,7 +183,7 @@ async def is_revived(bus: Bus, subjects: Subjects, job_id: str, dead_sequence: i
     Raises:
         BusError
     """
-    record = lifecycle.fold(await story.read(bus, subjects, job_id))
+    record = lifecycle.fold(await event_log.read(bus, subjects, job_id))
     return record is not None and record.life > 1 and record.life_from > dead_sequence
 
 

@@ -19,9 +19,9 @@ from cronsim import CronSim, CronSimError
 from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Instant
 from penstock.events.job import JobDispatched
-from penstock.jobs import payload
 from penstock.jobs.errors import BadSchedule
 from penstock.jobs.middleware import token
+from penstock.jobs.payloads import payload
 from penstock.jobs.registry import with_automatic
 
 Missed = Literal["once", "skip"]

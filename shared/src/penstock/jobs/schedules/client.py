@@ -11,11 +11,18 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.envelope import check_instant
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs.dispatch.job_factory import Maker, Terms
+from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
-from penstock.jobs.making import Maker, Terms
 from penstock.jobs.registry import Call
-from penstock.jobs.schedule import Missed, Schedule, check, dispatched, job_prefix, next_tick
-from penstock.jobs.sending import Sender
+from penstock.jobs.schedules.schedule import (
+    Missed,
+    Schedule,
+    check,
+    dispatched,
+    job_prefix,
+    next_tick,
+)
 
 log = logging.getLogger("penstock.jobs")
 

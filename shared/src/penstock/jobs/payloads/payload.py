@@ -24,7 +24,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
             result, the outcome of a batch.
         masked: names of fields that are never shown.
 
-    Arguments, and what was handed on, may be sealed; see `penstock.jobs.sealing`.
+    Arguments, and what was handed on, may be sealed; see `penstock.jobs.payloads.encryption`.
     """
 
     id: str
