@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline testing
+PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test long-test compose-test upgrade-test chaos turnover exact kills check audit bench clean lock docs

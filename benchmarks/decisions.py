@@ -27,15 +27,15 @@ from penstock.bus.protocol import Bus
 from penstock.config import Pool, Profile, Settings
 from penstock.config.load import check
 from penstock.decider import garbage
-from penstock.decider.commands import Commander
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
-from penstock.decider.journal import Journal, Made
-from penstock.decider.news import News
-from penstock.decider.recorder import Recorder
-from penstock.decider.spans import Story
+from penstock.decider.publishing.commands import Commander
+from penstock.decider.publishing.journal import Journal, Made
+from penstock.decider.publishing.news import News
+from penstock.decider.publishing.recorder import Recorder
+from penstock.decider.publishing.spans import Story
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from machine import describe
-from penstock.decider.simulator import durations, load, traces
+from penstock.decider.simulator.model import durations, load, traces
 from penstock.measuring.calibration import SHARES, Calibration, loss
 from penstock.measuring.forecast import Forecaster
 from penstock.measuring.models import DAY_SECONDS

@@ -29,15 +29,15 @@ from machine import describe
 from penstock.config.load import check
 from penstock.config.profiles import PROFILES, PoolKind
 from penstock.decider import plugins
-from penstock.decider.adopting import records
 from penstock.decider.app import adopted
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
 from penstock.decider.core.state import State
-from penstock.decider.journal import Made, tell
-from penstock.decider.news import News
 from penstock.decider.program import program
-from penstock.decider.recorder import Recorder
+from penstock.decider.publishing.adopting import records
+from penstock.decider.publishing.journal import Made, tell
+from penstock.decider.publishing.news import News
+from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode

@@ -18,16 +18,16 @@ import msgspec
 from penstock.bus.protocol import Stored
 from penstock.config import Settings
 from penstock.decider import plugins
-from penstock.decider.adopting import Adopted, records
 from penstock.decider.core.decide import Outcome, decide
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import restore
 from penstock.decider.intake import Intake
-from penstock.decider.journal import Made, tell
-from penstock.decider.news import News
-from penstock.decider.recorder import Recorder
+from penstock.decider.publishing.adopting import Adopted, records
+from penstock.decider.publishing.journal import Made, tell
+from penstock.decider.publishing.news import News
+from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, line, read
 from penstock.decider.replay.recompute import Recomputer

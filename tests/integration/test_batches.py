@@ -26,9 +26,9 @@ from penstock.events.envelope import encode
 from penstock.events.graph import GraphStarted, GraphStep
 from penstock.events.subjects import BadName
 from penstock.jobs import Backoff, Call, Client, Context, JobType, SyncClient, job, registry
-from penstock.jobs.awaiting import awaiting
-from penstock.jobs.batch_record import BatchRecord, BatchState
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
+from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
 from penstock.jobs.log import say
 from penstock.orchestrator.app import Orchestrator

@@ -111,8 +111,8 @@ def test_a_policy_that_is_not_there_stops_the_start(settings) -> None:
 
 
 async def test_too_few_hosts_are_told(settings, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.decider.core.hostcount.MORE_AFTER_SECONDS", 0.5)
-    monkeypatch.setattr("penstock.decider.core.hostcount.EVERY_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.decider.core.hosts.advice.MORE_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr("penstock.decider.core.hosts.advice.EVERY_SECONDS", 0.1)
     async with world("nats", settings) as here:
         here.host("a", max_workers=4)
         await here.report(**BUSY)

@@ -12,12 +12,12 @@ from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.jobs import JobType, job, registry
-from penstock.jobs.awaiting import awaiting
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, BadArguments, JobRefused
-from penstock.jobs.graph_order import BadGraph
-from penstock.jobs.graph_record import GraphState
-from penstock.jobs.graphs import Step
+from penstock.jobs.workflows.client import Step
+from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.graph_record import GraphState
 
 ORDER: list[str] = []
 

@@ -18,7 +18,7 @@ from tests.integration import spark_probe
 from tests.integration.laking import MONDAY, job, land, rows
 
 from penstock.config import Pool, Profile
-from penstock.decider.simulator import tuning
+from penstock.decider.simulator.studies import tuning
 from penstock.events.envelope import Event
 from penstock.pipeline import whatif
 from penstock.pipeline.whatif import Wanted, begin_hour

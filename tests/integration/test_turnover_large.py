@@ -20,9 +20,9 @@ from penstock.events.job import JobCancelled, JobCommitted, JobDispatched, JobEv
 from penstock.health.facts import BrokerFacts, Facts, LogFacts
 from penstock.health.report import State as Health
 from penstock.health.rules import judge
-from penstock.jobs import queue as queues
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
+from penstock.jobs.queues import queue_messages
 
 _LOCATION = "x" * 300_000
 _COMMITS = 4
@@ -99,7 +99,7 @@ async def test_a_message_of_a_job_that_ended_is_dropped_quietly_behind_one_that_
         name = await client.dispatch(note(diary=str(diary), line="once"))
         record = (await client.wait(name, WITHIN)).record
         await turn_over(stage, "large")
-        headers = queues.headers(name, record.life_from, 1, {})
+        headers = queue_messages.headers(name, record.life_from, 1, {})
         await stage.bus.append(Outgoing(stage.subjects.queue(QUEUE), record.payload, headers))
         await client.wait(await client.dispatch(note(diary=str(diary), line="after")), WITHIN)
         assert await stage.dead_letters() == []

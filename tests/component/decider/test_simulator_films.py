@@ -10,9 +10,9 @@ from tests.unit.decider.simulating import EXACT, shaped, simulation
 
 from penstock.config import Pool, Profile
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.simulator.controller import Core
-from penstock.decider.simulator.engine import HOST, POOL, Run, Troubles
-from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.model.controller import Core
+from penstock.decider.simulator.model.engine import HOST, POOL, Run, Troubles
+from penstock.decider.simulator.model.load import Load
 
 SLA = 10.0
 STRATEGIES = [name for name in ("hybrid", "deadline") if name in BUILTIN]

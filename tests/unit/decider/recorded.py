@@ -10,13 +10,13 @@ from tests.unit.decider.given import NOW, host, pool, snapshot
 
 from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config import Pool
-from penstock.decider.adopting import records
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
-from penstock.decider.journal import Made, tell
-from penstock.decider.recorder import Recorder
+from penstock.decider.publishing.adopting import records
+from penstock.decider.publishing.journal import Made, tell
+from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import Event, encode
 from penstock.events.subjects import Subjects

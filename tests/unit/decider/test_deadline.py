@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import NOW, pool, snapshot, took
 
-from penstock.decider.core.strategies.deadline.hands import Group, Hands, Service
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
 from penstock.decider.core.strategies.deadline.passage import passage_seconds
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
 from penstock.decider.core.strategies.deadline.strategy import Deadline, Options
+from penstock.decider.core.strategies.deadline.worker_groups import Group, Hands, Service
 from penstock.decider.core.strategy import Demand, StrategyInputs
 from penstock.events.snapshot import Budget, Forecast, SpawnFit, WaitingJob
 

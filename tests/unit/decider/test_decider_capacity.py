@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.decider.given import GIB, host, pool, snapshot
 
-from penstock.decider.core.capacity import Budget, Need, budget, carries, need, start_budget
+from penstock.decider.core.hosts.capacity import Budget, Need, budget, carries, need, start_budget
 from penstock.decider.core.inputs import Rules
 
 MIB = 1024**2

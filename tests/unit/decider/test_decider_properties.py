@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import GIB, NOW, host, pool, snapshot
 
-from penstock.decider.core.capacity import Budget, budget, need
 from penstock.decider.core.decide import decide
+from penstock.decider.core.hosts.capacity import Budget, budget, need
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import PoolState, State, dump

@@ -8,7 +8,7 @@ from tests.unit.decider.given import GIB, NOW, host, inputs, one_round, pool, sn
 from tests.unit.decider.playing import Wants
 
 from penstock.decider.core.decide import Outcome, decide
-from penstock.decider.core.hosts import call
+from penstock.decider.core.hosts.liveness import call
 from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool, take_host
 from penstock.decider.core.state import State, restore
 from penstock.events.scaling import WorkersScaled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.decider.news import News
+from penstock.decider.publishing.news import News
 from penstock.events.scaling import Reason, ScalingDecisionMade
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.decider.given import NOW
 from tests.unit.decider.test_decider_properties import NAMES, load, rounds
 
-from penstock.decider.core.capacity import budget, need
 from penstock.decider.core.decide import decide
+from penstock.decider.core.hosts.capacity import budget, need
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.policies.policy import Policy, Proposal, Verdict
 from penstock.decider.core.policies.shipped import SHIPPED

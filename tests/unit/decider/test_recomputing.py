@@ -12,9 +12,9 @@ from tests.unit.decider.given import NOW
 from tests.unit.decider.recorded import POOLS, Log, eventful
 
 from penstock.config import ConfigError
-from penstock.decider import adopting, recorder
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
+from penstock.decider.publishing import adopting, recorder
 from penstock.decider.replay import stretches, whatif
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import BadLog

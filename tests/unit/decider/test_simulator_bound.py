@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.decider.simulating import load, poisson
 
-from penstock.decider.simulator.bound import bound_worker_seconds
-from penstock.decider.simulator.fluid import fluid
-from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.bounds.bound import bound_worker_seconds
+from penstock.decider.simulator.bounds.fluid import fluid
+from penstock.decider.simulator.model.load import Load
 from penstock.decider.simulator.peak import fixed_peak, late_share
 
 

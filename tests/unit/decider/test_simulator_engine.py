@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tests.unit.decider.simulating import EXACT, Steps, load, poisson, scene, simulation
 
-from penstock.decider.simulator.contenders import controller
-from penstock.decider.simulator.engine import DECISION_SECONDS, Troubles
-from penstock.decider.simulator.looks import Pace
-from penstock.decider.simulator.spawning import Spawning
+from penstock.decider.simulator.model.engine import DECISION_SECONDS, Troubles
+from penstock.decider.simulator.model.looks import Pace
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies.contenders import controller
 
 
 def test_an_example_computed_by_hand() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as some
 from tests.unit.decider.simulating import Steps, load, simulation
 
 from penstock.config import Profile
-from penstock.decider.simulator.looks import Looks, Pace
+from penstock.decider.simulator.model.looks import Looks, Pace
+from penstock.decider.simulator.model.samples import Samples
+from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.rolling import Rolling
-from penstock.decider.simulator.samples import Samples
-from penstock.decider.simulator.spawning import Spawning
 from penstock.events.snapshot import PoolSnapshot
 
 

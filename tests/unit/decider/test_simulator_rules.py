@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.decider.simulating import poisson, scene
 
-from penstock.decider.simulator import contenders
-from penstock.decider.simulator.contenders import UnknownContender
-from penstock.decider.simulator.rules import (
+from penstock.decider.simulator.studies import contenders
+from penstock.decider.simulator.studies.contenders import UnknownContender
+from penstock.decider.simulator.studies.rules import (
     BacklogPerInstance,
     CatchUp,
     Doubling,

@@ -11,7 +11,6 @@ from penstock.bus.clock import BrokerClock
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.decider import garbage, plugins
-from penstock.decider.adopting import Adopted, adopt
 from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies import shipped
@@ -20,8 +19,9 @@ from penstock.decider.core.registry import Strategies
 from penstock.decider.intake import Intake
 from penstock.decider.leader import Leader, Setting
 from penstock.decider.lease import Lease, Term
+from penstock.decider.own_metrics import Readings, require
 from penstock.decider.program import program
-from penstock.decider.readings import Readings, require
+from penstock.decider.publishing.adopting import Adopted, adopt
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects

@@ -16,7 +16,7 @@ from penstock.bus.protocol import Bus, BusError, Headers, Stored
 from penstock.config import Pool, Settings
 from penstock.config.topology import is_excluded
 from penstock.decider.core.inputs import Rules, SeenHost, SeenPool, take_host
-from penstock.decider.reading import read, skip
+from penstock.decider.decoding import read, skip
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import Event
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot

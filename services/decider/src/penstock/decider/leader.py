@@ -13,20 +13,20 @@ from penstock import telemetry
 from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Pool
-from penstock.decider.commands import Commander, Deposed
 from penstock.decider.core.decide import Outcome, decide
 from penstock.decider.core.inputs import Inputs, Rules
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State, restore
 from penstock.decider.intake import Intake
-from penstock.decider.journal import Journal, Made
 from penstock.decider.lease import Term
-from penstock.decider.news import News
-from penstock.decider.readings import Readings
-from penstock.decider.recorder import Recorder
+from penstock.decider.own_metrics import Readings
+from penstock.decider.publishing.commands import Commander, Deposed
+from penstock.decider.publishing.journal import Journal, Made
+from penstock.decider.publishing.news import News
+from penstock.decider.publishing.recorder import Recorder
+from penstock.decider.publishing.spans import Story
 from penstock.decider.rhythm import Rhythm
-from penstock.decider.spans import Story
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline

@@ -23,11 +23,11 @@ log = logging.getLogger("penstock.decider")
 
 COVERED = (
     "penstock.config",
-    "penstock.decider.adopting",
+    "penstock.decider.publishing.adopting",
     "penstock.decider.core",
     "penstock.decider.intake",
-    "penstock.decider.journal",
-    "penstock.decider.recorder",
+    "penstock.decider.publishing.journal",
+    "penstock.decider.publishing.recorder",
     "penstock.events",
     "penstock.measuring",
 )

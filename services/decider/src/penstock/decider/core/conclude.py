@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.decider.core import breach, rooms
-from penstock.decider.core.capacity import Room
-from penstock.decider.core.fairshare import Claim
-from penstock.decider.core.hosts import RollCall
+from penstock.decider.core import breach
+from penstock.decider.core.desired import Wish
+from penstock.decider.core.hosts import headroom
+from penstock.decider.core.hosts.capacity import Room
+from penstock.decider.core.hosts.fairshare import Claim
+from penstock.decider.core.hosts.headroom import Needs
+from penstock.decider.core.hosts.liveness import RollCall
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook, outlook
 from penstock.decider.core.policies import chain
 from penstock.decider.core.policies.policy import Result
-from penstock.decider.core.rooms import Needs
 from penstock.decider.core.state import PoolState, State
-from penstock.decider.core.wish import Wish
 from penstock.events.scaling import Reason
 
 Share = dict[str, int]
@@ -129,7 +130,7 @@ def _explain_share(this: Round, claim: Claim, wished: Wish, target: int) -> None
         text += f", as the {_mb(claim.tried)} that were measured fit on no host"
         trail.change("capacity", "trial", target, text)
         return
-    fit = rooms.alone(claim, this.rooms, this.inputs, this.present.silent)
+    fit = headroom.alone(claim, this.rooms, this.inputs, this.present.silent)
     carried = max(min(fit.workers, trail.workers), target)
     if fit.bound == "hosts":
         trail.change("capacity", fit.bound, carried, f"{carried}: no host is there to run workers")

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.config import Pool
-from penstock.decider.core import heeding, hostcount, hosts, placement, rooms
 from penstock.decider.core.conclude import Decision, Round, conclude
-from penstock.decider.core.fairshare import Claim
-from penstock.decider.core.hosts import RollCall
+from penstock.decider.core.desired import Wish, wish
+from penstock.decider.core.hosts import advice, headroom, liveness, pending, placement
+from penstock.decider.core.hosts.fairshare import Claim
+from penstock.decider.core.hosts.liveness import RollCall
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import PoolState, State, plans
-from penstock.decider.core.wish import Wish, wish
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +45,11 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
     outcome.
     """
     begin = _with_all_pools(state, inputs)
-    present, state, notices = hosts.call(begin, inputs, now)
+    present, state, notices = liveness.call(begin, inputs, now)
     due = [inputs.pools[name] for name in sorted(inputs.due_pools)]
     moving = frozenset(pool.name for pool in due if not pool.profile.advisor)
-    needs = rooms.Needs(present, inputs)
-    found = rooms.open_rooms(present, state, inputs, moving, needs)
+    needs = headroom.Needs(present, inputs)
+    found = headroom.open_rooms(present, state, inputs, moving, needs)
     this = Round(state=state, inputs=inputs, present=present, rooms=found, needs=needs, now=now)
     wishes = {pool.name: _wish(pool, this) for pool in due}
     claims = [_claim(pool, wishes[pool.name], this) for pool in due]
@@ -107,7 +107,7 @@ def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
         snapshot=wished.snapshot,
         profile=pool.profile,
         one_host=exclusive,
-        anchor=rooms.anchor(pool.name, remembered, this.inputs, this.present)
+        anchor=headroom.anchor(pool.name, remembered, this.inputs, this.present)
         if exclusive
         else None,
         movable=_movable(pool, remembered, this),
@@ -116,7 +116,7 @@ def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
 
 def _begun(pool: Pool, remembered: PoolState, this: Round) -> Mapping[str, int]:
     """Where its workers are planned, without what heedless hosts have not begun."""
-    return heeding.kept(
+    return pending.kept(
         remembered.placement,
         pool.name,
         this.present.heedless,
@@ -133,10 +133,10 @@ def _asked(
 ) -> tuple[State, frozenset[str]]:
     """The state with what hosts are commanded, and those whose command is sent again."""
     alive = present.fresh | present.heedless
-    again = heeding.repeated(after.asked, alive, inputs.rules, now)
+    again = pending.repeated(after.asked, alive, inputs.rules, now)
     if again:
         after = msgspec.structs.replace(after, asked={**after.asked, **again})
-    return heeding.ask(before, after, inputs, now), frozenset(again)
+    return pending.ask(before, after, inputs, now), frozenset(again)
 
 
 def _movable(pool: Pool, remembered: PoolState, this: Round) -> bool:
@@ -157,7 +157,7 @@ def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
     if advised:
         names = frozenset(claim.pool for claim in advised)
         placed = _placed(this.state, shares)
-        left = rooms.open_rooms(this.present, placed, this.inputs, names, this.needs)
+        left = headroom.open_rooms(this.present, placed, this.inputs, names, this.needs)
         shares |= placement.allocate(advised, left, style, all_pools=all_pools)
     return shares
 
@@ -167,14 +167,14 @@ def _advised(
 ) -> tuple[State, list[Notice]]:
     """The state with what is to be said about the number of hosts. Only a round over all knows."""
     known = this.inputs.due is None and not (this.present.forsaken or this.present.deaf)
-    if not known or not hostcount.is_due(state.advice, this.now):
+    if not known or not advice.is_due(state.advice, this.now):
         return state, []
     acting = [claim for claim in claims if not claim.profile.advisor]
-    found = hostcount.count(acting, shares, this.rooms)
+    found = advice.count(acting, shares, this.rooms)
     if found is None:
         return state, []
-    advice, told = hostcount.advise(state.advice, found, this.now)
-    return msgspec.structs.replace(state, advice=advice), told
+    given, told = advice.advise(state.advice, found, this.now)
+    return msgspec.structs.replace(state, advice=given), told
 
 
 def _placed(state: State, shares: dict[str, dict[str, int]]) -> State:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.decider.adopting import Adopted
 from penstock.decider.core.decide import Outcome, decide
 from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool, take_host
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
+from penstock.decider.publishing.adopting import Adopted
 from penstock.events.record import CheckpointTaken, RoundDecided
 
 Seen = SeenPool | SeenHost | None

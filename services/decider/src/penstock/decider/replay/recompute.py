@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.decider.adopting import Adopted
 from penstock.decider.core.inputs import SeenHost, SeenPool
 from penstock.decider.intake import wrong
+from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Broken, Chain, Installed, Seen, Step, portable
 from penstock.decider.replay.entry import Entry
 from penstock.events.envelope import Event, UnknownEvent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.decider.adopting import Adopted, gather
+from penstock.decider.publishing.adopting import Adopted, gather
 from penstock.decider.replay.entry import Entry
 from penstock.events.record import RECORDS, SettingsAdopted
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from penstock.decider import garbage, plugins
-from penstock.decider.adopting import Adopted
+from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
 from penstock.decider.replay.recompute import Recomputer

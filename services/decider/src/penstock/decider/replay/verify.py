@@ -10,8 +10,8 @@ import msgspec
 
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.digest import digest
-from penstock.decider.journal import Made, tell
 from penstock.decider.program import program
+from penstock.decider.publishing.journal import Made, tell
 from penstock.decider.replay.chain import Step
 from penstock.decider.replay.recompute import Found, Gap, Mismatch, Recorded
 from penstock.decider.replay.verdict import MOST_SHOWN, Difference, Unproven, Verdict

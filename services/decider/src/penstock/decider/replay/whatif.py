@@ -13,9 +13,9 @@ import msgspec
 from penstock.config import ConfigError, Pool
 from penstock.config.explain import hint
 from penstock.config.profiles import ProfileOverride
-from penstock.decider.adopting import Adopted
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.state import State
+from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import Recomputer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heapify, heapreplace
 
-from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.model.load import Load
 
 
 def late_share(load: Load, workers: int, sla_seconds: float, ready_at: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError, SparkCost
 from penstock.jobs.errors import Verdict
-from penstock.jobs.payload import Payload
+from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.registry import JobType
 from penstock.jobs.retry import Outlook
 

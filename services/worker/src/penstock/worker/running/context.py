@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.registry import Call
-from penstock.jobs.sealing import KeyRing
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.batch import RunBatch
 from penstock.worker.running.checkpoint import RunCheckpoint

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.decider.core.capacity import Need, carries, need, start_budget
+from penstock.decider.core.hosts.capacity import Need, carries, need, start_budget
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.lint.facts import Facts, seconds
 from penstock.events.snapshot import HostSnapshot

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.config.profiles import Profile
 from penstock.decider.core import options
+from penstock.decider.core.history import Trail
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.policy import (
     Aftermath,
@@ -22,7 +23,6 @@ from penstock.decider.core.policies.policy import (
 from penstock.decider.core.portable import portable
 from penstock.decider.core.state import Memories
 from penstock.decider.core.strategy import MOST_WORKERS
-from penstock.decider.core.trail import Trail
 from penstock.events.envelope import encode
 from penstock.events.subjects import check_name
 

@@ -6,7 +6,7 @@ import math
 
 from penstock.decider.core.strategies.deadline.need import last_moment_seconds
 from penstock.decider.core.strategies.deadline.passage import passage_seconds
-from penstock.decider.core.strategies.deadline.sight import Sight
+from penstock.decider.core.strategies.deadline.pool_view import Sight
 
 _BY_TRAFFIC = 2.0
 _BY_IDLING = 0.3

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.decider.core.strategies.deadline.line import Stand
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
-from penstock.decider.core.strategies.deadline.sight import LOOK_SECONDS, Sight
+from penstock.decider.core.strategies.deadline.pool_view import LOOK_SECONDS, Sight
 from penstock.decider.core.strategies.erlang import fewest
 from penstock.decider.core.strategy import whole
 

@@ -31,7 +31,7 @@ from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, wasted
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
 from penstock.decider.core.strategies.deadline.need import Need, need
-from penstock.decider.core.strategies.deadline.sight import Sight, see, spawn_of
+from penstock.decider.core.strategies.deadline.pool_view import Sight, see, spawn_of
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
 
