@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
@@ -109,7 +110,7 @@ class Stage:
         assert not self.worker.stopping
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     found = settings(pools={QUEUE: {}}, jobs={"claim_seconds": 1})
     if request.param == "nats":

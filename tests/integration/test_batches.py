@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from tests.buses import both
 from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -94,7 +95,7 @@ def nothing_mended() -> None:
     MENDED.clear()
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as found:
         yield found

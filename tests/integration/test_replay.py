@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.buses import both
 from tests.integration.deciding import EMAILS, QUICK, World, world
 from tests.integration.shell import Shell
 from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
@@ -34,7 +35,7 @@ from penstock.events.worker import HostLost
 POOLS = {**EMAILS, "reports": {"min_workers": 1, "max_workers": 9, "strategy": "hybrid"}}
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def here(request: pytest.FixtureRequest, monkeypatch) -> AsyncIterator[World]:
     monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 1.5)
     tables: dict[str, Any] = {"pools": POOLS, "host": {"name": "x", "lease_seconds": 1.0}}
