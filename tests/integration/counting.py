@@ -16,7 +16,7 @@ from penstock.bus.protocol import Bus
 from penstock.events.batch import Counts
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.jobs.batch_record import BatchRecord
+from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator.app import Orchestrator

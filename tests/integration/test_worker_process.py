@@ -28,7 +28,7 @@ from penstock.bus.protocol import Outgoing
 from penstock.events.envelope import utc_now
 from penstock.jobs import Call, JobType, SyncClient
 from penstock.jobs.lifecycle import State
-from penstock.jobs.queue import DeadLetter
+from penstock.jobs.queues.queue_messages import DeadLetter
 from penstock.jobs.retry import Retries
 from penstock.worker.running.ending import UNRESPONSIVE
 

@@ -16,8 +16,10 @@ from penstock.bus.protocol import BusRefused, Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDispatched
-from penstock.jobs import Backoff, Client, job, payload, queue, registry
+from penstock.jobs import Backoff, Client, job, registry
 from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload
+from penstock.jobs.queues import queue_messages
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.outcome import FinishedJob, Outcome
@@ -94,7 +96,7 @@ class Broker:
     async def double(self, job_id: str) -> None:
         """A second queue message, just like the first."""
         view = await self.client.job(job_id)
-        headers = queue.headers(job_id, view.events[0][0], 1, {})
+        headers = queue_messages.headers(job_id, view.events[0][0], 1, {})
         body = view.record.payload
         await self.line.append(Outgoing(self.subjects.queue(QUEUE), body, headers))
 
@@ -394,7 +396,7 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
     first = await broker.line.append(Outgoing(broker.subjects.event(event), encode(made)))
     delivery = Delivery(
         subject=broker.subjects.queue(QUEUE), body=made.payload,
-        headers=queue.headers("a", first, 1, {"traceparent": header}),
+        headers=queue_messages.headers("a", first, 1, {"traceparent": header}),
         ack_subject=NOWHERE, sequence=1, deliveries=1,
         stored_at=0, pending=0,
     )  # fmt: skip
@@ -408,7 +410,7 @@ async def test_a_sequence_that_cannot_be(broker: Broker, sequence: str) -> None:
     """Zero would make the start the first event of a job that nobody dispatched."""
     client = Client(broker.line, prefix="p")
     made = client.prepare(nothing(), "ghost")
-    headers = {queue.JOB: "ghost", queue.SEQUENCE: sequence}
+    headers = {queue_messages.JOB: "ghost", queue_messages.SEQUENCE: sequence}
     await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), made.payload, headers))
     assert await broker.a.win() == []
     assert await broker.line.count(broker.subjects.events_stream, ">") == {}
@@ -429,7 +431,7 @@ async def test_a_job_due_at_a_time_that_cannot_be_ends_no_worker(
     event = {**FORGED_DISPATCH, "job_id": "forged", "due_at": due_at}
     subject = broker.subjects.events("job", "forged", "JobDispatched")
     await broker.line.append(Outgoing(subject, msgspec.json.encode(event)))
-    headers = queue.headers("forged", 1_000, 1, {})
+    headers = queue_messages.headers("forged", 1_000, 1, {})
     message = Outgoing(broker.subjects.queue(QUEUE), payload.encode(call), headers)
     await broker.line.append(message)
     assert [held.id for held in await broker.a.win()] == [other]
@@ -456,11 +458,11 @@ async def test_a_message_that_cannot_be_handled_is_a_dead_letter(
     assert (await broker.client.job(job_id)).record.state is State.COMPLETED
 
 
-@pytest.mark.parametrize("header", [queue.SEQUENCE, queue.ATTEMPT])
+@pytest.mark.parametrize("header", [queue_messages.SEQUENCE, queue_messages.ATTEMPT])
 async def test_numbers_of_a_header_have_bounds(broker: Broker, header: str) -> None:
     [job_id] = await broker.dispatch()
     body = (await broker.client.job(job_id)).record.payload
-    headers = {**queue.headers(job_id, 1, 1, {}), header: "1" + "0" * 400}
+    headers = {**queue_messages.headers(job_id, 1, 1, {}), header: "1" + "0" * 400}
     await broker.a.win()
     await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), body, headers))
     assert await broker.b.win() == []

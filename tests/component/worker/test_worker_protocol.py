@@ -22,7 +22,8 @@ from tests.unit.jobs.telling import BROKEN
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, Outgoing
 from penstock.config.topology import pools
-from penstock.jobs import Backoff, Client, job, queue, registry
+from penstock.jobs import Backoff, Client, job, registry
+from penstock.jobs.queues import queue_messages
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.outcome import FinishedJob, Outcome
@@ -89,7 +90,7 @@ class Play:
         if self.ids:
             job_id = self.ids[which % len(self.ids)]
             view = await self.client.job(job_id)
-            headers = queue.headers(job_id, view.events[0][0], 1, {})
+            headers = queue_messages.headers(job_id, view.events[0][0], 1, {})
             message = Outgoing(self.subjects.queue(QUEUE), view.record.payload, headers)
             await self.bus.append(message)
 

@@ -1,4 +1,4 @@
-"""What happens to a batch: jobs that are counted together. Order: `penstock.jobs.batch_record`."""
+"""What happens to a batch, in the order that `penstock.jobs.batches.batch_record` allows."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
             where that is not known, of a batch that has ended.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
         added_at / progressed_at: POSIX seconds of the last job added and the last progress told.
-        others: as of `penstock.jobs.batch_record.BatchRecord`, by the same names.
+        others: as of `penstock.jobs.batches.batch_record.BatchRecord`, by the same names.
     """
 
     state: str

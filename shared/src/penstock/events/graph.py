@@ -110,7 +110,7 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
             known, of a graph that has ended.
         again: steps whose jobs are to be given another life.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
-        others: as of `penstock.jobs.graph_record.GraphRecord`, by the same names.
+        others: as of `penstock.jobs.workflows.graph_record.GraphRecord`, by the same names.
     """
 
     state: str

@@ -17,7 +17,7 @@ from penstock.config.serving import serving
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.jobs import queue as queues
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.workflows.tracker import Wholes
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.spark import NotAsked
@@ -78,7 +78,7 @@ class Run:
             await self._wholes.settle(name)
         if self._last(self._subjects.events()) != before:
             return True
-        retries = [each for each in self._schedules() if queues.ATTEMPT in each.headers]
+        retries = [each for each in self._schedules() if queue_messages.ATTEMPT in each.headers]
         for each in retries:
             self._bus.fire(each.subject)
         return bool(retries)
@@ -105,7 +105,7 @@ class Run:
 
     def _unfinished(self) -> list[str]:
         found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
-        jobs = [stored.headers.get(queues.JOB, "?") for stored in found]
+        jobs = [stored.headers.get(queue_messages.JOB, "?") for stored in found]
         return [*jobs, *(f"{noun} {key}" for noun, key in self._wholes.known)][:20]
 
     # --- workers ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.bus.protocol import Delivery
-from penstock.jobs.payload import Payload
+from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.registry import JobType
 from penstock.runtime.workers.pulse import Pulse
 

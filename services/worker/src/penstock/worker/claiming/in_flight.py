@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import BusError, Delivery
-from penstock.jobs import queue as queues
+from penstock.jobs.queues import queue_messages
 from penstock.runtime.waiting import within
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
@@ -42,7 +42,7 @@ class InFlightJobs:
 
     def resume(self, delivery: Delivery) -> bool:
         """Whether this is a job of ours whose claim lapsed, while this process was frozen say."""
-        job = self.jobs.get(delivery.headers.get(queues.JOB, ""))
+        job = self.jobs.get(delivery.headers.get(queue_messages.JOB, ""))
         if job is None or job.lost or job.delivery.sequence != delivery.sequence:
             return False
         job.delivery = delivery

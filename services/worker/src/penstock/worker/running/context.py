@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.jobs import members
+from penstock.jobs import derived_ids
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.registry import Call
-from penstock.jobs.sealing import KeyRing
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
 
@@ -133,7 +133,7 @@ class RunContext:
 
     @cached_property
     def batch(self) -> RunBatch | None:
-        if not members.member(self._job.id):
+        if not derived_ids.member(self._job.id):
             return None
         return RunBatch(self._job, self._services)
 
@@ -154,7 +154,7 @@ class RunBatch:
 
     @property
     def id(self) -> str:
-        member = members.member(self._job.id)
+        member = derived_ids.member(self._job.id)
         return member.batch if member else ""
 
     def add(self, calls: Iterable[Call]) -> list[str]:

@@ -29,7 +29,7 @@ from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.sealing import about_result, holds_sealed
+from penstock.jobs.payloads.encryption import about_result, holds_sealed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.job_log import Unreadable
