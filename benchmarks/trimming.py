@@ -25,7 +25,7 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobCompleted, JobEvent, JobStarted
 from penstock.jobs import Client
-from penstock.jobs.making import Terms
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service

@@ -29,9 +29,9 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle
+from penstock.jobs.derived_ids import member
+from penstock.jobs.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.members import member
-from penstock.jobs.story import read_event
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
 _BY_THE_ATTEMPT = (JobCompleted, JobFailed, JobProgressed, JobCommitted)

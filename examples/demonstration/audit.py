@@ -11,7 +11,8 @@ from penstock.bus.protocol import Bus
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobDead
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, payload
+from penstock.jobs import lifecycle
+from penstock.jobs.payloads import payload
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
 Events = Sequence[tuple[int, Event | UnknownEvent]]

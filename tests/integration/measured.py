@@ -18,7 +18,7 @@ from penstock.events.envelope import encode
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
-from penstock.jobs.queue import JOB
+from penstock.jobs.queues.queue_messages import JOB
 from penstock.metrics.app import body
 from penstock.runtime.service import Service
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from tests.buses import both
 from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -25,9 +26,9 @@ from penstock.events.envelope import encode
 from penstock.events.graph import GraphStarted, GraphStep
 from penstock.events.subjects import BadName
 from penstock.jobs import Backoff, Call, Client, Context, JobType, SyncClient, job, registry
-from penstock.jobs.awaiting import awaiting
-from penstock.jobs.batch_record import BatchRecord, BatchState
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
+from penstock.jobs.batches.outcome import Outcome
+from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
 from penstock.jobs.log import say
 from penstock.orchestrator.app import Orchestrator
@@ -94,7 +95,7 @@ def nothing_mended() -> None:
     MENDED.clear()
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as found:
         yield found

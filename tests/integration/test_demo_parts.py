@@ -20,7 +20,8 @@ from penstock.decider.replay.verdict import Verdict
 from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError, JobStarted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
-from penstock.jobs import Call, payload
+from penstock.jobs import Call
+from penstock.jobs.payloads import payload
 from penstock.jobs.registry import encode_result
 
 POOLS = pools(load_settings("examples/penstock.toml", environment={}))

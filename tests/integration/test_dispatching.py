@@ -23,10 +23,10 @@ from penstock.config import Settings
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, Unique, job
+from penstock.jobs.dispatch.uniqueness import token
 from penstock.jobs.errors import OutboxFull
 from penstock.jobs.lifecycle import State
-from penstock.jobs.outbox import Outbox
-from penstock.jobs.unique import token
+from penstock.jobs.outbox.store import Outbox
 from penstock.runtime.broker import Broker
 
 

@@ -22,7 +22,7 @@ from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.jobs.lifecycle import State
-from penstock.jobs.pausing import Pausing
+from penstock.jobs.queues.pauses import Pausing
 from penstock.metrics.app import Metrics
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service

@@ -15,10 +15,12 @@ from penstock.bus.protocol import BusUnavailable, Outgoing
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobRevived, JobStarted
-from penstock.jobs import BadArguments, Client, JobRefused, NotFound, job, payload, queue, registry
-from penstock.jobs.dead import Outcome
-from penstock.jobs.letters import MOST_GROUPS, OTHERS, PAGE, Wanted
+from penstock.jobs import BadArguments, Client, JobRefused, NotFound, job, registry
+from penstock.jobs.dead_letters.client import Outcome
+from penstock.jobs.dead_letters.reader import MOST_GROUPS, OTHERS, PAGE, Wanted
 from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload
+from penstock.jobs.queues import queue_messages
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -70,7 +72,7 @@ class Morgue:
         ):
             await self.bus.append(Outgoing(self.subjects.event(event), encode(event)))
         record = (await self.client.job(job_id)).record
-        await self.bus.append(queue.dead(self.subjects, record, {}))
+        await self.bus.append(queue_messages.dead(self.subjects, record, {}))
 
     async def ids(self, **wanted: Any) -> list[str]:
         return [letter.job_id async for letter in self.dead.find(Wanted(**wanted))]
@@ -125,7 +127,7 @@ async def test_failures_are_grouped_the_most_frequent_first(morgue: Morgue) -> N
 
 
 async def test_groups_are_bounded(morgue: Morgue) -> None:
-    letter = queue.DeadLetter(
+    letter = queue_messages.DeadLetter(
         job_id="x", queue="q", function="f", payload=b"", attempts=1, at=0.0,
         error=JobError(kind="E", message="m"),
     )  # fmt: skip
@@ -215,7 +217,7 @@ async def test_a_job_that_dies_again_meanwhile_is_not_retried_for_ever(morgue: M
 async def test_a_letter_that_its_job_outlived_is_removed_and_nothing_runs(morgue: Morgue) -> None:
     """A worker that was stopped between death and letter writes it when the job lives again."""
     job_id = await morgue.dies(build(table="x"))
-    late = queue.dead(morgue.subjects, (await morgue.client.job(job_id)).record, {})
+    late = queue_messages.dead(morgue.subjects, (await morgue.client.job(job_id)).record, {})
     await morgue.dead.retry(job_id)
     await morgue.bus.append(late)
     assert await morgue.ids() == [job_id]
@@ -274,7 +276,7 @@ class LetterComesLate:
     async def append_many(self, messages: Any) -> Any:
         if any(JobRevived.__name__ in message.subject for message in messages):
             record = (await self._morgue.client.job(self._job_id)).record
-            await self._morgue.bus.append(queue.dead(self._morgue.subjects, record, {}))
+            await self._morgue.bus.append(queue_messages.dead(self._morgue.subjects, record, {}))
         return await self._morgue.bus.append_many(messages)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from penstock.jobs import Client, SyncClient, job, registry
-from penstock.jobs.batches import Batches
-from penstock.jobs.dead import DeadLetters
-from penstock.jobs.graphs import Graphs
-from penstock.jobs.letters import Wanted
-from penstock.jobs.schedules import Schedules
+from penstock.jobs.batches.client import Batches
+from penstock.jobs.dead_letters.client import DeadLetters
+from penstock.jobs.dead_letters.reader import Wanted
+from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
 from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
+from penstock.jobs.workflows.client import Graphs
 from penstock.testing import SyncBench
 
 ONLY_INSIDE = {

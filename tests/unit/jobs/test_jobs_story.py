@@ -28,9 +28,10 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import batch_record, story
-from penstock.jobs.batch_record import BatchState
-from penstock.jobs.story import read_event
+from penstock.jobs import event_log
+from penstock.jobs.batches import batch_record
+from penstock.jobs.batches.batch_record import BatchState
+from penstock.jobs.event_log import read_event
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DONE = JobCompleted(job_id="a", queue="q", attempt=1, run_seconds=1.0)
@@ -103,7 +104,7 @@ async def _warnings(kinds: list[type[JobEvent]], caplog: pytest.LogCaptureFixtur
         await bus.append(Outgoing(subjects.event(made), encode(made)))
     caplog.clear()
     with caplog.at_level("WARNING", logger="penstock.jobs"):
-        await story.read(bus, subjects, key)
+        await event_log.read(bus, subjects, key)
     return [record.getMessage() for record in caplog.records]
 
 

@@ -12,12 +12,13 @@ from penstock.bus.protocol import Delivery, Outgoing, Stored
 from penstock.events.batch import Callback
 from penstock.events.graph import GraphStep
 from penstock.events.job import JobCompleted, JobDispatched
-from penstock.jobs import lifecycle, payload
+from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Kept
-from penstock.jobs.payload import Payload
-from penstock.jobs.queue import DeadLetter
+from penstock.jobs.job_view import JobView
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.payload import Payload
+from penstock.jobs.queues.queue_messages import DeadLetter
 from penstock.jobs.registry import encode
-from penstock.jobs.view import JobView
 
 CARD = "4111-1111"
 CALL = Payload(

@@ -20,9 +20,9 @@ from penstock.events.batch import (
     Counts,
 )
 from penstock.events.envelope import UnknownEvent
-from penstock.jobs import batch_record
+from penstock.jobs.batches import batch_record
+from penstock.jobs.derived_ids import Member
 from penstock.jobs.errors import IllegalTransition
-from penstock.jobs.members import Member
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Say
 from penstock.orchestrator.core.tally import Slot, Tally

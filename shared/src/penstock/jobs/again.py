@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
-from penstock.jobs import payload
+from penstock.jobs.payloads import payload
 
 
 def dispatched(

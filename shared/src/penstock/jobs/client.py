@@ -25,26 +25,26 @@ from penstock.config.topology import Priority
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobCancelled, JobDispatched, JobEvent
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import lifecycle, registry, story
-from penstock.jobs.away import SenderWhenAway
-from penstock.jobs.dead import DeadLetters
+from penstock.jobs import event_log, lifecycle, registry
+from penstock.jobs.dead_letters.client import DeadLetters
+from penstock.jobs.dead_letters.requeue import Ended, Reviver
+from penstock.jobs.dispatch.job_factory import Maker, Terms, due_at, expiry, maker
+from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.dispatch.uniqueness import UniqueSender, token, wanted
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.making import Maker, Terms, due_at, expiry, maker
 from penstock.jobs.middleware import Unique
-from penstock.jobs.pausing import Pausing
+from penstock.jobs.outbox.offline import SenderWhenAway
+from penstock.jobs.queues.pauses import Pausing
 from penstock.jobs.registry import Call
-from penstock.jobs.revive import Ended, Reviver
-from penstock.jobs.sending import Sender
-from penstock.jobs.unique import UniqueSender, token, wanted
-from penstock.jobs.view import JobView
 from penstock.runtime.local_broker import reachable
 from penstock.runtime.waiting import within
 
 if TYPE_CHECKING:
-    from penstock.jobs.batches import Batches
-    from penstock.jobs.graphs import Graphs
-    from penstock.jobs.schedules import Schedules
+    from penstock.jobs.batches.client import Batches
+    from penstock.jobs.schedules.client import Schedules
+    from penstock.jobs.workflows.client import Graphs
 
 _CHUNK = 500
 _LANES = 2
@@ -148,21 +148,21 @@ class Client:
     @property
     def batches(self) -> Batches:
         """Jobs that are counted together."""
-        from penstock.jobs.batches import Batches  # noqa: PLC0415 - it needs this module
+        from penstock.jobs.batches.client import Batches  # noqa: PLC0415 - it needs this module
 
         return Batches(self, self._bus, self._subjects)
 
     @property
     def graphs(self) -> Graphs:
         """Chains, and jobs that wait for each other."""
-        from penstock.jobs.graphs import Graphs  # noqa: PLC0415 - it needs this module
+        from penstock.jobs.workflows.client import Graphs  # noqa: PLC0415 - it needs this module
 
         return Graphs(self, self._bus, self._subjects)
 
     @property
     def schedules(self) -> Schedules:
         """Jobs that are dispatched again and again."""
-        from penstock.jobs.schedules import Schedules  # noqa: PLC0415 - few need it
+        from penstock.jobs.schedules.client import Schedules  # noqa: PLC0415 - few need it
 
         return Schedules(self._bus, self._subjects, self._maker, self._sender)
 
@@ -271,7 +271,7 @@ class Client:
     async def hand_over(
         self, events: Sequence[JobDispatched], *, into_reserve: bool = False
     ) -> list[int | BusError]:
-        """Dispatches prepared jobs; see :meth:`penstock.jobs.sending.Sender.send_many`."""
+        """Dispatches prepared jobs; see :meth:`penstock.jobs.dispatch.sender.Sender.send_many`."""
         return await self._sender.send_many(events, into_reserve=into_reserve)
 
     async def check_room(self) -> None:
@@ -293,7 +293,7 @@ class Client:
     async def job(self, job_id: str) -> JobView:
         """A job's state, attempts, result and error. Raises NotFound."""
         check_name("job", job_id)
-        events = await story.read(self._bus, self._subjects, job_id)
+        events = await event_log.read(self._bus, self._subjects, job_id)
         record = lifecycle.fold(events)
         if record is None:
             raise NotFound(f"no job of id {job_id!r}; its events may have aged out")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
-from penstock.jobs.dead import ALL, DeadLetters, Outcome
-from penstock.jobs.letters import Group, Letter, Wanted
+from penstock.jobs.dead_letters.client import ALL, DeadLetters, Outcome
+from penstock.jobs.dead_letters.reader import Group, Letter, Wanted
 from penstock.jobs.registry import Call
-from penstock.jobs.schedule import Schedule
-from penstock.jobs.schedules import Schedules
+from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.schedules.schedule import Schedule
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -6,15 +6,15 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.jobs.awaiting import Awaiting
-from penstock.jobs.batch_ends import Ended
-from penstock.jobs.batch_record import BatchRecord
-from penstock.jobs.batches import Batches, OpenBatch
-from penstock.jobs.graph_record import GraphRecord
-from penstock.jobs.graphs import Graphs, Step
-from penstock.jobs.members import Member
+from penstock.jobs.batches.batch_record import BatchRecord
+from penstock.jobs.batches.client import Batches, OpenBatch
+from penstock.jobs.batches.outcomes import Ended
+from penstock.jobs.derived_ids import Member
+from penstock.jobs.dispatch.awaiting import Awaiting
+from penstock.jobs.job_view import JobView
 from penstock.jobs.registry import Call
-from penstock.jobs.view import JobView
+from penstock.jobs.workflows.client import Graphs, Step
+from penstock.jobs.workflows.graph_record import GraphRecord
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Has the work done elsewhere and returns its result."""

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.bus.memory import MemoryBus
 from penstock.events.job import JOB_EVENTS, JobDispatched
-from penstock.jobs import payload
-from penstock.jobs.awaiting import Awaiting
+from penstock.jobs.dispatch.awaiting import Awaiting
+from penstock.jobs.payloads import payload
 from penstock.jobs.registry import Call, JobType
 
 Wanted = Call | Awaiting | JobType[Any, Any]

@@ -17,12 +17,13 @@ from penstock.config.serving import serving
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.jobs import queue as queues
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.workflows.tracker import Wholes
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.spark import NotAsked
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 _LOOK_SECONDS = 0.002
 _PATIENCE = timedelta(seconds=1.1)
@@ -77,7 +78,7 @@ class Run:
             await self._wholes.settle(name)
         if self._last(self._subjects.events()) != before:
             return True
-        retries = [each for each in self._schedules() if queues.ATTEMPT in each.headers]
+        retries = [each for each in self._schedules() if queue_messages.ATTEMPT in each.headers]
         for each in retries:
             self._bus.fire(each.subject)
         return bool(retries)
@@ -104,7 +105,7 @@ class Run:
 
     def _unfinished(self) -> list[str]:
         found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
-        jobs = [stored.headers.get(queues.JOB, "?") for stored in found]
+        jobs = [stored.headers.get(queue_messages.JOB, "?") for stored in found]
         return [*jobs, *(f"{noun} {key}" for noun, key in self._wholes.known)][:20]
 
     # --- workers ----------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class Run:
         await self._bus.ensure_queue(queue)
         spark = self._settings.spark
         none = None if self._run_dir or spark.remote else NotAsked("", spark)
-        worker = Worker(self._bus.client(), self._assignment(queue), none)
+        worker = Worker(assemble(self._bus.client(), self._assignment(queue), none))
         self._workers[queue] = worker, asyncio.create_task(worker.run())
 
     def _assignment(self, queue: str) -> Assignment:
@@ -126,7 +127,7 @@ class Run:
             pool = queue
             settings = replace(settings, pools={**settings.pools, queue: PoolTable()})
         settings = replace(settings, default_pool="")  # this worker is for this queue alone
-        return replace(alone(settings, pool), queues=(queue,), run_dir=self._run_dir)
+        return replace(without_executor(settings, pool), queues=(queue,), run_dir=self._run_dir)
 
     async def _stop(self) -> None:
         for worker, _ in self._workers.values():

@@ -16,7 +16,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
 from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
-from penstock.jobs.discovery import Discovery
+from penstock.jobs.queues.discovery import Discovery
 from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, QueueDepth, Stored
 from penstock.events.subjects import Subjects
-from penstock.jobs.discovery import DISCOVER_SECONDS, MOST_QUEUES, Discovery
-from penstock.jobs.pausing import Pausing, Resumptions
-from penstock.jobs.queue import JOB
+from penstock.jobs.queues.discovery import DISCOVER_SECONDS, MOST_QUEUES, Discovery
+from penstock.jobs.queues.pauses import Pausing, Resumptions
+from penstock.jobs.queues.queue_messages import JOB
 from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
 

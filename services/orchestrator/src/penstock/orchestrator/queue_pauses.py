@@ -6,7 +6,7 @@ import logging
 
 from penstock.bus.protocol import BusError
 from penstock.events.subjects import Subjects
-from penstock.jobs.pausing import Pausing
+from penstock.jobs.queues.pauses import Pausing
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")

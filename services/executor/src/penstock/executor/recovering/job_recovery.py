@@ -13,9 +13,10 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, loss, queue, story
-from penstock.jobs.letters import is_revived
+from penstock.jobs import event_log, lifecycle, worker_loss
+from penstock.jobs.dead_letters.reader import is_revived
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
 
 log = logging.getLogger("penstock.executor")
 
@@ -98,9 +99,9 @@ class Recovery:
         self, record: JobRecord, reason: str, *, delayed: bool
     ) -> JobRecovered | JobDead:
         now = broker_time(self._bus)
-        if record.lost_workers + 1 >= loss.limit(record, self._max_lost_workers):
-            return loss.poisoned(record, reason, source=self._source, now=now)
-        return loss.recovered(record, reason, source=self._source, now=now, delayed=delayed)
+        if record.lost_workers + 1 >= worker_loss.limit(record, self._max_lost_workers):
+            return worker_loss.poisoned(record, reason, source=self._source, now=now)
+        return worker_loss.recovered(record, reason, source=self._source, now=now, delayed=delayed)
 
     def _released(self, job_id: str, reason: str) -> JobReleased:
         return JobReleased(job_id=job_id, correlation_id=job_id, source=self._source, reason=reason)
@@ -116,7 +117,7 @@ class Recovery:
         return record if ours else None
 
     async def _record(self, job_id: str) -> JobRecord | None:
-        return lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+        return lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
 
     async def _tell(self, record: JobRecord, event: JobEvent) -> JobRecord | None:
         """Stores an event and what follows from it; None when the job went on meanwhile."""
@@ -138,7 +139,7 @@ class Recovery:
         ):
             return
         trace = await self._trace(record.id)
-        follower = queue.follow_up(self._subjects, record, broker_time(self._bus), trace)
+        follower = queue_messages.follow_up(self._subjects, record, broker_time(self._bus), trace)
         if follower is not None:
             await self._bus.append(follower)
 

@@ -23,11 +23,11 @@ from penstock.events.batch import (
     Counts,
 )
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.jobs import batch_record
-from penstock.jobs.batch_record import BatchRecord, BatchState
-from penstock.jobs.callbacks import Outcome
-from penstock.jobs.members import Member
-from penstock.jobs.slots import Slot
+from penstock.jobs.batches import batch_record
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
+from penstock.jobs.batches.outcome import Outcome
+from penstock.jobs.batches.slots import Slot
+from penstock.jobs.derived_ids import Member
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say
 from penstock.orchestrator.core.tally import SLOTS, PackedTally, Tally, may_follow
 

@@ -18,11 +18,11 @@ from penstock.events.graph import (
     GraphFailed,
     GraphReopened,
 )
-from penstock.jobs import graph_record
-from penstock.jobs.callbacks import Outcome
-from penstock.jobs.graph_record import GraphRecord, GraphState
-from penstock.jobs.members import step_id
-from penstock.jobs.slots import Slot
+from penstock.jobs.batches.outcome import Outcome
+from penstock.jobs.batches.slots import Slot
+from penstock.jobs.derived_ids import step_id
+from penstock.jobs.workflows import graph_record
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.orchestrator.core.instructions import (
     CallBack,
     Cancel,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.events.batch import Counts
-from penstock.jobs.members import Member
-from penstock.jobs.slots import Lanes, Slot
+from penstock.jobs.batches.slots import Lanes, Slot
+from penstock.jobs.derived_ids import Member
 
 SLOTS = {
     "JobDispatched": Slot.PENDING,

@@ -6,9 +6,10 @@ import logging
 
 from penstock.bus.protocol import Bus, PayloadTooLarge, broker_time
 from penstock.events.subjects import BadName, Subjects, check_name
-from penstock.jobs import lifecycle, queue, story
-from penstock.jobs.letters import died_at
+from penstock.jobs import event_log, lifecycle
+from penstock.jobs.dead_letters.reader import died_at
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -35,7 +36,7 @@ class Healer:
             BusError: the broker did not say.
         """
         try:
-            record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+            record = lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
             if record is not None:
                 check_name("queue", record.queue)
         except BadName as error:
@@ -57,7 +58,7 @@ class Healer:
         if record.life > 1 and record.state is State.WAITING:
             await self._remove_old_letter(record)
         now, trace = broker_time(self._bus), await self._trace(record.id)
-        message = queue.follow_up(self._subjects, record, now, trace)
+        message = queue_messages.follow_up(self._subjects, record, now, trace)
         if message is None:
             return False
         try:

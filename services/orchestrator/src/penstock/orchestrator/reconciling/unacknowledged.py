@@ -14,7 +14,7 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.bus.since import first_since
 from penstock.events.subjects import Subjects
-from penstock.jobs.queue import JOB
+from penstock.jobs.queues.queue_messages import JOB
 
 _PAGE = 100
 _MOST = 5_000

@@ -41,7 +41,7 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle, members, story
+from penstock.jobs import derived_ids, event_log, lifecycle
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.orchestrator.core.logbook import Logbook, Pass
 from penstock.orchestrator.core.pace import Pace
@@ -246,7 +246,7 @@ class History:
 
     def _is_needed(self, job_id: str) -> bool:
         """Whether a later step of a graph that has not ended may take this job's result."""
-        step = members.step(job_id)
+        step = derived_ids.step(job_id)
         return step is not None and ("graph", step[0]) in self._wholes.known
 
     # --- reading ----------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class History:
 
     async def _latest(self, one: Living, through: int) -> Living | None:
         """The job as it is now; None where that no longer rests on the window."""
-        events = await story.read(self._bus, self._subjects, one.record.id)
+        events = await event_log.read(self._bus, self._subjects, one.record.id)
         record = lifecycle.fold(events)
         if record is None or not events or events[0][0] > through:
             return None

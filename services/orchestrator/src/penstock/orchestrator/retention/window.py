@@ -19,8 +19,8 @@ import msgspec
 from penstock.bus.protocol import Stored
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.jobs import lifecycle
+from penstock.jobs.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.story import read_event
 
 _CARRIED = f".{JobCarried.__name__}"
 

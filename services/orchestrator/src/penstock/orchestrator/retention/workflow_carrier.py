@@ -17,7 +17,9 @@ from penstock.events.batch import BATCH_EVENTS, BatchCarried
 from penstock.events.envelope import Event, encode
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried
 from penstock.events.subjects import Subjects
-from penstock.jobs import batch_record, graph_record, members, story
+from penstock.jobs import derived_ids, event_log
+from penstock.jobs.batches import batch_record
+from penstock.jobs.workflows import graph_record
 from penstock.orchestrator.retention.window import Window
 from penstock.orchestrator.workflows.tracker import Wholes
 
@@ -55,8 +57,8 @@ class WholeCarrier:
         """Sequence of the last event of the window that the counting has to reach."""
         needed = window.whole_events
         for job_id, names in window.members.items():
-            place = members.member(job_id)
-            step = None if place else members.step(job_id)
+            place = derived_ids.member(job_id)
+            step = None if place else derived_ids.step(job_id)
             name = ("batch", place.batch) if place else ("graph", step[0]) if step else None
             if name in self._wholes.known:
                 needed = max(needed, names)
@@ -101,7 +103,7 @@ class WholeCarrier:
             return whole.carried(self._wholes.position), whole.record.sequence
         stream, subject = self._subjects.events_stream, self._subjects.events(noun, key)
         codec = BATCH_EVENTS if noun == "batch" else GRAPH_EVENTS
-        events = await story.read_subject(self._bus, stream, subject, codec)
+        events = await event_log.read_subject(self._bus, stream, subject, codec)
         batch, graph = batch_record.fold(events), graph_record.fold(events)
         record = batch if noun == "batch" else graph
         if record is None or (record.state.ended and record.sequence <= through):

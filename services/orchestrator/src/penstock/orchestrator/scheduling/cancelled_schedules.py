@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from penstock.bus.protocol import Bus, BusError
 from penstock.events.subjects import Subjects
-from penstock.jobs import queue
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.core.unresolved import Step
 
 log = logging.getLogger("penstock.orchestrator")
@@ -53,7 +53,7 @@ class CancelledSchedules:
         kept = await self._bus.last(stream, pattern)
         if kept is None:
             return
-        made_for = kept.headers.get(queue.SEQUENCE, "")
+        made_for = kept.headers.get(queue_messages.SEQUENCE, "")
         if made_for.isdigit() and int(made_for) > step.sequence:
             return  # of the job's next life
         await self._bus.remove(stream, kept.subject, kept.sequence + 1)

@@ -9,10 +9,10 @@ from hashlib import blake2b
 from penstock.bus.protocol import BusError
 from penstock.jobs import pipeline
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import BadSchedule, JobRefused, MissingKey, NotFound
-from penstock.jobs.making import Terms
 from penstock.jobs.registry import Call
-from penstock.jobs.schedules import Schedules
+from penstock.jobs.schedules.client import Schedules
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")

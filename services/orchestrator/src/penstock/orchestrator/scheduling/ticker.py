@@ -12,11 +12,11 @@ from typing import Any
 
 from penstock.bus.protocol import Bus, BusError, Stored, broker_time
 from penstock.events.subjects import Subjects
-from penstock.jobs import schedule as core
+from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import AlreadyDispatched, BadSchedule
-from penstock.jobs.schedule import Schedule
-from penstock.jobs.schedules import put, read
-from penstock.jobs.sending import Sender
+from penstock.jobs.schedules import schedule as core
+from penstock.jobs.schedules.client import put, read
+from penstock.jobs.schedules.schedule import Schedule
 from penstock.runtime.poison_messages import note
 from penstock.runtime.waiting import within
 

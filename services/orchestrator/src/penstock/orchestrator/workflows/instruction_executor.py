@@ -18,8 +18,9 @@ from penstock.bus.protocol import (
 from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import again, callbacks, lifecycle, members, story
+from penstock.jobs import again, derived_ids, event_log, lifecycle
 from penstock.jobs import log as logs
+from penstock.jobs.batches import callbacks
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobRefused, JobsError
 from penstock.orchestrator.core.batch import Batch
@@ -86,7 +87,7 @@ class Hands:
             graph.dispatched(index)
 
     async def _step(self, graph: Graph, index: int) -> JobDispatched:
-        step, job_id = graph.record.steps[index], members.step_id(graph.record.id, index)
+        step, job_id = graph.record.steps[index], derived_ids.step_id(graph.record.id, index)
         handed = {
             parameter: msgspec.Raw(await self._result(graph.record.id, needed))
             for parameter, needed in step.takes.items()
@@ -101,14 +102,14 @@ class Hands:
 
     async def _revive(self, graph: Graph, index: int) -> None:
         try:
-            await self.client.retry(members.step_id(graph.record.id, index))
+            await self.client.retry(derived_ids.step_id(graph.record.id, index))
         except (JobsError, ValueError, msgspec.MsgspecError) as error:
             if type(error) is not JobRefused:  # else it goes already, and its event is on its way
                 name = graph.record.steps[index].name
                 graph.refused(index, f"step {name!r} cannot go again: {error}")
 
     async def _result(self, graph_id: str, index: int) -> bytes:
-        return (await self.client.job(members.step_id(graph_id, index))).record.result or _NIL
+        return (await self.client.job(derived_ids.step_id(graph_id, index))).record.result or _NIL
 
     # --- cancelling -------------------------------------------------------------------------------
     async def cancel(self, job_ids: tuple[str, ...], reason: str) -> None:
@@ -144,7 +145,7 @@ class Hands:
 
     async def _lives(self, job_id: str) -> bool:
         """Whether a job has not ended although its last event is called an end: it was forged."""
-        record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+        record = lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
         return record is not None and not record.state.ended
 
     def _cancelled(self, job_id: str, sequence: int, reason: str) -> Outgoing:

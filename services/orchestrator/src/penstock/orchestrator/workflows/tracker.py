@@ -22,12 +22,14 @@ from penstock.events.envelope import UnknownEvent, utc_now
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried, GraphStarted
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
-from penstock.jobs import batch_record, graph_record, members
-from penstock.jobs.batch_record import BatchState
+from penstock.jobs import derived_ids
+from penstock.jobs.batches import batch_record
+from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
-from penstock.jobs.graph_record import GraphState
-from penstock.jobs.story import read_event
+from penstock.jobs.event_log import read_event
+from penstock.jobs.workflows import graph_record
+from penstock.jobs.workflows.graph_record import GraphState
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction
@@ -177,12 +179,12 @@ class Wholes:
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
         if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
             return
-        if place := members.member(job_id):
+        if place := derived_ids.member(job_id):
             batch = self.known.get(("batch", place.batch))
             if isinstance(batch, Batch):
                 batch.see_job(place, name, stored.sequence, stored.at.timestamp())
                 self._touch("batch", place.batch)
-        elif step := members.step(job_id):
+        elif step := derived_ids.step(job_id):
             graph = self.known.get(("graph", step[0]))
             if isinstance(graph, Graph):
                 graph.see_job(step[1], name, stored.sequence)

@@ -24,10 +24,11 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import loss, sealing
-from penstock.jobs import queue as queues
+from penstock.jobs import worker_loss
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.pausing import Pausing, Resumptions
+from penstock.jobs.payloads import encryption
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.queues.pauses import Pausing, Resumptions
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.job_log import JobLog, Unreadable
@@ -61,7 +62,7 @@ class Claims:
         self._settings = settings
         self._host, self._worker = host, worker
         self.joblog = JobLog(bus, Subjects(settings.prefix), f"worker/{host}.{worker}")
-        self.ring = sealing.load(settings.encryption.key_file)
+        self.ring = encryption.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
         self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions, bus.now)
         self._refusals = Refusals(bus, self.joblog, settings.encryption.missing_key_seconds)
@@ -70,7 +71,7 @@ class Claims:
     async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         """The jobs that are ours to run, of these deliveries; the others are dealt with."""
         for delivery in deliveries:  # before the broker knows: this process may die at any time
-            job_id = delivery.headers.get(queues.JOB, "")
+            job_id = delivery.headers.get(queue_messages.JOB, "")
             self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
         won = await self._win(deliveries)
         if len(won) < len(deliveries):
@@ -224,7 +225,7 @@ class Claims:
             job.sequence,
             job.attempt,
             now,
-            loss.limit(record, self._settings.jobs.max_lost_workers),
+            worker_loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
@@ -241,7 +242,7 @@ class Claims:
                 return True
             case Action.POISON:
                 now, reason = broker_time(self._bus), _lapsed(record)
-                dead = loss.poisoned(record, reason, source=self.joblog.source, now=now)
+                dead = worker_loss.poisoned(record, reason, source=self.joblog.source, now=now)
                 await self.joblog.bury(record, dead, job.delivery.headers)
             case Action.FOLLOW_UP:
                 await self.joblog.follow_up(record, job.delivery.headers)
@@ -256,7 +257,7 @@ class Claims:
         Not in one atomic batch with the start that follows, of which the broker allows only 50 at a
         time: a job that was recovered and not started has a message that will come again.
         """
-        event = loss.recovered(
+        event = worker_loss.recovered(
             record,
             _lapsed(record),
             source=self.joblog.source,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, Delivery, Puller
-from penstock.jobs.discovery import DISCOVER_SECONDS, Discovery
+from penstock.jobs.queues.discovery import DISCOVER_SECONDS, Discovery
 from penstock.runtime.workers.assignment import Assignment
 
 _MANY_QUEUES_SECONDS = 1.0

@@ -9,10 +9,10 @@ from penstock.bus.protocol import Bus, Expect, Outgoing, broker_time
 from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobEvent
 from penstock.events.subjects import BadName, Subjects, check_name
-from penstock.jobs import lifecycle, story
-from penstock.jobs import queue as queues
-from penstock.jobs.letters import is_revived
+from penstock.jobs import event_log, lifecycle
+from penstock.jobs.dead_letters.reader import is_revived
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
 
 log = logging.getLogger("penstock.worker")
 
@@ -49,7 +49,7 @@ class JobLog:
             Unreadable, BusError
         """
         try:
-            record = lifecycle.fold(await story.read(self._bus, self.subjects, job_id))
+            record = lifecycle.fold(await event_log.read(self._bus, self.subjects, job_id))
             if record is not None:
                 check_name("queue", record.queue)
         except BadName as error:
@@ -72,7 +72,7 @@ class JobLog:
         """
         if await self.exists(job_id):
             return False
-        first, _ = await story.begins_at(self._bus, self.subjects)
+        first, _ = await event_log.begins_at(self._bus, self.subjects)
         return 0 < made_from < first
 
     async def bury(
@@ -98,7 +98,9 @@ class JobLog:
         """Makes what must exist outside the log for a job in this state. Raises BusError."""
         if record.state is State.DEAD and await self._is_revived(record):
             return  # whoever waited for its end was quicker: a letter now would stay for good
-        message = queues.follow_up(self.subjects, record, broker_time(self._bus), _trace(headers))
+        message = queue_messages.follow_up(
+            self.subjects, record, broker_time(self._bus), _trace(headers)
+        )
         if message is not None:
             await self._bus.append(message)
 

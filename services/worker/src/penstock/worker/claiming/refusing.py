@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge
-from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
+from penstock.jobs.queues import queue_messages
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.job_log import JobLog, Unreadable
@@ -134,7 +134,7 @@ class Refusals:
     async def _dead_letter(self, delivery: Delivery, reason: Rejected) -> None:
         queue = delivery.subject.rpartition(".")[2]
         name = f"message-{delivery.sequence}"
-        letter = queues.DeadLetter(
+        letter = queue_messages.DeadLetter(
             job_id=name,
             queue=queue,
             function="",
@@ -194,7 +194,7 @@ class Refusals:
     async def _exists(self, message: tuple[Delivery, Locked]) -> bool:
         """Whether the job was ever dispatched; asked once, before it waits for the first time."""
         delivery, reason = message
-        if queues.LOCKED_SINCE in delivery.headers:
+        if queue_messages.LOCKED_SINCE in delivery.headers:
             return True
         try:
             return await self._joblog.exists(reason.job_id)
@@ -204,8 +204,8 @@ class Refusals:
     def _later(self, delivery: Delivery, job_id: str, now: float, waited: float) -> Outgoing:
         pause = pause_seconds(waited, random.random())  # noqa: S311
         due = datetime.fromtimestamp(now + pause, UTC)
-        since = {queues.LOCKED_SINCE: f"{delivery.stored_at - waited:.3f}"}
-        return queues.again(self._joblog.subjects, delivery, job_id, due, since)
+        since = {queue_messages.LOCKED_SINCE: f"{delivery.stored_at - waited:.3f}"}
+        return queue_messages.again(self._joblog.subjects, delivery, job_id, due, since)
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Not at once: what the broker refused now would go round and round."""
@@ -235,7 +235,7 @@ def _locked_since(delivery: Delivery) -> float:
     POSIX seconds by the broker's clock, as :attr:`Delivery.stored_at` is.
     """
     try:
-        since = float(delivery.headers.get(queues.LOCKED_SINCE, ""))
+        since = float(delivery.headers.get(queue_messages.LOCKED_SINCE, ""))
     except ValueError:
         return delivery.stored_at
     return since if 0 < since < delivery.stored_at else delivery.stored_at

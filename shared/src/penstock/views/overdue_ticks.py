@@ -1,0 +1,65 @@
+"""Ticks of schedules whose time has come and that no orchestrator has dispatched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from penstock.bus.protocol import Bus, BusError
+from penstock.config import Settings
+from penstock.health.facts import Facts, ServiceFacts
+from penstock.health.rules import ORCHESTRATOR
+from penstock.health.survey import services
+from penstock.jobs.client import Client
+from penstock.jobs.schedules.schedule import Schedule, next_tick
+
+MOST = 1000
+"""More are not counted."""
+_GRACE = timedelta(seconds=5)
+"""A living orchestrator dispatches a tick within a second."""
+
+
+def overdue(schedules: Iterable[Schedule], now: datetime) -> int:
+    """Ticks that should have been dispatched by now; at most a thousand are counted."""
+    count = 0
+    for schedule in schedules:
+        tick = None if schedule.paused else next_tick(schedule, schedule.done_until)
+        while tick and tick + _GRACE < now and count < MOST:
+            count += 1
+            tick = next_tick(schedule, tick)
+    return count
+
+
+async def with_overdue(facts: Facts, bus: Bus, settings: Settings, now: datetime) -> Facts:
+    """The facts with the ticks that wait for an orchestrator, where none lives."""
+    if all(_lives(each) for each in facts.services):
+        return facts
+    try:
+        schedules = await Client.over(bus, settings, "cli").schedules.all()
+    except BusError:
+        return facts
+    return replace(facts, overdue_ticks=overdue(schedules, now))
+
+
+async def standstill(
+    bus: Bus, settings: Settings, schedules: Iterable[Schedule], now: datetime
+) -> str:
+    """Why no schedule is dispatched, and since when; empty while an orchestrator lives."""
+    found = next(each for each in await services(bus, settings) if each.name == ORCHESTRATOR)
+    if _lives(found):
+        return ""
+    silent = "yet"
+    if found.silent_seconds is not None:
+        silent = f"for {found.silent_seconds:.0f} s"
+    return (
+        f"no orchestrator has reported {silent}: schedules, batches and healing stand still; "
+        f"{overdue(schedules, now)} ticks overdue"
+    )
+
+
+def _lives(found: ServiceFacts) -> bool:
+    if found.name != ORCHESTRATOR:
+        return True
+    return found.silent_seconds is not None and found.silent_seconds <= found.allowed_seconds
