@@ -1,19 +1,12 @@
-"""Keeps this host's shared Spark Connect server: started on demand, restarted, stopped when unused.
+"""The Spark supervisor: keeps this host's shared Spark Connect server.
 
-``python -m penstock.executor.spark.supervisor --run-dir DIR`` listens on ``DIR/spark.sock``. A
-worker connects and holds that connection as its lease::
+``python -m penstock.executor.spark.supervisor --run-dir DIR`` listens on ``DIR/spark.sock``, see
+`penstock.spark.supervisor_protocol`. A worker's connection is its lease: the first one starts the
+server, and it runs while a lease is counted. It is stopped when none was for ``idle_seconds``. What
+the session of a worker that died still does on the server is interrupted.
 
-    worker  ─► (connects)                keeper ─► {"remote": "sc://…", …} or {"error": "…"}
-            ─► again                            ─► the same, for the next job
-            ─► rest                             (nothing; the connection is kept, but not counted)
-            ─► session ID                       (nothing; the session that it works in)
-            ─► bye                              (nothing; it closed its session itself)
-
-The first lease starts the server, and it runs while a lease is counted. It is stopped when none was
-for ``idle_seconds``. A connection that ends without ``bye`` is that of a worker that died: what its
-session still does on the server is interrupted. The keeper outlives its executor, so that workers
-can finish their jobs; it ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no
-lease is counted, or by TERM.
+The supervisor outlives its executor, so that workers can finish their jobs; it ends when
+``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no lease is counted, or by TERM.
 """
 
 from __future__ import annotations
@@ -28,7 +21,6 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,11 +31,12 @@ from penstock.executor.spark.release import release
 from penstock.runtime.file_lock import is_held
 from penstock.runtime.interpreter import module_command
 from penstock.runtime.tasks import Tasks
+from penstock.spark import supervisor_protocol as protocol
+from penstock.spark.supervisor_protocol import SOCKET, Answer
 from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor.spark.supervisor")
 
-SOCKET = "spark.sock"
 ALONE_SECONDS = 10.0
 _CONF_VARIABLE = "SPARK_KEEPER_CONF"
 
@@ -106,17 +99,18 @@ class Keeper:
     async def _lease(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._answer(writer)
-            while word := (await reader.readline()).strip():
-                if word == b"again":
+            while request := (await reader.readline()).strip():
+                if request == protocol.AGAIN:
                     await self._answer(writer)
-                elif word == b"rest":
+                elif request == protocol.REST:
                     self._uncount(writer)
-                elif word == b"bye":
+                elif request == protocol.BYE:
                     self._sessions.pop(writer, None)
-                elif word.startswith(b"session "):
-                    self._sessions[writer] = word[8:80].decode("ascii", "replace")
+                elif session := protocol.session_of(request):
+                    self._sessions[writer] = session
                 else:
-                    self._say(writer, {"error": f"found {word[:80]!r}, expected again or rest"})
+                    error = f"found {request[:80]!r}, expected again, rest, session or bye"
+                    self._send(writer, Answer(error=error))
         except (OSError, ValueError) as error:  # ValueError: a line without end
             log.info("a worker's connection ended: %r", error)
         finally:
@@ -136,13 +130,13 @@ class Keeper:
         try:
             server = await self._running()
         except ServerFailed as error:
-            self._say(writer, {"error": str(error)})
+            self._send(writer, Answer(error=str(error)))
         else:
-            self._say(writer, {"remote": server.remote, "ui": server.ui})
+            self._send(writer, Answer(remote=server.remote, ui=server.ui))
         await writer.drain()
 
-    def _say(self, writer: asyncio.StreamWriter, what: Mapping[str, str]) -> None:
-        writer.write(json.dumps(what).encode() + b"\n")
+    def _send(self, writer: asyncio.StreamWriter, answer: Answer) -> None:
+        writer.write(protocol.line(answer))
 
     def _count(self, writer: asyncio.StreamWriter) -> None:
         self._counted.add(writer)
