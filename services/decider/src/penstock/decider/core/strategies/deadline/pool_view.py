@@ -41,11 +41,15 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one pool at one moment.
 
     Attributes:
-        planned: workers that are commanded now; busy: that run a job.
-        rate: jobs a second; service: how long they run. load: of them, in Erlang.
-        promise_seconds: a job starts within this. allowed_share: of jobs that may be late.
+        planned: workers that are commanded now.
+        busy: that run a job.
+        rate: jobs a second.
+        service: how long they run. load: of them, in Erlang.
+        promise_seconds: a job starts within this.
+        allowed_share: of jobs that may be late.
         safety: standard deviations below the mean on which promises are built.
-        stands: the jobs that wait, oldest first. jobs: some of them by id, waiting until now.
+        stands: the jobs that wait, oldest first.
+        jobs: some of them by id, waiting until now.
         groups: the workers that exist, in the order in which they are kept.
         spawn: how long new ones take.
         held_up: jobs are late although their run time would allow far more to end.
