@@ -13,6 +13,7 @@ from typing import Protocol
 from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.interpreter import module_command
+from penstock.runtime.supervised import Backoff, Supervised
 from penstock.runtime.workers import warm_parent_protocol as protocol
 from penstock.runtime.workers.assignment import Assignment
 from penstock.runtime.workers.warm_parent_protocol import Order, Ready, Warm
@@ -24,7 +25,7 @@ log = logging.getLogger("penstock.executor")
 COMMAND = tuple(module_command("penstock.worker.warm_parent.parent"))
 _WARM_SECONDS = 120.0
 """An author's module that takes longer to import blocks all workers: the parent is started anew."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+_BACKOFF = Backoff(first_seconds=0.5, longest_seconds=30.0)
 
 
 class Listener(Protocol):
@@ -56,14 +57,17 @@ class WarmParent:
         self._modules = _modules(settings)
         self._listener = listener
         self._command = command
-        self._child: children.Child | None = None
+        self._supervised = Supervised(
+            "the warm parent", self._begin, log.error, attend=self._attend, backoff=_BACKOFF
+        )
+        self._channel: socket.socket | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._ready = False
         self._pending: dict[str, Assignment] = {}
 
     @property
     def pid(self) -> int | None:
-        return self._child.pid if self._child else None
+        return self._supervised.pid
 
     def fork(self, assignment: Assignment) -> None:
         """Orders a worker; while the parent warms up, the order waits. The listener is notified."""
@@ -73,55 +77,49 @@ class WarmParent:
 
     async def run(self) -> None:
         """Keeps a warm parent until cancelled."""
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            if await self._serve_one():
-                pause = _FIRST_PAUSE_SECONDS
-            log.error("the warm parent ended; another starts in %.1f s", pause)
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
+        await self._supervised.keep()
 
-    async def _serve_one(self) -> bool:
-        """The life of one parent; whether it became ready."""
-        try:
-            reader = await self._begin()
-            while line := await reader.readline():
-                self._receive(line)
-        except (children.ChildFailed, OSError, ValueError) as error:
-            log.error("the warm parent cannot be used: %s", error)
-        finally:
-            was_ready = self._ready
-            await self._end()
-        return was_ready
-
-    async def _begin(self) -> asyncio.StreamReader:
-        channel, inherited = socket.socketpair()
+    def _begin(self) -> children.Child:
+        self._channel, inherited = socket.socketpair()
         with inherited:
             number = inherited.fileno()
-            self._child = children.start(
+            return children.start(
                 [*self._command, "--fd", str(number)],
                 name="warm parent",
                 pass_fds=(number,),
                 env={"PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning")},
                 parent_death_signal=0,  # it sees its socket close, and stays for its workers
             )
+
+    async def _attend(self, child: children.Child) -> bool:
+        """Serves one parent to its end; returns whether it became ready."""
+        try:
+            reader = await self._connect()
+            while line := await reader.readline():
+                self._receive(line)
+        except (OSError, ValueError) as error:
+            log.error("the warm parent cannot be used: %s", error)
+        finally:
+            was_ready = self._ready
+            await self._release(child)
+        return was_ready
+
+    async def _connect(self) -> asyncio.StreamReader:
         reader, self._writer = await asyncio.open_unix_connection(
-            sock=channel, limit=protocol.MAX_LINE_BYTES
+            sock=self._channel, limit=protocol.MAX_LINE_BYTES
         )
         level = logging.getLevelName(log.getEffectiveLevel())
-        warm = Warm(self._modules, log_level=level, log_json=lines.are_json())
-        self._send(Order(warm=warm))
+        self._send(Order(warm=Warm(self._modules, log_level=level, log_json=lines.are_json())))
         self._expect(lambda: self._ready, _WARM_SECONDS)
         return reader
 
-    async def _end(self) -> None:
-        """Lets the parent go (its workers live on) and gives up the orders it did not answer."""
+    async def _release(self, child: children.Child) -> None:
+        """Ends the parent (its workers live on) and gives up the orders it did not answer."""
         self._ready = False
         if self._writer:
             self._writer.close()
-        if self._child:
-            await asyncio.shield(self._child.stop())
-        self._writer = self._child = None
+        await asyncio.shield(child.stop())
+        self._writer = None
         pending, self._pending = self._pending, {}
         for worker in pending:
             self._listener.not_forked(worker, "the warm parent ended")
@@ -159,10 +157,10 @@ class WarmParent:
 
     def _expect(self, came: Callable[[], bool], seconds: float) -> None:
         """Kills a parent that hangs; its orders are given up when its end is noticed."""
-        child = self._child
+        child = self._supervised.child
 
         def look() -> None:
-            if child and child is self._child and not came():
+            if child and child is self._supervised.child and not came():
                 log.error("the warm parent (%d) does not answer: killed", child.pid)
                 child.signal(signal.SIGKILL)
 
