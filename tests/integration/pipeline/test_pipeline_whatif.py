@@ -15,7 +15,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 from tests.integration import spark_probe
-from tests.integration.laking import MONDAY, job, land, rows
+from tests.integration.pipeline.laking import MONDAY, job, land, rows
 
 from penstock.config import Pool, Profile
 from penstock.decider.simulator.studies import tuning

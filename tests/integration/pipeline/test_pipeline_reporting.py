@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
-from tests.integration.laking import MONDAY, land, rows
+from tests.integration.pipeline.laking import MONDAY, land, rows
 
 from penstock.cli.main import cli
 from penstock.config import Pool, Profile

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.laking import MONDAY, job, land, rows
+from tests.integration.pipeline.laking import MONDAY, job, land, rows
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
