@@ -28,8 +28,9 @@ from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.queue_messages import DeadLetter
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "reports"
 
@@ -60,7 +61,7 @@ class Stage:
     def __init__(self, bus: Bus, worker_bus: Bus, settings: Settings) -> None:
         self.bus, self.subjects = bus, Subjects(settings.prefix)
         self.client = Client(bus, prefix=settings.prefix)
-        self.worker = Worker(worker_bus, alone(settings, QUEUE))
+        self.worker = Worker(assemble(worker_bus, without_executor(settings, QUEUE)))
         self.running = asyncio.create_task(self.worker.run())
 
     async def send(self, body: bytes, job_id: str = "", sequence: str = "") -> int:

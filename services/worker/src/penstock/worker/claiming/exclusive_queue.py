@@ -17,53 +17,28 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from penstock.bus.protocol import Bus, BusError, Headers
+from penstock.bus.protocol import Bus, BusError
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
-from penstock.runtime import lease
 from penstock.runtime.lease import Term
 from penstock.runtime.workers.assignment import Assignment
-from penstock.worker.running import watchdog
+from penstock.worker.claiming.in_flight import InFlightJobs
+from penstock.worker.middleware.guarded_lease import GuardedLease
 from penstock.worker.running.watchdog import Watchdog
+from penstock.worker.state import WorkerState
 
 log = logging.getLogger("penstock.worker")
 
-_LATEST_SHARE = 0.9
-
-
-class GuardedLease(lease.Lease):
-    """A lease whose loss this process does not outlive while :attr:`dog` is armed."""
-
-    def __init__(
-        self,
-        bus: Bus,
-        stream: str,
-        subject: str,
-        holder: str,
-        lease_seconds: float,
-        dog: Watchdog,
-        headers: Headers | None = None,
-    ) -> None:
-        super().__init__(
-            bus, stream, subject, holder, lease_seconds, headers=headers, monotonic=watchdog.now
-        )
-        self.name, self.dog = subject, dog
-
-    async def _stored(self, sequence: int, began: float) -> None:
-        self.dog.arm(self.name, began + _LATEST_SHARE * self._lease_seconds)
-
-    def calm(self) -> None:
-        """Nothing runs under it any more."""
-        self.dog.disarm(self.name)
-
 
 def exclusively(
-    bus: Bus,
-    assignment: Assignment,
-    changed: Callable[[], None],
-    yielded: Callable[[], Awaitable[None]],
+    bus: Bus, assignment: Assignment, in_flight: InFlightJobs, state: WorkerState
 ) -> Exclusive | None:
     """The hold of a worker whose pool is exclusive; see :class:`Exclusive`."""
+
+    async def stop_jobs() -> None:
+        state.withdraw_request()
+        await in_flight.surrender_all("the lease of its queue was lost")
+
     settings = assignment.settings
     if pools(settings)[assignment.pool].kind != "exclusive":
         return None
@@ -73,8 +48,8 @@ def exclusively(
         assignment.queues[0],
         assignment.worker,
         settings.jobs.exclusive_lease_seconds,
-        changed=changed,
-        yielded=yielded,
+        won=in_flight.changed.set,
+        lost=stop_jobs,
     )
 
 
@@ -82,8 +57,8 @@ class Exclusive:
     """One worker's hold of an exclusive queue.
 
     Args:
-        yielded: called when the lease is lost; returns when no job of the queue runs here.
-        changed: called when the lease was won.
+        won: called when the lease was won.
+        lost: called when the lease is lost; returns when no job of the queue runs here.
     """
 
     def __init__(
@@ -94,14 +69,14 @@ class Exclusive:
         holder: str,
         lease_seconds: float,
         *,
-        changed: Callable[[], None],
-        yielded: Callable[[], Awaitable[None]],
+        won: Callable[[], None],
+        lost: Callable[[], Awaitable[None]],
     ) -> None:
         subject = subjects.state("exclusive", queue)
         self._lease = GuardedLease(
             bus, subjects.state_stream, subject, holder, lease_seconds, Watchdog()
         )
-        self._queue, self._changed, self._yielded = queue, changed, yielded
+        self._queue, self._won, self._lost = queue, won, lost
         self._term: Term | None = None
 
     @property
@@ -115,10 +90,12 @@ class Exclusive:
         try:
             while True:
                 self._term = await self._lease.campaign()
-                log.info("queue %s is ours alone, token %d", self._queue, self._term.epoch)
-                self._changed()
+                log.info(
+                    "exclusive queue %s: the lease is won, token %d", self._queue, self._term.epoch
+                )
+                self._won()
                 await self._lease.keep(self._term)
-                await self._yielded()
+                await self._lost()
                 self._lease.calm()
         finally:
             watching.cancel()
