@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from tests.integration.pipeline.landing import QUICK_JAVA, Tap, tap
 
+from penstock.cli.main import cli
+from penstock.pipeline import app
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
 
@@ -26,3 +31,19 @@ def spark() -> Iterator[SparkSession]:
 def water(nats_url: str) -> Iterator[Tap]:
     with tap(nats_url) as opened:
         yield opened
+
+
+@pytest.fixture
+def penstock(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Runs a command in ``tmp_path``, on the session that is there; returns what it prints."""
+    monkeypatch.setattr(app, "spark_session", lambda _: nullcontext(spark))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> str:
+        ran = CliRunner().invoke(cli, arguments)
+        assert ran.exit_code == 0, ran.output
+        return ran.stdout
+
+    return call

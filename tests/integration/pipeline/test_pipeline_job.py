@@ -20,7 +20,7 @@ from penstock.events.snapshot import PoolSnapshot
 from penstock.runtime import children
 from penstock.runtime.children import Child
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pipeline" / "penstock.toml"
 SCHEDULES = {"pipeline-land", "pipeline-forecast"}
