@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable, Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
+
+from docstrings import attribute_docstrings, module_source
 
 from penstock.telemetry import names
 from penstock.telemetry.metrics import ALL, Metric
@@ -95,10 +96,7 @@ def _spans() -> Iterator[tuple[str, str]]:
 
 
 def _attributes() -> Iterator[tuple[str, str]]:
-    body = ast.parse(inspect.getsource(names)).body
-    for here, after in pairwise(body):
-        if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name):
-            value = getattr(names, here.target.id)
-            if "." in value and isinstance(after, ast.Expr):
-                said = str(getattr(after.value, "value", "")).replace("``", "`")
-                yield value, " ".join(said.split())
+    for name, meaning in attribute_docstrings(module_source(names)):
+        value = getattr(names, name)
+        if "." in value:
+            yield value, meaning.replace("``", "`")

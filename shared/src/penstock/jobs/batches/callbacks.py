@@ -6,28 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.events.batch import Callback, Callbacks, Counts
+from penstock.events.batch import Callback, Callbacks
 from penstock.events.job import JobDispatched
 from penstock.jobs import again, derived_ids, registry
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.awaiting import Awaiting, split
 from penstock.jobs.registry import Call
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a callback is given in the parameter that it left open.
-
-    Attributes:
-        id: of the batch, chain or graph. state: how it ended. counts: of its jobs.
-        reason: empty after a success. failed_job: the first that failed, of a chain or graph.
-    """
-
-    id: str
-    state: str
-    counts: Counts
-    title: str = ""
-    reason: str = ""
-    failed_job: str = ""
 
 
 def encode(

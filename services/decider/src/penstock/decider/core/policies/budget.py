@@ -30,7 +30,8 @@ class Options(Section, frozen=True, kw_only=True):
 
     Attributes:
         worker_hours_per_day: 0 for no limit by hours.
-        money_per_day / price_per_worker_hour: in any currency; 0 for no limit by money.
+        money_per_day: in any currency; 0 for no limit by money.
+        price_per_worker_hour: in any currency; 0 for no limit by money.
         time_zone: whose midnight begins a day.
         pace_seconds: the cap is what the rest of the budget pays for during this time.
     """

@@ -83,7 +83,8 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is remembered; times are POSIX seconds of the broker's clock.
 
     Attributes:
-        since: when the time began that the next rung is about; at: when it was last looked at.
+        since: when the time began that the next rung is about.
+        at: when it was last looked at.
         worked: busy worker-seconds since then.
     """
 
