@@ -31,7 +31,7 @@ from penstock.config.profiles import PROFILES, PoolKind
 from penstock.decider import plugins
 from penstock.decider.app import adopted
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool
 from penstock.decider.core.state import State
 from penstock.decider.program import program
 from penstock.decider.publishing.adopting import records
@@ -138,7 +138,7 @@ class Maker:
             at = START + second + 0.01
             self._append(self._subjects.host_snapshot(HOST), encode(host), at)
             self._append(self._subjects.pool_snapshot(POOL), encode(pool), at)
-            self._round(SeenPool(pool, at), SeenHost(host, at), START + second + 0.06)
+            self._round(MeasuredPool(pool, at), MeasuredHost(host, at), START + second + 0.06)
 
     def _host(self, second: int) -> HostSnapshot:
         return HostSnapshot(
@@ -151,11 +151,11 @@ class Maker:
             memory_used_bytes=2**33,
         )
 
-    def _round(self, pool: SeenPool, host: SeenHost, now: float) -> None:
+    def _round(self, pool: MeasuredPool, host: MeasuredHost, now: float) -> None:
         inputs = Inputs(
             pools=self._pools,
-            seen_pools={POOL: pool},
-            seen_hosts={HOST: host},
+            measured_pools={POOL: pool},
+            measured_hosts={HOST: host},
             strategies=self._strategies,
             policies=self._policies,
             rules=self._rules,

@@ -188,8 +188,8 @@ class Life:
     def _inputs(self, due: frozenset[str]) -> Inputs:
         return Inputs(
             pools=self._ours.pools,
-            seen_pools=dict(self._intake.pools),
-            seen_hosts=dict(self._intake.hosts),
+            measured_pools=dict(self._intake.pools),
+            measured_hosts=dict(self._intake.hosts),
             strategies=self._strategies,
             policies=self._policies,
             rules=self._ours.rules,

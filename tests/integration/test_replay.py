@@ -186,7 +186,7 @@ async def test_a_decision_is_explained_from_the_log(here: World, caplog):
     found = await explanation.explain(here.bus, here.subjects, scaled, encode(scaled))
     assert found is not None
     rate = next(each for each in found.changes if each.input == "arrival_per_second")
-    assert (rate.found, rate.target) in {(5.0, 9), (5.0, 11)}
+    assert (rate.measured, rate.target) in {(5.0, 9), (5.0, 11)}
     text = "\n".join(explanation.sentences(scaled, found))
     assert "the same, bit for bit" in text
     assert "it would have been" in text

@@ -118,7 +118,9 @@ def lint(
     from penstock.decider.core.lint.facts import Facts  # noqa: PLC0415
 
     seen = measured or Measured()
-    facts = Facts(settings=settings, pools=found, seen_pools=seen.pools, seen_hosts=seen.hosts)
+    facts = Facts(
+        settings=settings, pools=found, measured_pools=seen.pools, measured_hosts=seen.hosts
+    )
     for each in linter.lint(facts):
         yield Remark(rule=each.rule, level=each.level, text=each.text)
 

@@ -15,7 +15,7 @@ import msgspec
 from penstock.bus.protocol import Bus, BusError, Headers, Stored
 from penstock.config import Pool, Settings
 from penstock.config.topology import is_excluded
-from penstock.decider.core.inputs import Rules, SeenHost, SeenPool, take_host
+from penstock.decider.core.inputs import MeasuredHost, MeasuredPool, Rules, take_host
 from penstock.decider.decoding import read, skip
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import Event
@@ -46,8 +46,8 @@ class Intake:
         rhythm: Rhythm,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.pools: dict[str, SeenPool] = {}
-        self.hosts: dict[str, SeenHost] = {}
+        self.pools: dict[str, MeasuredPool] = {}
+        self.hosts: dict[str, MeasuredHost] = {}
         self.headers: dict[str, Headers] = {}
         self.changed = asyncio.Event()
         self._settings, self._configured, self._rhythm = settings, pools, rhythm
@@ -93,7 +93,7 @@ class Intake:
             self._tell_stranger(snapshot)
             return
         self._forget(self.pools.get(name))
-        self.pools[name] = SeenPool(snapshot, stored.at.timestamp())
+        self.pools[name] = MeasuredPool(snapshot, stored.at.timestamp())
         self._keep(snapshot, stored)
         if snapshot.wakeup != "tick":
             self._rhythm.ask(name, self._monotonic())
@@ -103,7 +103,7 @@ class Intake:
 
     def _take_host(self, snapshot: HostSnapshot, stored: Stored) -> None:
         before = self.hosts.get(snapshot.host)
-        seen = SeenHost(snapshot, stored.at.timestamp())
+        seen = MeasuredHost(snapshot, stored.at.timestamp())
         if reason := take_host(self.hosts, seen, self._rules):
             self._tell_refused(snapshot.host, reason)
             return
@@ -120,7 +120,7 @@ class Intake:
         if stored.headers:
             self.headers[snapshot.id] = stored.headers
 
-    def _forget(self, seen: SeenPool | SeenHost | None) -> None:
+    def _forget(self, seen: MeasuredPool | MeasuredHost | None) -> None:
         if seen is not None:
             self.headers.pop(seen.snapshot.id, None)
 

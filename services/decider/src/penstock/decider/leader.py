@@ -165,7 +165,7 @@ class Leader:
                 "host %s has not begun its last command for %.0f s: it gets no further workers; "
                 "does its executor run, and may it read commands?",
                 host,
-                now - outcome.state.asked[host].at,
+                now - outcome.state.pending[host].at,
             )
 
     async def _forget(self, outcome: Outcome) -> None:
@@ -182,8 +182,8 @@ class Leader:
         setting = self._setting
         return Inputs(
             pools=setting.pools,
-            seen_pools=dict(setting.intake.pools),
-            seen_hosts=dict(setting.intake.hosts),
+            measured_pools=dict(setting.intake.pools),
+            measured_hosts=dict(setting.intake.hosts),
             strategies=setting.strategies,
             policies=setting.policies,
             rules=setting.rules,

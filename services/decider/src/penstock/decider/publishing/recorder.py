@@ -127,11 +127,11 @@ def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list
             at=seen.at if seen else 0.0,
         )
         for name in inputs.pools
-        for seen in (inputs.seen_pools.get(name),)
+        for seen in (inputs.measured_pools.get(name),)
     }
     hosts = {
         name: KeptHost(snapshot=seen.snapshot, at=seen.at)
-        for name, seen in inputs.seen_hosts.items()
+        for name, seen in inputs.measured_hosts.items()
     }
     pieces = list(zip_longest(in_parts(pools, _POOLS_A_PART), in_parts(hosts, _HOSTS_A_PART)))
     pieces = pieces or [(None, None)]

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.decider.core.decide import Outcome, decide
-from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool, take_host
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, take_host
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import Adopted
 from penstock.events.record import CheckpointTaken, RoundDecided
 
-Seen = SeenPool | SeenHost | None
+Seen = MeasuredPool | MeasuredHost | None
 """What a place in the stream holds; None: nothing that is decided on."""
 
 
@@ -53,13 +53,13 @@ class Chain:
         self.number, self._through = first.number - 1, first.through
         self._installed = installed
         self._pools = {
-            name: SeenPool(kept.snapshot, kept.at)
+            name: MeasuredPool(kept.snapshot, kept.at)
             for part in parts
             for name, kept in part.pools.items()
             if kept.snapshot is not None
         }
         self._hosts = {
-            name: SeenHost(kept.snapshot, kept.at)
+            name: MeasuredHost(kept.snapshot, kept.at)
             for part in parts
             for name, kept in part.hosts.items()
         }
@@ -89,8 +89,8 @@ class Chain:
     def inputs(self, told: RoundDecided, settings: Adopted) -> Inputs:
         return Inputs(
             pools=settings.pools,
-            seen_pools=dict(self._pools),
-            seen_hosts=dict(self._hosts),
+            measured_pools=dict(self._pools),
+            measured_hosts=dict(self._hosts),
             strategies=self._installed.strategies,
             policies=self._installed.policies,
             rules=settings.rules,
@@ -102,10 +102,10 @@ class Chain:
             sequence, seen = self.pending.popleft()
             self._check_next(sequence)
             self._through = sequence
-            if isinstance(seen, SeenPool):
+            if isinstance(seen, MeasuredPool):
                 if seen.snapshot.pool in settings.pools:
                     self._pools[seen.snapshot.pool] = seen
-            elif isinstance(seen, SeenHost):
+            elif isinstance(seen, MeasuredHost):
                 take_host(self._hosts, seen, settings.rules)
         if self._through < through:
             self._check_next(through + 1)

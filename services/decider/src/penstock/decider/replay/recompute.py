@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.decider.core.inputs import SeenHost, SeenPool
+from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
 from penstock.decider.intake import wrong
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Broken, Chain, Installed, Seen, Step, portable
@@ -209,14 +209,14 @@ def _record(entry: Entry) -> Event | UnknownEvent | None:
         return None
 
 
-def _accept(entry: Entry) -> SeenPool | SeenHost | None:
+def _accept(entry: Entry) -> MeasuredPool | MeasuredHost | None:
     """As the decider read it: what it skipped is skipped."""
     try:
         snapshot = SNAPSHOTS.decode(entry.body)
     except ValueError:
         return None
     if isinstance(snapshot, PoolSnapshot):
-        return None if wrong(snapshot, entry.subject) else SeenPool(snapshot, entry.at)
+        return None if wrong(snapshot, entry.subject) else MeasuredPool(snapshot, entry.at)
     if isinstance(snapshot, HostSnapshot):
-        return None if wrong(snapshot, entry.subject) else SeenHost(snapshot, entry.at)
+        return None if wrong(snapshot, entry.subject) else MeasuredHost(snapshot, entry.at)
     return None

@@ -8,8 +8,8 @@ from tests.unit.decider.given import GIB, NOW, host, inputs, one_round, pool, sn
 from tests.unit.decider.playing import Wants
 
 from penstock.decider.core.decide import Outcome, decide
-from penstock.decider.core.hosts.liveness import call
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool, take_host
+from penstock.decider.core.hosts.liveness import assess
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules, take_host
 from penstock.decider.core.state import State, restore
 from penstock.events.scaling import WorkersScaled
 
@@ -46,9 +46,9 @@ class Stage:
         one = pool(strategy="wants", min_workers=0)
         return Inputs(
             pools={one.name: one},
-            seen_pools={one.name: SeenPool(snapshot(waiting=1), self.now)},
-            seen_hosts={
-                name: SeenHost(
+            measured_pools={one.name: MeasuredPool(snapshot(waiting=1), self.now)},
+            measured_hosts={
+                name: MeasuredHost(
                     host(
                         name, epoch=1 if self.seen.get(name) else 0, version=self.seen.get(name, 0)
                     ),
@@ -129,8 +129,8 @@ def test_a_host_that_stops_obeying_gives_up_what_it_did_not_begin() -> None:
 def test_a_new_leader_keeps_what_hosts_run_and_waits_for_its_own_commands() -> None:
     command = WorkersScaled(host="a", epoch=3, version=9, pools={"emails": 2})
     state = restore(["emails"], {}, {"a": command}, NOW)
-    assert (state.asked["a"].epoch, state.asked["a"].version) == (3, 9)
-    assert state.asked["a"].held == {"emails": 2}
+    assert (state.pending["a"].epoch, state.pending["a"].version) == (3, 9)
+    assert state.pending["a"].held == {"emails": 2}
 
 
 def test_the_reasons_name_hosts_that_do_not_begin() -> None:
@@ -146,39 +146,39 @@ def test_the_reasons_name_hosts_that_do_not_begin() -> None:
 
 # --- how many are remembered ----------------------------------------------------------------------
 def test_invented_hosts_cannot_fill_the_memory_nor_push_out_true_ones() -> None:
-    hosts: dict[str, SeenHost] = {}
+    hosts: dict[str, MeasuredHost] = {}
     rules = Rules(most_hosts=50)
     for number in range(20_000):
         if number % 100 == 0:
-            assert take_host(hosts, SeenHost(host("real"), NOW + number / 100), rules) == ""
-        take_host(hosts, SeenHost(host(f"h{number}"), NOW + number / 100), rules)
+            assert take_host(hosts, MeasuredHost(host("real"), NOW + number / 100), rules) == ""
+        take_host(hosts, MeasuredHost(host(f"h{number}"), NOW + number / 100), rules)
         assert len(hosts) <= 50
     assert "real" in hosts
 
 
 def test_a_host_is_forgotten_after_ten_leases() -> None:
-    hosts: dict[str, SeenHost] = {}
-    take_host(hosts, SeenHost(host("old"), NOW), Rules())
-    take_host(hosts, SeenHost(host("new"), NOW + 10 * LEASE), Rules())
+    hosts: dict[str, MeasuredHost] = {}
+    take_host(hosts, MeasuredHost(host("old"), NOW), Rules())
+    take_host(hosts, MeasuredHost(host("new"), NOW + 10 * LEASE), Rules())
     assert list(hosts) == ["old", "new"]
-    take_host(hosts, SeenHost(host("new"), NOW + 10 * LEASE + 1), Rules())
+    take_host(hosts, MeasuredHost(host("new"), NOW + 10 * LEASE + 1), Rules())
     assert list(hosts) == ["new"]
 
 
 def test_hosts_that_are_not_allowed_are_refused() -> None:
-    hosts: dict[str, SeenHost] = {}
+    hosts: dict[str, MeasuredHost] = {}
     rules = Rules(allowed_hosts=("rack-*", "big"))
-    assert "hosts.allowed" in take_host(hosts, SeenHost(host("ghost"), NOW), rules)
-    assert take_host(hosts, SeenHost(host("rack-7"), NOW), rules) == ""
+    assert "hosts.allowed" in take_host(hosts, MeasuredHost(host("ghost"), NOW), rules)
+    assert take_host(hosts, MeasuredHost(host("rack-7"), NOW), rules) == ""
     assert list(hosts) == ["rack-7"]
 
 
 def test_the_state_forgets_hosts_that_are_not_remembered() -> None:
     before = State(
-        known=frozenset({"gone", "a"}), lost=frozenset({"gone"}), watching_since=NOW - 1000
+        joined=frozenset({"gone", "a"}), lost=frozenset({"gone"}), watching_since=NOW - 1000
     )
-    _, after, _ = call(before, inputs([], [], [host("a")]), NOW)
-    assert (after.known, after.lost) == ({"a"}, set())
+    _, after, _ = assess(before, inputs([], [], [host("a")]), NOW)
+    assert (after.joined, after.lost) == ({"a"}, set())
 
 
 # --- one worker is tried --------------------------------------------------------------------------
