@@ -10,7 +10,7 @@ from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs.call import CHANGES, make_call, read_changes
-from penstock.cli.jobs.job_view import COLUMNS, JobRow, description, detail, row
+from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
 from penstock.cli.output import note, say, say_json, say_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
@@ -23,7 +23,7 @@ from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import due_at, expiry
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.views.job_history import Wanted, newest_jobs
+from penstock.views.job_history import JobRow, Wanted, job_detail, job_row, newest_jobs
 
 
 @click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")
@@ -102,7 +102,7 @@ def list_jobs(session: Session, state: str | None, queue: str | None, limit: int
 
     async def ask(bus: Bus, settings: Settings) -> list[JobRow]:
         records = await newest_jobs(bus, Subjects(settings.prefix), wanted)
-        return [row(record) for record in records]
+        return [job_row(record) for record in records]
 
     say_rows(session, session.ask(ask), COLUMNS, _nothing(wanted))
 
@@ -130,7 +130,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a job that has not ended; a running one is told at once."""
     view = session.ask(lambda bus, settings: _client(bus, settings).cancel(id, reason))
     if session.as_json:
-        say_json(row(view.record))
+        say_json(job_row(view.record))
     if view.state is not State.CANCELLED:
         raise Failed(f"job {id} had already ended: it is {view.state}")
     if not session.as_json:
@@ -162,7 +162,7 @@ def _client(bus: Bus, settings: Settings) -> Client:
 
 def _show(session: Session, view: JobView) -> None:
     if session.as_json:
-        say_json(detail(view))
+        say_json(job_detail(view))
     else:
         say("\n".join(description(view)))
 

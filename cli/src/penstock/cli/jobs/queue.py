@@ -5,35 +5,17 @@ from __future__ import annotations
 import difflib
 
 import click
-import msgspec
 
-from penstock.bus.protocol import Bus, QueueDepth
+from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
 from penstock.cli.output import Column, say, say_json, say_rows
 from penstock.cli.parameters import QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.config.serving import serving
-from penstock.config.topology import is_excluded
-from penstock.events.subjects import Subjects
-from penstock.health.unserved import oldest_seconds
 from penstock.jobs.client import Client
 from penstock.views import wording
-
-
-class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue. ``pool`` is empty where no pool serves it: its jobs wait for ever."""
-
-    queue: str
-    pool: str
-    excluded: bool
-    waiting: int = 0
-    running: int = 0
-    delayed: int = 0
-    paused: bool = False
-    oldest_waiting_seconds: float | None = None
-
+from penstock.views.queue_board import queue_rows
 
 COLUMNS = (
     Column("queue", lambda row: row.queue),
@@ -115,52 +97,3 @@ def _tell(session: Session, name: str, state: str) -> None:
         say_json({"queue": name, "state": state})
     else:
         say(f"queue {name} is {state}")
-
-
-async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
-    """A row for each queue, by name."""
-    subjects = Subjects(settings.prefix)
-    owners = serving(settings)
-    depths = await bus.depths()
-    delayed = await _delayed(bus, subjects)
-    held = await _held(bus, subjects)
-    rows = []
-    for name in sorted({*owners.owners, *depths, *delayed, *held}):
-        depth = depths.get(name)
-        rows.append(
-            QueueRow(
-                queue=name,
-                pool=owners.pool(name),
-                excluded=is_excluded(settings, name),
-                waiting=depth.waiting if depth else held.get(name, 0),
-                running=depth.claimed if depth else 0,
-                delayed=delayed.get(name, 0),
-                paused=depth.paused if depth else False,
-                oldest_waiting_seconds=await _oldest(bus, subjects, name, depth),
-            )
-        )
-    return rows
-
-
-async def _delayed(bus: Bus, subjects: Subjects) -> dict[str, int]:
-    """Schedules by queue: jobs with a delay, and retries."""
-    found: dict[str, int] = {}
-    counts = await bus.count(subjects.jobs_stream, subjects.schedule("*", "*"))
-    for subject, number in counts.items():
-        name = subject.split(".")[-2]
-        found[name] = found.get(name, 0) + number
-    return found
-
-
-async def _held(bus: Bus, subjects: Subjects) -> dict[str, int]:
-    """Jobs by queue, of queues that never had a consumer too: those that no pool ever took."""
-    counts = await bus.count(subjects.jobs_stream, subjects.queue("*"))
-    return {subject.rpartition(".")[2]: number for subject, number in counts.items()}
-
-
-async def _oldest(
-    bus: Bus, subjects: Subjects, queue: str, depth: QueueDepth | None
-) -> float | None:
-    if depth is not None and not depth.waiting:
-        return None
-    return await oldest_seconds(bus, subjects, queue, depth.delivered_sequence if depth else 0)

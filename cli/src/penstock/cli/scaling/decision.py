@@ -14,9 +14,10 @@ from penstock.cli.parameters import POOL, Name
 from penstock.cli.scaling import explanation
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade
+from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.subjects import Subjects
-from penstock.views import lookback, wording
+from penstock.views import wording
+from penstock.views.decisions import find_decision, newest_decisions
 from penstock.views.event_text import because
 
 COLUMNS = (
@@ -78,43 +79,6 @@ def explain(session: Session, which: str) -> None:
         say_json(explanation.as_json(*found))
     else:
         say("\n".join(explanation.sentences(*found)))
-
-
-async def newest_decisions(
-    bus: Bus, subjects: Subjects, pool: str | None, every: bool, limit: int
-) -> list[ScalingDecisionMade]:
-    """The last decisions, newest first."""
-    found: list[ScalingDecisionMade] = []
-    async for messages, _ in lookback.back(bus, subjects.events_stream, _subject(subjects, pool)):
-        decoded = (SCALING_EVENTS.decode(stored.body) for stored in reversed(messages))
-        found = [
-            event
-            for event in decoded
-            if isinstance(event, ScalingDecisionMade) and (every or event.current != event.target)
-        ]
-        if len(found) >= limit:
-            break
-    return found[:limit]
-
-
-async def find_decision(
-    bus: Bus, subjects: Subjects, which: str
-) -> tuple[ScalingDecisionMade, bytes] | None:
-    """The last decision about the pool ``which``, else the decision with that id; and its bytes."""
-    last = await bus.last(subjects.events_stream, _subject(subjects, which))
-    if last is not None:
-        event = SCALING_EVENTS.decode(last.body)
-        return (event, last.body) if isinstance(event, ScalingDecisionMade) else None
-    async for messages, _ in lookback.back(bus, subjects.events_stream, _subject(subjects, None)):
-        for stored in messages:
-            event = SCALING_EVENTS.decode(stored.body)
-            if isinstance(event, ScalingDecisionMade) and event.id == which:
-                return event, stored.body
-    return None
-
-
-def _subject(subjects: Subjects, pool: str | None) -> str:
-    return subjects.events(noun="pool", key=pool or "*", name="ScalingDecisionMade")
 
 
 def _nothing(pool: str | None, every: bool) -> str:
