@@ -117,7 +117,7 @@ def outlooks(
     with required("penstock-decider"):
         from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
     with required("penstock-pipeline"):
-        from penstock.pipeline import whatif  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline.analysis import whatif  # noqa: PLC0415 - loads Spark
     from penstock.config.topology import pools as read  # noqa: PLC0415 - keeps `--help` quick
     from penstock.events.envelope import utc_now  # noqa: PLC0415
 
