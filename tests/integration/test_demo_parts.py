@@ -22,7 +22,7 @@ from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
 from penstock.jobs import Call
 from penstock.jobs.payloads import payload
-from penstock.jobs.registry import encode_result
+from penstock.jobs.job_type import encode_result
 
 POOLS = pools(load_settings("examples/penstock.toml", environment={}))
 

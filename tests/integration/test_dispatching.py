@@ -23,7 +23,7 @@ from penstock.config import Settings
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, Unique, job
-from penstock.jobs.dispatch.uniqueness import token
+from penstock.jobs.dispatch.uniqueness import unique_token
 from penstock.jobs.errors import OutboxFull
 from penstock.jobs.lifecycle import State
 from penstock.jobs.outbox.store import Outbox
@@ -104,7 +104,7 @@ async def test_a_dispatch_that_was_cut_in_two_is_finished_by_who_finds_it(crew: 
 
     with pytest.MonkeyPatch.context() as patched, suppress(KeyboardInterrupt):
         patched.setattr(sender._sender, "send_again", dies)
-        await sender.send(event, token(call, unique), unique)
+        await sender.send(event, unique_token(call, unique), unique)
     with pytest.raises(AlreadyDispatched, match="cut-in-two"):
         await crew.client.dispatch(call, unique_for=30)
     crew.hire()

@@ -22,7 +22,7 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.dead_letters.client import DeadLetters, Outcome
-from penstock.jobs.dead_letters.reader import Wanted
+from penstock.jobs.dead_letters.reader import LetterFilter
 
 _MOST_TOLD, _MOST_KEPT = 20, 1_000
 """Failures that are told one by one, and in JSON; of a million letters one wants the count."""
@@ -38,7 +38,7 @@ def filters(command: Options) -> Options:
     def chosen(*args: Any, since: float | None, **options: Any) -> Any:
         fields: dict[str, Any] = {name: options.pop(name) or "" for name in _CHOICES}
         moment = datetime.now(UTC) - timedelta(seconds=since) if since is not None else None
-        return command(*args, wanted=Wanted(**fields, since=moment), **options)
+        return command(*args, wanted=LetterFilter(**fields, since=moment), **options)
 
     return _with(
         chosen,
@@ -78,7 +78,7 @@ def dead() -> None:
 @filters
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
-def list_letters(session: Session, wanted: Wanted, limit: int) -> None:
+def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
     """List dead letters, the latest first."""
 
     async def ask(bus: Bus, settings: Settings) -> list[LetterRow]:
@@ -96,7 +96,7 @@ def list_letters(session: Session, wanted: Wanted, limit: int) -> None:
 @filters
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000))
 @click.pass_obj
-def groups(session: Session, wanted: Wanted, limit: int) -> None:
+def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
     """Count dead letters by what they died of, the most frequent first."""
     found = session.ask(lambda bus, settings: letters_of(bus, settings).groups(wanted))
     say_rows(session, list(islice(found, limit)), GROUP_COLUMNS, "no such dead letter")
@@ -127,7 +127,7 @@ def retry(
     session: Session,
     /,
     id: str | None,
-    wanted: Wanted,
+    wanted: LetterFilter,
     changes: tuple[str, ...],
     **how: Any,
 ) -> None:
@@ -156,7 +156,7 @@ def retry(
 @mass
 @filters
 @click.pass_obj
-def delete(session: Session, /, id: str | None, wanted: Wanted, **how: Any) -> None:
+def delete(session: Session, /, id: str | None, wanted: LetterFilter, **how: Any) -> None:
     """Give dead letters up for good; the jobs stay dead."""
 
     async def act(letters: DeadLetters, _: Settings) -> AsyncIterator[list[Outcome]]:
@@ -176,7 +176,7 @@ Act = Callable[[DeadLetters, Settings], AsyncIterator[list[Outcome]]]
 def _act(
     session: Session,
     id: str | None,
-    wanted: Wanted,
+    wanted: LetterFilter,
     how: dict[str, Any],
     done: tuple[str, str],
     act: Act,
@@ -184,7 +184,7 @@ def _act(
     """One letter at once; many only after a look at how many, and a yes."""
     if (id is None) != how["every"]:
         raise click.UsageError("give either a job ID or --all", click.get_current_context())
-    if id is not None and wanted != Wanted():
+    if id is not None and wanted != LetterFilter():
         raise Refused("filters go with --all; see 'penstock dead --help'")
     if how["every"] and not _agreed(session, wanted, how, done[1]):
         return
@@ -201,7 +201,7 @@ def _act(
     _tell(session, *session.ask(ask), done)
 
 
-def _agreed(session: Session, wanted: Wanted, how: dict[str, Any], done: str) -> bool:
+def _agreed(session: Session, wanted: LetterFilter, how: dict[str, Any], done: str) -> bool:
     count = session.ask(lambda bus, settings: letters_of(bus, settings).count(wanted))
     if how["dry_run"] or not count:
         if session.as_json:

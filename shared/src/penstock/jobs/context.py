@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.jobs.registry import Call
+    from penstock.jobs.job_type import Call
 
 
 class JobCheckpoint(Protocol):

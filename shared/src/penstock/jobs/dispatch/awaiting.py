@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from penstock.events.brief import brief, brief_fields
-from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.registry import Call, JobType
+from penstock.jobs.job_type import Call, JobType, argument_struct, encode
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -46,10 +45,10 @@ def awaiting(job: JobType[Any, Any], /, *parameters: str, **arguments: Any) -> A
         raise BadArguments(f"{job.name}{job.signature}: there is no parameter {missing[0]!r}")
     rest = [parameter for parameter in job.parameters if parameter.name not in parameters]
     try:
-        checked = msgspec.convert(arguments, registry.argument_struct(job.function, job.name, rest))
+        checked = msgspec.convert(arguments, argument_struct(job.function, job.name, rest))
     except (ValueError, TypeError, RecursionError) as error:
         raise BadArguments(f"{job.name}{job.signature}: {error}") from error
-    return Awaiting(job, registry.encode(checked), parameters)
+    return Awaiting(job, encode(checked), parameters)
 
 
 def split(wanted: Call | Awaiting, most: int = 1) -> tuple[Call, tuple[str, ...]]:

@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.jobs")
 _AGAIN_SECONDS = 0.2
 
 
-class SenderWhenAway:
+class OfflineSender:
     """Sends jobs, now or when the broker is back, as the settings say.
 
     Attributes:

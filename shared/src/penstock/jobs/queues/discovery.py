@@ -17,7 +17,7 @@ MOST_QUEUES = 200
 """Queues taken at a time. Each is asked for by itself, and anyone who dispatches can make one."""
 
 
-class Discovery:
+class QueueDiscovery:
     """Looks for queues of the default pool."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:

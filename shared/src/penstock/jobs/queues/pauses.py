@@ -36,7 +36,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
-class Pausing:
+class QueuePauses:
     """Pauses and resumes. ``source`` is what events and records say about who does."""
 
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:

@@ -81,7 +81,7 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
     )
 
 
-def again(
+def postponed(
     subjects: Subjects,
     delivery: Delivery,
     job_id: str,
@@ -112,7 +112,7 @@ def again(
     )
 
 
-def dead(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+def dead_letter(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
     """The dead letter of a dead job."""
     letter = DeadLetter(
         job_id=record.id,
@@ -138,5 +138,5 @@ def follow_up(
     if record.state in (State.SCHEDULED, State.RETRYING, State.WAITING):
         return ready(subjects, record, trace)
     if record.state is State.DEAD:
-        return dead(subjects, record, trace)
+        return dead_letter(subjects, record, trace)
     return None

@@ -11,7 +11,7 @@ from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError, SparkCost
 from penstock.jobs.errors import Verdict
 from penstock.jobs.payloads.payload import Payload
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
 from penstock.jobs.retry import Outlook
 
 

@@ -28,7 +28,7 @@ from penstock.jobs import worker_loss
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
 from penstock.jobs.queues import queue_messages
-from penstock.jobs.queues.pauses import Pausing, Resumptions
+from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.job_log import JobLog, Unreadable
@@ -326,7 +326,7 @@ class Claims:
         subjects = self.joblog.subjects
         heard = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
         with suppress(BusError):
-            paused = await Pausing(self._bus, subjects, self.joblog.source).all()
+            paused = await QueuePauses(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())
         return heard
 

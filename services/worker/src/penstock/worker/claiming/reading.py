@@ -17,7 +17,7 @@ from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing, arguments, is_sealed
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import Resumptions
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31

@@ -205,7 +205,7 @@ class Refusals:
         pause = pause_seconds(waited, random.random())  # noqa: S311
         due = datetime.fromtimestamp(now + pause, UTC)
         since = {queue_messages.LOCKED_SINCE: f"{delivery.stored_at - waited:.3f}"}
-        return queue_messages.again(self._joblog.subjects, delivery, job_id, due, since)
+        return queue_messages.postponed(self._joblog.subjects, delivery, job_id, due, since)
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Not at once: what the broker refused now would go round and round."""

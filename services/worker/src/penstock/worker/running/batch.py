@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from penstock.jobs import derived_ids
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
-from penstock.jobs.registry import Call
+from penstock.jobs.job_type import Call
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _ADD_SECONDS = 300.0

@@ -13,7 +13,7 @@ from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.payloads.encryption import KeyRing
-from penstock.jobs.registry import Call
+from penstock.jobs.job_type import Call
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.batch import RunBatch
 from penstock.worker.running.checkpoint import RunCheckpoint
