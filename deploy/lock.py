@@ -19,10 +19,10 @@ from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
 ROLES = {
-    "metrics": ("shared", "services/metrics"),
-    "decider": ("shared", "services/decider"),
-    "orchestrator": ("shared", "services/orchestrator"),
-    "executor": ("shared", "services/executor", "services/worker"),
+    "metrics": ("shared", "cli", "services/metrics"),
+    "decider": ("shared", "cli", "services/decider"),
+    "orchestrator": ("shared", "cli", "services/orchestrator"),
+    "executor": ("shared", "cli", "services/executor", "services/worker"),
 }
 IMAGE = {
     "python_version": "3.11",

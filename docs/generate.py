@@ -27,13 +27,13 @@ from tables import (
 )
 from telemetry_page import telemetry_page
 
-from penstock.cli.catalogue import ALL, entry
 from penstock.config import profiles
 from penstock.config import settings as declared
 from penstock.decider.core import options
 from penstock.decider.core.lint.check import RULES
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
+from penstock.events.catalogue import ALL, entry
 from penstock.events.envelope import Event
 from penstock.events.subjects import Subjects
 

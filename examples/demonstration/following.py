@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from examples.demonstration.recording import Recording
 
 from penstock.bus.protocol import Bus, Stored
-from penstock.cli.board import Board
-from penstock.cli.catalogue import ALL
+from penstock.events.catalogue import ALL
 from penstock.events.envelope import Event, MalformedEvent
 from penstock.events.subjects import Subjects
+from penstock.views.pool_board import Board
 
 
 class Following:

@@ -8,11 +8,11 @@ from examples.demonstration.audit import Audit
 from examples.demonstration.kills import Kill
 from examples.demonstration.recording import Recording
 
-from penstock.cli.wording import seconds
 from penstock.events.envelope import Event
 from penstock.events.job import JobStarted
 from penstock.events.scaling import LeaderChanged, SlaBreached, SlaBreachPredicted, SlaRecovered
 from penstock.events.worker import HostLost, WorkerCrashLooping, WorkerStopped
+from penstock.views.wording import seconds
 
 RERUN_WITHIN_SECONDS = 5.0
 """A job whose worker was killed runs elsewhere within this."""

@@ -24,7 +24,6 @@ from rich.table import Table
 
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Stored
-from penstock.cli.wording import seconds
 from penstock.config import ConfigError, Settings
 from penstock.config import load as load_settings
 from penstock.config.topology import pools
@@ -32,6 +31,7 @@ from penstock.events.envelope import Event
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
+from penstock.views.wording import seconds
 
 FAILED = 1
 WIDTH = 100

@@ -27,11 +27,11 @@ from examples.demonstration.screen import Screen
 from examples.demonstration.stage import Stage
 
 from penstock.bus.protocol import Bus
-from penstock.cli.board import Board
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
+from penstock.views.pool_board import Board
 
 KILL_WORKER_AT, KILL_LEADER_AT = 23.0, 43.0
 KILLED_POOL = "thumbnails"

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from penstock.bus.protocol import Bus
-from penstock.cli import recording
-from penstock.cli.recording import Span
+from penstock.cli.scaling import recorded_rounds
+from penstock.cli.scaling.recorded_rounds import Span
 from penstock.decider.replay import stretches
 from penstock.decider.replay.verdict import Verdict
 from penstock.events.subjects import Subjects
@@ -23,7 +23,7 @@ async def replay(bus: Bus, subjects: Subjects, folder: Path) -> Verdict:
     """
     path = folder / LOG
     with path.open("wb") as file:
-        await recording.save(bus, subjects, Span(), file, lambda _: None)
+        await recorded_rounds.save(bus, subjects, Span(), file, lambda _: None)
     return await asyncio.to_thread(stretches.verify, path)
 
 

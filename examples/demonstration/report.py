@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.wording import seconds
 from penstock.decider.replay.verdict import Verdict
+from penstock.views.wording import seconds
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

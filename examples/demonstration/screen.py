@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.board import PoolRow
 from penstock.cli.up.supervised import Supervised
-from penstock.cli.wording import seconds
+from penstock.views.pool_board import PoolRow
+from penstock.views.wording import seconds
 
 KEPT_LINES = 8
 KEY = "p95 of recent pickups; workers ready/planned, ● busy ◉ idle ○ starting, ending"

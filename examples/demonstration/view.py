@@ -10,8 +10,8 @@ from examples.demonstration.figures import quantile
 from examples.demonstration.load import ACTS
 from examples.demonstration.recording import Recording
 
-from penstock.cli.board import Board, PoolRow
 from penstock.config import Pool
+from penstock.views.pool_board import Board, PoolRow
 
 RECENT = 40
 """Pickups of so many last jobs are summed up on the screen."""

@@ -21,8 +21,9 @@ from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.service import Service
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "counted"
 WITHIN = 15.0
@@ -62,7 +63,7 @@ class Stage:
     async def worker(self) -> AsyncIterator[Worker]:
         bus = await self.connect()
         await bus.ensure_queue(QUEUE)
-        worker = Worker(bus, alone(self.settings, QUEUE))
+        worker = Worker(assemble(bus, without_executor(self.settings, QUEUE)))
         running = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
@@ -66,7 +67,7 @@ class Contest:
         await self.bus.close()
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def contest(request: pytest.FixtureRequest) -> AsyncIterator[Contest]:
     make: MakeSettings = request.getfixturevalue("settings")
     if request.param == "nats":

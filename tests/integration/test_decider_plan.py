@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.buses import both
 from tests.integration.deciding import EMAILS, QUICK, World, world
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
@@ -31,7 +32,7 @@ def emails(**more: Any) -> dict[str, Any]:
     return {"pools": {"emails": {**EMAILS["emails"], **more}}, "decider": QUICK}
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def here(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     async with world(request.param, request.getfixturevalue("settings")) as found:
         yield found

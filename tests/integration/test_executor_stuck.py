@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from penstock.jobs.dead_letters.reader import Letter
 from tests.integration import executor_jobs as jobs
 from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.cli.recover import ask_hosts
+from penstock.cli.jobs.recover import ask_hosts
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
 from penstock.events.worker import WorkerReady, WorkerStopped, WorkerStuck
 from penstock.jobs import Client
-from penstock.jobs.dead_letters.reader import Letter
 from penstock.jobs.errors import NotFound
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State

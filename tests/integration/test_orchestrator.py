@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
@@ -177,7 +178,7 @@ class Stage:
         await eventually(is_put_off, 8)
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     found = Stage(request.param, settings)
     await found.open()

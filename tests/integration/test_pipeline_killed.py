@@ -23,7 +23,7 @@ from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 FEW = ("worker", "broker", "driver")
 KINDS = ("worker", "planner", "broker", "driver", "java", "all")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from tests.buses import both
 from tests.integration.turned_jobs import counted, hold, join, mend, note
 from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -25,7 +26,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.client import Step
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as stage:
         yield stage

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.buses import both
 from tests.integration.turned_jobs import hold, note
 from tests.integration.turning import WITHIN, Stage
 from tests.making import MakeSettings
@@ -21,7 +22,7 @@ from penstock.jobs.errors import NotFound
 from penstock.jobs.event_log import read_event
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as stage:
         yield stage

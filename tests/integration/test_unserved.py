@@ -17,8 +17,9 @@ from penstock.health.rules import judge
 from penstock.health.survey import survey
 from penstock.jobs import Client, job, registry
 from penstock.jobs.lifecycle import State
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "reports"
 JOBS = """
@@ -109,7 +110,7 @@ async def test_workers_of_the_default_pool_find_queues_that_no_pool_names(
     client = Client.over(bus, made)
     registry.REGISTRY[nothing.name] = nothing
     workers_bus = await connect(made)
-    worker = Worker(workers_bus, alone(made, QUEUE))
+    worker = Worker(assemble(workers_bus, without_executor(made, QUEUE)))
     running = asyncio.create_task(worker.run())
     try:
         excluded = await client.dispatch(nothing(), queue="old_mail")

@@ -30,7 +30,7 @@ from penstock.jobs import Call, JobType, SyncClient
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queues.queue_messages import DeadLetter
 from penstock.jobs.retry import Retries
-from penstock.worker.loop import UNRESPONSIVE
+from penstock.worker.running.ending import UNRESPONSIVE
 
 
 async def test_plain_and_async_functions_run(crew: Crew) -> None:

@@ -19,8 +19,9 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.service import Service
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 LIMIT_BYTES = 1_000_000
 QUEUE = "turned"
@@ -62,7 +63,7 @@ class Stage:
     async def worker(self, queue: str = QUEUE) -> AsyncIterator[Worker]:
         bus = await self.connect()
         await bus.ensure_queue(queue)
-        worker = Worker(bus, alone(self.settings, queue))
+        worker = Worker(assemble(bus, without_executor(self.settings, queue)))
         running = asyncio.create_task(worker.run())
         try:
             yield worker

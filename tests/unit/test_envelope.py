@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.cli.catalogue import ALL
+from penstock.events.catalogue import ALL
 from penstock.events.envelope import MalformedEvent, UnknownEvent, encode, whole_micros
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStarted

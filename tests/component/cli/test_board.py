@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from penstock.cli.board import Board, PoolRow
-from penstock.cli.pool import budget
+from penstock.cli.scaling.pool import budget
 from penstock.cli.up.table import picture
-from penstock.cli.wording import UNKNOWN
 from penstock.config.load import check
 from penstock.config.topology import pools
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.views.pool_board import Board, PoolRow
+from penstock.views.wording import UNKNOWN
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 POOLS = pools(check({"pools": {"reports": {"sla_seconds": 5}}})).values()

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli import lake
 from penstock.cli.errors import Failed
-from penstock.cli.forecasting import forecast
+from penstock.cli.installed import required
+from penstock.cli.pipeline.forecast import forecast
+from penstock.cli.scaling.tune import tune
 from penstock.cli.session import Session
-from penstock.cli.tune import tune
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "penstock.pipeline.forecasts", raising=False)
-    with pytest.raises(Failed, match=r"penstock-pipeline needs the package pyarrow; install"):
-        lake.part_of("pipeline", "forecasts")
-    with pytest.raises(Failed, match=r"install the package penstock-nowhere"):
-        lake.part_of("nowhere", "forecasts")
+def test_what_is_not_installed_is_named() -> None:
+    with (
+        pytest.raises(Failed, match=r"penstock-pipeline needs the package pyarrow; install"),
+        required("penstock-pipeline"),
+    ):
+        raise ModuleNotFoundError(name="pyarrow")
+    with (
+        pytest.raises(Failed, match=r"needs the package penstock-nowhere; install it"),
+        required("penstock-nowhere"),
+    ):
+        importlib.import_module("penstock.nowhere.forecasts")
 
 
 @pytest.mark.parametrize(

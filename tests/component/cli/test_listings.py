@@ -11,13 +11,11 @@ from tests.waiting import eventually
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
-from penstock.cli.decision import find_decision, newest_decisions
-from penstock.cli.explaining import sentences
-from penstock.cli.job_list import Wanted, newest_jobs
-from penstock.cli.job_view import description, detail
-from penstock.cli.pool import pool_rows
-from penstock.cli.queue import queue_rows
-from penstock.cli.worker_list import living_workers
+from penstock.cli.jobs.job_view import description, detail
+from penstock.cli.jobs.queue import queue_rows
+from penstock.cli.scaling.decision import find_decision, newest_decisions
+from penstock.cli.scaling.explanation import sentences
+from penstock.cli.scaling.pool import pool_rows
 from penstock.config.load import check
 from penstock.events.envelope import Event, encode
 from penstock.events.job import JobDead, JobDispatched, JobError, JobProgressed, JobStarted
@@ -27,6 +25,8 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, WorkerReport
 from penstock.jobs import Client, job
 from penstock.jobs.lifecycle import State
+from penstock.views.job_history import Wanted, newest_jobs
+from penstock.views.live_workers import living_workers
 
 SUBJECTS = Subjects()
 SETTINGS = check({"pools": {"reports": {}}, "excluded": ["old*"]})
@@ -93,7 +93,7 @@ async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
 
 
 async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.cancel(job_id)
@@ -112,7 +112,7 @@ async def test_what_cannot_be_told_is_left_out(bus) -> None:
 
 
 async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 8)
+    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 8)
     client = Client(bus)
     ids = [await client.dispatch(add(a=n)) for n in range(4)]
     for job_id in ids:
@@ -129,8 +129,8 @@ async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypat
 
 
 async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 1)
-    monkeypatch.setattr("penstock.cli.eventlog.DEEPEST_SPAN", 16)
+    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.views.lookback.DEEPEST_SPAN", 16)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.dispatch_many([add(a=n) for n in range(20)])
@@ -259,7 +259,7 @@ def report(worker: str, *claims: Claim) -> bytes:
 
 
 async def test_workers_are_those_heard_and_the_silent_are_counted(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.worker_list.LISTEN_SECONDS", 0.2)
+    monkeypatch.setattr("penstock.views.live_workers.LISTEN_SECONDS", 0.2)
     workers = {"reports": PoolWorkers(planned=3, started=3, ready=3)}
     host = HostSnapshot(host="a", cpu_cores=1, memory_bytes=1, pools=workers)
     await publish(bus, host, SUBJECTS.host_snapshot("a"))

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from penstock.bus.memory import MemoryBus
-from penstock.cli.overdue import MOST, overdue, standstill, with_overdue
 from penstock.config import Settings
 from penstock.events.envelope import utc_now
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.rules import judge
 from penstock.health.survey import services
 from penstock.jobs import Client, job
+from penstock.views.overdue_ticks import MOST, overdue, standstill, with_overdue
 
 
 @job(queue="clock", name="overdue_tests.tell")

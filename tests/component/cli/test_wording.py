@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli import wording
+from penstock.views import wording
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from penstock.jobs.dead_letters.reader import MOST_GROUPS, OTHERS, PAGE, LetterFilter
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusUnavailable, Outgoing
@@ -17,7 +18,6 @@ from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobRevived, JobStarted
 from penstock.jobs import BadArguments, Call, Client, JobRefused, NotFound, job, registry
 from penstock.jobs.dead_letters.client import Outcome
-from penstock.jobs.dead_letters.reader import MOST_GROUPS, OTHERS, PAGE, LetterFilter
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages

@@ -11,7 +11,7 @@ from penstock.telemetry.metrics import ALL, Metric
 REPOSITORY = Path(__file__).parents[3]
 CODE = [
     path.read_text("utf-8")
-    for folder in ("shared/src", "services")
+    for folder in ("shared/src", "services", "cli/src")
     for path in (REPOSITORY / folder).rglob("*.py")
     if path != Path(metrics.__file__)
 ]

@@ -19,8 +19,9 @@ from penstock.jobs import Client
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queues import queue_messages
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "reports"
 WITHIN = 10.0
@@ -69,7 +70,7 @@ class Stage:
         self, bus: MemoryBus | None = None, exit_code: int = 0
     ) -> AsyncIterator[Worker]:
         """A worker that ends with the block, by itself and as it should."""
-        worker = Worker(bus or self.bus.client(), alone(self.settings, QUEUE))
+        worker = Worker(assemble(bus or self.bus.client(), without_executor(self.settings, QUEUE)))
         running = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -22,6 +22,7 @@ from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
 
 NOWHERE = "$JS.ACK.p_JOBS.q_none.1.1.1.0.0"
@@ -65,12 +66,10 @@ class Side:
         return await self.claims.win(await self.take())
 
     async def complete(self, held: ClaimedJob) -> None:
-        held.result = b"\xc0"
-        await self.recorder.record([held])
+        await self.recorder.record([FinishedJob(held, Outcome(result=b"\xc0"))])
 
     async def fail(self, held: ClaimedJob) -> None:
-        held.error = BROKEN
-        await self.recorder.record([held])
+        await self.recorder.record([FinishedJob(held, Outcome(error=BROKEN))])
 
 
 class Broker:
@@ -177,12 +176,11 @@ async def test_a_late_ack_of_a_failed_attempt_does_not_take_the_message_of_the_n
 
 
 async def _failed_without_ack(side: Side, held: ClaimedJob) -> None:
-    held.error = BROKEN
     taken, held.delivery = (
         held.delivery,
         msgspec.structs.replace(held.delivery, ack_subject=NOWHERE),
     )
-    await side.recorder.record([held])
+    await side.fail(held)
     held.delivery = taken
 
 
@@ -305,8 +303,7 @@ async def test_a_failure_where_no_batch_is_taken_is_recorded_once_event_by_event
     [held] = await broker.a.win()
     broker.line.full_of_batches = True
     broker.line.lost_answers = list(lost)
-    held.error = BROKEN
-    await broker.a.recorder.record([held])
+    await broker.a.fail(held)
     story = ["JobDispatched", "JobStarted", "JobFailed", "JobRetrying"]
     assert await broker.story(job_id) == story
     [again] = await broker.b.win()
@@ -319,7 +316,7 @@ async def test_progress_whose_answer_was_lost(broker: Broker) -> None:
     [held] = await broker.a.win()
     broker.line.lost_answers = ["JobProgressed"]
     for done in (1, 2):
-        held.progress = (done, 2)
+        held.live.progress = (done, 2)
         await broker.a.recorder.progress(held)
     assert not held.lost
     await broker.a.complete(held)

@@ -15,7 +15,7 @@ from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusRefused
 from penstock.jobs import Backoff, Call, Context, JobType, job, registry
 from penstock.jobs.lifecycle import State
-from penstock.worker.loop import BROKEN
+from penstock.worker.state import BROKEN
 
 GATES: dict[str, Gate] = {}
 AT_ONCE = Backoff(first_seconds=0)

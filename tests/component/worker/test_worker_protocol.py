@@ -26,6 +26,7 @@ from penstock.jobs import Backoff, Client, job, registry
 from penstock.jobs.queues import queue_messages
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
 
 _ROUNDS = 60
@@ -104,14 +105,12 @@ class Play:
     async def complete(self, which: int) -> None:
         if taken := self._take(which):
             side, held = taken
-            held.result = b"\xc0"
-            await self.recorders[side].record([held])
+            await self.recorders[side].record([FinishedJob(held, Outcome(result=b"\xc0"))])
 
     async def fail(self, which: int) -> None:
         if taken := self._take(which):
             side, held = taken
-            held.error = BROKEN
-            await self.recorders[side].record([held])
+            await self.recorders[side].record([FinishedJob(held, Outcome(error=BROKEN))])
 
     async def release(self, which: int) -> None:
         if taken := self._take(which):

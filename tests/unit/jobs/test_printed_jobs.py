@@ -14,11 +14,11 @@ from penstock.events.graph import GraphStep
 from penstock.events.job import JobCompleted, JobDispatched
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoint
+from penstock.jobs.job_type import encode
 from penstock.jobs.job_view import JobView
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.queues.queue_messages import DeadLetter
-from penstock.jobs.job_type import encode
 
 CARD = "4111-1111"
 CALL = Payload(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.catalogue import LOGGED
+from penstock.events.catalogue import LOGGED
 from penstock.events.envelope import MalformedEvent, UnknownEvent, encode
 from penstock.events.job import JobCompleted, JobError, JobFailed, SparkCost
 from penstock.pipeline.events import decoder, option

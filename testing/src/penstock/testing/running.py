@@ -21,8 +21,9 @@ from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.workflows.tracker import Wholes
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.spark import NotAsked
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 _LOOK_SECONDS = 0.002
 _PATIENCE = timedelta(seconds=1.1)
@@ -115,7 +116,7 @@ class Run:
         await self._bus.ensure_queue(queue)
         spark = self._settings.spark
         none = None if self._run_dir or spark.remote else NotAsked("", spark)
-        worker = Worker(self._bus.client(), self._assignment(queue), none)
+        worker = Worker(assemble(self._bus.client(), self._assignment(queue), none))
         self._workers[queue] = worker, asyncio.create_task(worker.run())
 
     def _assignment(self, queue: str) -> Assignment:
@@ -126,7 +127,7 @@ class Run:
             pool = queue
             settings = replace(settings, pools={**settings.pools, queue: PoolTable()})
         settings = replace(settings, default_pool="")  # this worker is for this queue alone
-        return replace(alone(settings, pool), queues=(queue,), run_dir=self._run_dir)
+        return replace(without_executor(settings, pool), queues=(queue,), run_dir=self._run_dir)
 
     async def _stop(self) -> None:
         for worker, _ in self._workers.values():

@@ -37,7 +37,8 @@ from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.leftovers import has_session
 from penstock.executor.spark.orphans import SparkOrphans
 from penstock.executor.spark.supervised import KeptSpark
-from penstock.runtime import epochs, service
+from penstock.runtime import service
+from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
 from penstock.runtime.poison_messages import passing_over
 from penstock.runtime.waiting import within
@@ -105,6 +106,7 @@ class _Shell:
         }
         self._told_at: float | None = None
         self._commands = Codec(WorkersScaled)
+        self._lease_epoch = ReachedEpoch(self._bus, self._subjects)
         self._reports = msgspec.json.Decoder(WorkerReport)
 
     async def live(self) -> None:
@@ -177,7 +179,9 @@ class _Shell:
             log.error("command %d is ignored: %s", message.sequence, error)
             return
         if isinstance(command, WorkersScaled):
-            reached = await epochs.reached(self._bus, self._subjects)
+            plan = self._executor.fleet.plan
+            obeyed = plan.epoch if plan else None
+            reached = await self._lease_epoch.before(command.epoch, obeyed)
             self._executor.command(command, message.headers, reached)
         else:
             log.error("command %d is ignored: expected WorkersScaled", message.sequence)

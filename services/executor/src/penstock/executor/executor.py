@@ -25,7 +25,6 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
 from penstock.executor.core import instruction as i
 from penstock.executor.core import stimulus as s
-from penstock.executor.core.evolve import refusal
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
 from penstock.executor.host.oom_kills import OomKills
@@ -94,7 +93,10 @@ class Executor:
     def learn(self, fact: s.Stimulus) -> None:
         """Takes in a fact and does what follows from it."""
         now = time.monotonic()
-        self.fleet, instructions = handle(self.fleet, fact, now)
+        self._follow(*handle(self.fleet, fact, now), now)
+
+    def _follow(self, fleet: Fleet, instructions: list[i.Instruction], now: float) -> None:
+        self.fleet = fleet
         for instruction in instructions:
             self._do(instruction)
         sets = by_pool(self.fleet, now)
@@ -108,10 +110,12 @@ class Executor:
         self, command: WorkersScaled, headers: Mapping[str, str], reached: int | None = None
     ) -> None:
         """Takes in a command with the trace context that it came with; see `Commanded`."""
+        now = time.monotonic()
         fact = s.Commanded(command=command, reached=reached)
-        if not refusal(self.fleet, fact):
+        fleet, instructions = handle(self.fleet, fact, now)
+        if fleet.plan is not self.fleet.plan:  # it is obeyed
             self._command, self._command_headers = command, headers
-        self.learn(fact)
+        self._follow(fleet, instructions, now)
 
     def adopt(self) -> None:
         """Takes over the workers that an earlier executor of this host left."""

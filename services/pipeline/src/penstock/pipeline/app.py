@@ -15,10 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from penstock.cli.catalogue import LOGGED
 from penstock.config import Settings
 from penstock.config.settings import Nats
 from penstock.config.topology import pools
+from penstock.events.catalogue import LOGGED
 from penstock.events.envelope import Codec
 from penstock.events.record import RECORDS
 from penstock.events.snapshot import SNAPSHOTS

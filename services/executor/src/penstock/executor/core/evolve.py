@@ -89,7 +89,7 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
 # --- commands ------------------------------------------------------------------------------------
 def _commanded(fleet: Fleet, fact: s.Commanded, now: float) -> Step:
     command = fact.command
-    if reason := refusal(fleet, fact):
+    if reason := _refusal(fleet, fact):
         return fleet, [Note(text=f"command {command.order} is not obeyed: {reason}")]
     known = {pool: n for pool, n in command.pools.items() if pool in fleet.limits.pools}
     plan = Plan(epoch=command.epoch, version=command.version, pools=known, at=now)
@@ -101,7 +101,7 @@ def _commanded(fleet: Fleet, fact: s.Commanded, now: float) -> Step:
     return replace(fleet, plan=plan), notes
 
 
-def refusal(fleet: Fleet, fact: s.Commanded) -> str:
+def _refusal(fleet: Fleet, fact: s.Commanded) -> str:
     """Why a command is not obeyed; empty when it is.
 
     A plan of an epoch that no leader had (forged while nobody led, or the lease's stream was lost)

@@ -6,6 +6,7 @@ import logging
 from enum import Enum, auto
 
 from msgspec.structs import replace
+from penstock.jobs.dead_letters.reader import is_revived
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence, broker_time
 from penstock.bus.pull import delivery
@@ -14,7 +15,6 @@ from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
 from penstock.jobs import event_log, lifecycle, worker_loss
-from penstock.jobs.dead_letters.reader import is_revived
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 

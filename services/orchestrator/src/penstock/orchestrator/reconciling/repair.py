@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from penstock.jobs.dead_letters.reader import died_at
+
 from penstock.bus.protocol import Bus, PayloadTooLarge, broker_time
 from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import event_log, lifecycle
-from penstock.jobs.dead_letters.reader import died_at
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from penstock.jobs.dead_letters.reader import is_revived
+
 from penstock.bus.protocol import Bus, Expect, Outgoing, broker_time
 from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobEvent
 from penstock.events.subjects import BadName, Subjects, check_name
 from penstock.jobs import event_log, lifecycle
-from penstock.jobs.dead_letters.reader import is_revived
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 

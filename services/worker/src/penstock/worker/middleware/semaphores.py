@@ -18,7 +18,7 @@ from penstock.jobs.middleware import token as name_of
 from penstock.runtime.lease import Term
 from penstock.runtime.tasks import Tasks
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.middleware.exclusive import GuardedLease
+from penstock.worker.middleware.guarded_lease import GuardedLease
 from penstock.worker.running.watchdog import Watchdog
 
 _WAIT_SECONDS = 10.0

@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main(arguments: list[str] | None = None, entry: Entry | None = None) -> int:
-    """The process. ``entry`` stands in for `penstock.worker.process.main` in tests."""
+    """The process. ``entry`` stands in for `penstock.worker.app.main` in tests."""
     parser = argparse.ArgumentParser(
         prog="python -m penstock.worker.warm_parent.parent", description=__doc__
     )
@@ -187,7 +187,7 @@ def _ended_children() -> Iterator[tuple[int, int]]:
 
 
 def _worker_main(assignment: Assignment) -> int:
-    from penstock.worker.process import main as run  # noqa: PLC0415 - imported while warming up
+    from penstock.worker.app import main as run  # noqa: PLC0415 - imported while warming up
 
     return run(assignment)
 

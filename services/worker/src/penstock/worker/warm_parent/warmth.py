@@ -22,7 +22,7 @@ HEAVY = (
     "datasketches",
     "opentelemetry.sdk.trace",
     "penstock.bus.nats",
-    "penstock.worker.process",
+    "penstock.worker.app",
     "penstock.worker.spark.session",
     "grpc",
     "grpc._channel",  # grpc itself waits with this one until the first call

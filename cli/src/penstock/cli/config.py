@@ -1,0 +1,156 @@
+"""`penstock config`: the settings in force, checked and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli.command import Group
+from penstock.cli.errors import WRONG_USE
+from penstock.cli.installed import is_importable
+from penstock.cli.output import say, say_json
+from penstock.cli.scaling import measurements
+from penstock.cli.scaling.measurements import Measured
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.config.load import dump
+from penstock.config.masking import masked
+from penstock.config.profiles import Pool
+from penstock.config.topology import pools
+
+
+@click.group(cls=Group, example="penstock config check")
+def config() -> None:
+    """Check and show the settings in force."""
+
+
+@config.command(example="penstock config check --config penstock.toml --strict")
+@click.option("--strict", is_flag=True, help="Refuse warnings too.")
+@click.option("--offline", is_flag=True, help="Do not ask the broker what was measured.")
+@click.pass_context
+def check(ctx: click.Context, strict: bool, offline: bool) -> None:
+    """Check the settings, the rules between pools, and whether promises can hold.
+
+    What was measured lately (start times, load, hosts) counts where a broker is in reach. Exit code
+    2 if anything cannot work; policies.md lists the rules.
+    """
+    session: Session = ctx.obj
+    settings = session.settings()
+    found = pools(settings)
+    check_strategies(found)
+    measured = None if offline else measurements.ask(session)
+    findings = [*remarks(settings), *lint(settings, found, measured)]
+    errors = [each.text for each in findings if each.level == "error"]
+    warned = [each.text for each in findings if each.level == "warning"]
+    fine = not (errors or (strict and warned))
+    if session.as_json:
+        shown = [masked(msgspec.to_builtins(pool)) for pool in found.values()]
+        told = {"ok": fine, "measured": measured is not None, "pools": shown}
+        say_json({**told, "errors": errors, "warnings": warned, "findings": findings})
+    else:
+        for each in findings:
+            say(f"{each.level}: {each.text}")
+        say(_summary(settings, found, fine, len(errors), len(warned)))
+    if not fine:
+        ctx.exit(WRONG_USE)
+
+
+def _summary(
+    settings: Settings, found: Mapping[str, Pool], fine: bool, errors: int, warned: int
+) -> str:
+    if not fine:
+        return f"refused: {errors} errors, {warned} warnings"
+    queues = sum(len(pool.queues) for pool in found.values())
+    return f"ok: {len(found)} pools, {queues} queues, {len(settings.jobs.modules)} job modules"
+
+
+@config.command(example="penstock config show --nats-url nats://127.0.0.1:4222")
+@click.pass_obj
+def show(session: Session) -> None:
+    """Show every setting in force, as TOML; pools with their profile worked out."""
+    settings = session.settings()
+    found = pools(settings)
+    tree: dict[str, Any] = json.loads(dump(settings))
+    tree["pools"] = {name: _table(pool) for name, pool in found.items()}
+    if session.as_json:
+        say_json(tree)
+        return
+    for name, value in _flat(tree):
+        say(f"{name} = {json.dumps(value)}")
+
+
+def check_strategies(found: Mapping[str, Pool]) -> None:
+    """Each pool's strategy and policies are installed and take their options; where the decider is,
+    it knows.
+
+    Raises:
+        ConfigError.
+    """
+    if not is_importable("penstock.decider"):
+        return
+    from penstock.decider import plugins  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.decider.core import registry  # noqa: PLC0415
+    from penstock.decider.core.policies import shipped  # noqa: PLC0415
+
+    registry.check(found, plugins.strategies())
+    shipped.check(found, plugins.policies())
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong; ``level`` is ``error`` where it cannot work, else ``warning``."""
+
+    rule: str
+    level: str
+    text: str
+
+
+def lint(
+    settings: Settings, found: Mapping[str, Pool], measured: Measured | None = None
+) -> Iterator[Remark]:
+    """What the decider's linter finds, where the decider is."""
+    if not is_importable("penstock.decider"):
+        return
+    from penstock.decider.core.lint import check as linter  # noqa: PLC0415
+    from penstock.decider.core.lint.facts import Facts  # noqa: PLC0415
+
+    seen = measured or Measured()
+    facts = Facts(settings=settings, pools=found, seen_pools=seen.pools, seen_hosts=seen.hosts)
+    for each in linter.lint(facts):
+        yield Remark(rule=each.rule, level=each.level, text=each.text)
+
+
+def remarks(settings: Settings) -> Iterator[Remark]:
+    """What is allowed but will not do what was hoped for, as sentences."""
+    if not settings.pools:
+        yield _warning("no-pool", "there is no pool, so nothing runs; add a table [pools.NAME]")
+    if not settings.jobs.modules:
+        text = "jobs.modules is empty, so workers can run no job; name the modules of your jobs"
+        yield _warning("no-module", text)
+    for module in settings.jobs.modules:
+        if not is_importable(module):
+            text = f"jobs.modules: {module!r} cannot be imported from here"
+            yield _warning("unknown-module", text)
+
+
+def _warning(rule: str, text: str) -> Remark:
+    return Remark(rule=rule, level="warning", text=text)
+
+
+def _table(pool: Pool) -> dict[str, Any]:
+    tree: dict[str, Any] = masked(msgspec.to_builtins(pool))
+    tree.pop("name")
+    tree["profile"]["policies"] = list(pool.profile.policies_in_force)
+    return {**tree, **tree.pop("profile")}
+
+
+def _flat(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        dotted = f"{above}.{name}" if above else name
+        if isinstance(value, dict):
+            yield from _flat(value, dotted)
+        else:
+            yield dotted, value

@@ -1,0 +1,43 @@
+"""What may stand behind an option or as an argument; checked before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.events.subjects import BadName, check_name
+from penstock.views.wording import read_seconds
+
+
+class Name(click.ParamType[str]):
+    """Anything that becomes a token of a subject: ``kind`` says what, in an error."""
+
+    def __init__(self, kind: str, shown: str = "name") -> None:
+        self.kind, self.name = kind, shown
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return check_name(self.kind, str(value))
+        except BadName as error:
+            self.fail(str(error), param, ctx)
+
+
+class Seconds(click.ParamType[float]):
+    """A length of time with a unit, in seconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            return value if isinstance(value, float) else read_seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+JOB_ID = Name("job", "id")
+QUEUE = Name("queue")
+POOL = Name("pool")
+SECONDS = Seconds()

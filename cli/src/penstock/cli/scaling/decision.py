@@ -1,0 +1,122 @@
+"""`penstock decision`: what was decided about a pool, and the chain of reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Group
+from penstock.cli.errors import Failed
+from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.parameters import POOL, Name
+from penstock.cli.scaling import explanation
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade
+from penstock.events.subjects import Subjects
+from penstock.views import lookback, wording
+from penstock.views.event_text import because
+
+COLUMNS = (
+    Column("id", lambda row: row.id),
+    Column("at", lambda row: wording.clock(row.at)),
+    Column("pool", lambda row: row.pool),
+    Column("from", lambda row: str(row.current), number=True),
+    Column("to", lambda row: str(row.target), number=True),
+    Column("strategy", lambda row: row.strategy),
+    Column("predicted", lambda row: wording.seconds(row.predicted_pickup_seconds), number=True),
+    Column("last reason", because),
+)
+
+if TYPE_CHECKING:
+    from penstock.decider.replay.explain import Explanation
+
+    Found = tuple[ScalingDecisionMade, Explanation | None]
+
+
+@click.group(cls=Group, example="penstock decision explain reports")
+def decision() -> None:
+    """Scaling decisions, and why they were made."""
+
+
+@decision.command(name="ls", example="penstock decision ls reports --limit 50")
+@click.argument("pool", required=False, type=POOL)
+@click.option("--all", "every", is_flag=True, help="Also those that changed nothing.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.pass_obj
+def list_decisions(session: Session, pool: str | None, every: bool, limit: int) -> None:
+    """List the last decisions that changed a number of workers, newest first."""
+
+    async def ask(bus: Bus, settings: Settings) -> list[ScalingDecisionMade]:
+        return await newest_decisions(bus, Subjects(settings.prefix), pool, every, limit)
+
+    say_rows(session, session.ask(ask), COLUMNS, _nothing(pool, every))
+
+
+@decision.command(example="penstock decision explain reports")
+@click.argument("which", metavar="ID|POOL", type=Name("decision or pool"))
+@click.pass_obj
+def explain(session: Session, which: str) -> None:
+    """Explain one decision, or a pool's last one, as sentences from measurement to number.
+
+    It is computed again from the log, to say what would have changed it.
+    """
+
+    async def ask(bus: Bus, settings: Settings) -> Found | None:
+        subjects = Subjects(settings.prefix)
+        logged = await find_decision(bus, subjects, which)
+        if logged is None:
+            return None
+        return logged[0], await explanation.explain(bus, subjects, *logged)
+
+    found = session.ask(ask)
+    if found is None:
+        raise Failed(f"no decision and no decided pool is called {which!r}; see 'decision ls'")
+    if session.as_json:
+        say_json(explanation.as_json(*found))
+    else:
+        say("\n".join(explanation.sentences(*found)))
+
+
+async def newest_decisions(
+    bus: Bus, subjects: Subjects, pool: str | None, every: bool, limit: int
+) -> list[ScalingDecisionMade]:
+    """The last decisions, newest first."""
+    found: list[ScalingDecisionMade] = []
+    async for messages, _ in lookback.back(bus, subjects.events_stream, _subject(subjects, pool)):
+        decoded = (SCALING_EVENTS.decode(stored.body) for stored in reversed(messages))
+        found = [
+            event
+            for event in decoded
+            if isinstance(event, ScalingDecisionMade) and (every or event.current != event.target)
+        ]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+async def find_decision(
+    bus: Bus, subjects: Subjects, which: str
+) -> tuple[ScalingDecisionMade, bytes] | None:
+    """The last decision about the pool ``which``, else the decision with that id; and its bytes."""
+    last = await bus.last(subjects.events_stream, _subject(subjects, which))
+    if last is not None:
+        event = SCALING_EVENTS.decode(last.body)
+        return (event, last.body) if isinstance(event, ScalingDecisionMade) else None
+    async for messages, _ in lookback.back(bus, subjects.events_stream, _subject(subjects, None)):
+        for stored in messages:
+            event = SCALING_EVENTS.decode(stored.body)
+            if isinstance(event, ScalingDecisionMade) and event.id == which:
+                return event, stored.body
+    return None
+
+
+def _subject(subjects: Subjects, pool: str | None) -> str:
+    return subjects.events(noun="pool", key=pool or "*", name="ScalingDecisionMade")
+
+
+def _nothing(pool: str | None, every: bool) -> str:
+    about = f" about pool {pool!r}" if pool else ""
+    return f"no decision was made{about}" if every else f"no decision{about} changed anything"

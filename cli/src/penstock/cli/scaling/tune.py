@@ -1,0 +1,169 @@
+"""`penstock tune`: which settings each pool would do best with, by its recorded days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.command import Command
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.installed import required
+from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.parameters import POOL, SECONDS
+from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.session import Session
+
+if TYPE_CHECKING:
+    from penstock.config import Pool
+    from penstock.decider.simulator.studies.tuning import Outlook
+
+CHOICES: dict[str, Sequence[Any]] = {"strategy": ["deadline", "hybrid"], "min_workers": [0, 1, 2]}
+"""Tried where nobody says what."""
+COLUMNS = (
+    Column("pool", lambda row: row.pool),
+    Column("settings", lambda row: row.setting),
+    Column("days", lambda row: str(row.days), number=True),
+    Column("jobs", lambda row: str(row.jobs), number=True),
+    Column("late", lambda row: f"{row.late_share:.2%}", number=True),
+    Column("p95 s", lambda row: f"{row.wait_p95_seconds:.1f}", number=True),
+    Column("worker-h/day", lambda row: f"{row.worker_hours:.2f}", number=True),
+    Column("changes/day", lambda row: f"{row.actions:.0f}", number=True),
+    Column("", lambda row: "best" if row.best else ""),
+)
+CAVEAT = (
+    "Simulated, with the jobs' recorded arrivals and run times; nothing was changed. "
+    "Settings that look good on few jobs may have been lucky."
+)
+
+
+SINCE = click.option("--since", type=SECONDS, default="7d", show_default=True, help="So far back.")
+HOURS = click.option(
+    "--hours",
+    type=click.FloatRange(0.1, 24),
+    default=24.0,
+    show_default=True,
+    help="Of each day, other ones each day: 2 take a twelfth of the time.",
+)
+SPAWN = click.option(
+    "--spawn", type=SECONDS, default="2s", show_default=True, help="What a worker takes to start."
+)
+
+
+@click.command(
+    cls=Command,
+    example="penstock tune --lake /data/lake --since 14d --hours 2 --picture pareto.svg\n"
+    "penstock tune --lake /data/lake --pool reports --try min_workers=0,1,3 --try strategy=hybrid",
+)
+@LAKE
+@MASTER
+@SINCE
+@click.option("--pool", type=POOL, help="Only this pool.")
+@click.option(
+    "--try",
+    "choices",
+    multiple=True,
+    metavar="NAME=VALUE[,VALUE…]",
+    help="A setting of pools and what it might be; each is combined with each of the others.",
+)
+@SPAWN
+@HOURS
+@click.option("--all", "everything", is_flag=True, help="Show every setting that was tried.")
+@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it.")
+@click.pass_obj
+def tune(
+    session: Session,
+    /,
+    choices: Sequence[str],
+    everything: bool,
+    picture: Path | None,
+    **wanted: Any,
+) -> None:
+    """Simulate each pool's recorded days under many settings and recommend the best.
+
+    The best is the cheapest that keeps the pool's promise. The production core decides in the
+    simulation; Spark spreads the days over its cores. Nothing is applied.
+    """
+    tables = _combinations(choices)
+    pools, rows = outlooks(session, tables, **wanted)
+    if session.as_json:
+        say_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
+    else:
+        shown = [row for row in rows if everything or row.best or row.setting == "as it is"]
+        say_rows(session, shown, COLUMNS, "no job of a pool came in that time")
+        say(CAVEAT)
+    if picture is not None and rows:
+        allowed = {name: 1 - pool.profile.quantile for name, pool in pools.items()}
+        with required("penstock-decider"):
+            from penstock.decider.simulator.studies import pareto  # noqa: PLC0415
+        pareto.draw(rows, allowed, picture)
+        note(f"drawn: {picture}")
+
+
+def outlooks(
+    session: Session,
+    tables: Mapping[str, Mapping[str, Any]],
+    lake: str,
+    master: str,
+    since: float,
+    pool: str | None,
+    spawn: float,
+    hours: float,
+) -> tuple[dict[str, Pool], list[Outlook]]:
+    """Pools, and what they would do under each of the settings, simulated on Spark."""
+    with required("penstock-decider"):
+        from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
+    with required("penstock-pipeline"):
+        from penstock.pipeline import whatif  # noqa: PLC0415 - loads Spark
+    from penstock.config.topology import pools as read  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.events.envelope import utc_now  # noqa: PLC0415
+
+    pools = {name: one for name, one in read(session.settings()).items() if pool in (None, name)}
+    if not pools:
+        raise Refused(f"found no pool {pool!r} in the settings" if pool else "found no pool")
+    tuning.check(pools.values(), tables)
+    begin, end = whatif.days_back(since / 86_400, utc_now())
+    wanted = whatif.Wanted(
+        lake=lake, master=master, since=begin, until=end, pool=pool or "", hours=hours
+    )
+    try:
+        simulate = partial(tuning.simulate, pools, tables, spawn)
+        found = whatif.simulate(pools, wanted, simulate, tuning.Day)
+    except ValueError as error:
+        raise Failed(str(error)) from error
+    return pools, tuning.sum_up(found, pools)
+
+
+def _combinations(choices: Sequence[str]) -> dict[str, dict[str, Any]]:
+    tried: dict[str, list[Any]] = {}
+    for text in choices:
+        name, mark, values = text.partition("=")
+        if not mark or not values:
+            raise Refused(f"--try: found {text!r}, expected NAME=VALUE[,VALUE…]")
+        tried.setdefault(name.strip(), []).extend(_value(each) for each in values.split(","))
+    with required("penstock-decider"):
+        from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
+    return tuning.combinations(tried or CHOICES)
+
+
+def _value(text: str) -> Any:
+    """As TOML reads it, else as it stands."""
+    import tomllib  # noqa: PLC0415
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _summary(pool: str, rows: Sequence[Outlook]) -> dict[str, Any]:
+    mine = [row for row in rows if row.pool == pool]
+    return {
+        "pool": pool,
+        "recommended": next(row for row in mine if row.best),
+        "as_it_is": next(row for row in mine if row.setting == "as it is"),
+        "settings": mine,
+    }
