@@ -390,7 +390,7 @@ async def test_what_cannot_be_dispatched_does_no_harm_to_others(stage: Stage) ->
 
 
 def encode_payload(call: Call) -> bytes:
-    return Client(MemoryBus()).prepare(call, "any").payload
+    return Client(MemoryBus()).dispatcher.prepare(call, "any").payload
 
 
 async def test_an_event_that_may_not_follow_is_passed_over(stage: Stage) -> None:

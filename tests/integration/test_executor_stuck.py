@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock.jobs.dead_letters.reader import Letter
 from tests.integration import executor_jobs as jobs
 from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
@@ -20,6 +19,7 @@ from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
 from penstock.events.worker import WorkerReady, WorkerStopped, WorkerStuck
 from penstock.jobs import Client
+from penstock.jobs.dead_letters.letter import Letter
 from penstock.jobs.errors import NotFound
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State

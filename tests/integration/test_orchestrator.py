@@ -28,7 +28,8 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, Context, event_log, job, lifecycle
+from penstock.jobs import Client, Context, job
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.app import Orchestrator
@@ -627,7 +628,7 @@ async def test_a_record_is_read_like_a_worker_reads_it(stage: Stage) -> None:
     await stage.start()
     whole = await stage.client.dispatch(rebuild(table="a"))
     delivery = await stage.take()
-    record = lifecycle.fold(await event_log.read(stage.bus, stage.subjects, whole))
+    record = await JobLog(stage.bus, stage.subjects).read(whole)
     assert record is not None
     made = queue_messages.follow_up(stage.subjects, record, utc_now(), {})
     assert made is not None

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from penstock.jobs.dead_letters.reader import MOST_GROUPS, OTHERS, PAGE, LetterFilter
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusUnavailable, Outgoing
@@ -17,7 +16,8 @@ from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobRevived, JobStarted
 from penstock.jobs import BadArguments, Call, Client, JobRefused, NotFound, job, registry
-from penstock.jobs.dead_letters.client import Outcome
+from penstock.jobs.dead_letters.client import PAGE, Outcome
+from penstock.jobs.dead_letters.letter import MOST_GROUPS, OTHERS, LetterFilter
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages

@@ -26,7 +26,7 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import BadName
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, NotFound, UnknownJob, job, registry
-from penstock.jobs.dispatch.job_factory import maker
+from penstock.jobs.dispatch.job_factory import JobFactory
 from penstock.jobs.errors import PayloadTooLarge
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import State
@@ -366,7 +366,7 @@ async def test_functions_that_no_worker_can_import_are_refused_where_others_run_
     source = "from penstock.jobs import job\n@job(queue='reports')\ndef hello() -> None: ...\n"
     exec(source, script)
     hello, bus, settings = script["hello"], MemoryBus("p"), Settings(prefix="p")
-    remote = Client(bus, prefix="p", maker=maker(settings, "client"))
+    remote = Client(bus, prefix="p", factory=JobFactory.from_settings(settings, "client"))
     try:
         with pytest.raises(UnknownJob, match=r"__main__\.hello: .* jobs\.modules"):
             await remote.dispatch(hello())

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from penstock.jobs.dead_letters.reader import LetterFilter
 
 from penstock.jobs import Client, SyncClient, job, registry
 from penstock.jobs.batches.client import Batches
 from penstock.jobs.dead_letters.client import DeadLetters
+from penstock.jobs.dead_letters.letter import LetterFilter
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
 from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
@@ -20,7 +20,7 @@ from penstock.jobs.workflows.client import Graphs
 from penstock.testing import SyncBench
 
 ONLY_INSIDE = {
-    Client: {"connect", "over", "check_room", "hand_over", "prepare", "seals"},
+    Client: {"connect", "over"},
     Batches: {"add_from"},
 }
 """Verbs for the platform itself."""

@@ -7,8 +7,8 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing
 from penstock.events.brief import brief, brief_fields
 from penstock.events.subjects import Subjects
-from penstock.jobs import event_log, lifecycle
 from penstock.jobs.errors import PayloadTooLarge
+from penstock.jobs.job_log import JobLog
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,7 +52,7 @@ class Checkpoints:
 
     async def void_before(self, job_id: str) -> int:
         """Those with a lower token are void: the job was begun anew, or with other arguments."""
-        record = lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
+        record = await JobLog(self._bus, self._subjects).read(job_id)
         return record.void_before if record else 0
 
     async def save(self, job_id: str, kept: Checkpoint, expected: int) -> int:

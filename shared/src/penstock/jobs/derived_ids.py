@@ -57,8 +57,8 @@ def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
         start: number of the first.
 
     Raises:
-        JobRefused: a million jobs have this key. A further number would not be read as a job of the batch,
-            which would end without it.
+        JobRefused: a million jobs have this key. A further number would not be read as a job of
+            the batch, which would end without it.
     """
     for number in range(start, MAX_JOBS):
         yield Member(batch, lane, number).job_id

@@ -22,6 +22,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.runtime.limited_log import LimitedLog
 
 log = logging.getLogger("penstock.jobs")
+_MAX_TRACE_LENGTH = 100
 _MOST_JOBS_LOGGED = 50
 _ignored_events = LimitedLog(log, max_keys=_MOST_JOBS_LOGGED)
 
@@ -177,3 +178,10 @@ class JobLog:
         """Whether a dead job began a new life since, so that its letter must not be stored."""
         current = await self.read(record.id)
         return current is not None and current.life > 1 and current.life_from > record.sequence
+
+
+def trace_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """The trace headers among those of a message; none that could break out of a header."""
+    parent = headers.get("traceparent", "")
+    is_safe = parent and len(parent) <= _MAX_TRACE_LENGTH and parent.isprintable()
+    return {"traceparent": parent} if is_safe else {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
-from penstock.jobs.dead_letters.reader import Group, Letter, LetterFilter
-
 from penstock.jobs.dead_letters.client import ALL, DeadLetters, Outcome
+from penstock.jobs.dead_letters.letter import Group, Letter, LetterFilter
 from penstock.jobs.job_type import Call
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.schedules.schedule import Schedule

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 import click
-from penstock.jobs.dead_letters.reader import LetterFilter
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
@@ -29,6 +28,8 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.dead_letters.client import DeadLetters, Outcome
+from penstock.jobs.dead_letters.letter import LetterFilter
+from penstock.jobs.dead_letters.requeue import Requeuer
 
 _MOST_TOLD, _MOST_KEPT = 20, 1_000
 """Failures that are told one by one, and in JSON; of a million letters one wants the count."""
@@ -240,5 +241,6 @@ def _tell(
 
 
 def letters_of(bus: Bus, settings: Settings) -> DeadLetters:
-    limit = settings.jobs.max_payload_bytes
-    return DeadLetters(bus, Subjects(settings.prefix), "cli", limit)
+    subjects = Subjects(settings.prefix)
+    requeuer = Requeuer(bus, subjects, "cli", settings.jobs.max_payload_bytes)
+    return DeadLetters(bus, subjects, "cli", requeuer)

@@ -85,7 +85,7 @@ class Drain:
     async def _again(self, event: JobDispatched) -> BusError | AlreadyDispatched | None:
         """A job of this id exists: this one, sent before it was removed here, or another."""
         try:
-            await self._sender.send_again(event)
+            await self._sender.ensure_sent(event)
         except (BusError, AlreadyDispatched) as error:
             return error
         return None

@@ -91,7 +91,7 @@ class OfflineSender:
         if self._outbox is not None:
             return await self._put(self._outbox, events)
         for event in events:
-            await self.wait(partial(self._sender.send_again, event))
+            await self.wait(partial(self._sender.ensure_sent, event))
         return None
 
     async def wait(self, send: Callable[[], Awaitable[None]]) -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from penstock.jobs.dead_letters.reader import died_at
-
 from penstock.bus.protocol import Bus
 from penstock.events.job import JobRevived
 from penstock.events.subjects import Subjects
+from penstock.jobs.dead_letters.letter import died_at
 from penstock.orchestrator.core.unresolved import Step
 
 _MOST = 100_000

@@ -12,8 +12,8 @@ import msgspec
 from penstock.bus.protocol import BusUnavailable, WrongSequence
 from penstock.jobs.checkpoints import Checkpoint, Checkpoints
 from penstock.jobs.errors import Cancelled
-from penstock.jobs.payloads.encryption import KeyRing, about_checkpoint, holds_sealed, is_sealed
 from penstock.jobs.job_type import encode_result
+from penstock.jobs.payloads.encryption import KeyRing, about_checkpoint, holds_sealed, is_sealed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from penstock import telemetry
-from penstock.jobs.job_type import encode_result
 from penstock.jobs.errors import Interruption, TimedOut, Verdict, WrongResult
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry import names
