@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from penstock.jobs.log import say
+from penstock.jobs.event_log import append_if
 from tests.buses import both
 from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -399,7 +399,7 @@ async def test_an_event_that_may_not_follow_is_passed_over(stage: Stage) -> None
             await batch.add([double(number=1)])
         record = await stage.client.batches.show(batch.id)
         late = BatchProgressed(batch_id=batch.id, counts=Counts(completed=77))
-        assert await say(stage.bus, stage.subjects, late, record.sequence)
+        assert await append_if(stage.bus, stage.subjects, late, record.sequence)
         async with stage.worker():
             assert (await stage.ended(batch.id)).counts == Counts(completed=1)
 

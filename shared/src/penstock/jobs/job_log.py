@@ -44,12 +44,12 @@ class JobLog:
     async def history(self, job_id: str) -> History:
         """Every event of a job; empty when there is none.
 
-        Events that :func:`penstock.jobs.lifecycle.fold` passes over are included, and logged; but
+        Events that :func:`penstock.jobs.lifecycle.fold` ignores are included, and logged; but
         for the rest of a history whose beginning left the log, the usual fate of old jobs.
         """
         stream, subject = self.subjects.events_stream, self.subjects.job(job_id)
         events = await event_log.read_subject(self._bus, stream, subject, JOB_EVENTS)
-        for sequence, reason in lifecycle.passed_over(lifecycle.without_tail(events)):
+        for sequence, reason in lifecycle.ignored_events(lifecycle.without_tail(events)):
             _ignored_events.write(
                 logging.WARNING, job_id, "job %s: event %d is ignored: %s", job_id, sequence, reason
             )

@@ -13,7 +13,7 @@ from penstock.cli.output import Column
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobError, JobProgressed
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import JobRecord, passed_over
+from penstock.jobs.lifecycle import JobRecord, ignored_events
 from penstock.jobs.payloads import redaction
 from penstock.views import wording
 from penstock.views.event_text import happened
@@ -117,12 +117,12 @@ def description(view: JobView) -> list[str]:
 
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
     """One line an event; progress that follows on progress is one line, with the last of it."""
-    ignored = dict(passed_over(events))
+    reasons = dict(ignored_events(events))
     lines: list[str] = []
     for is_progress, group in groupby(events, lambda entry: isinstance(entry[1], JobProgressed)):
         run = list(group)
         for sequence, event in run[-1:] if is_progress else run:
-            lines.append(_line(event, ignored.get(sequence, "")))
+            lines.append(_line(event, reasons.get(sequence, "")))
         if is_progress and len(run) > 1:
             lines[-1] += f"  (the last of {len(run)})"
     return lines
@@ -137,10 +137,10 @@ def _line(event: Event | UnknownEvent, ignored: str) -> str:
 
 
 def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:
-    ignored = dict(passed_over(events))
+    reasons = dict(ignored_events(events))
     return [
         {"sequence": sequence, **_fields(event)}
-        | ({"ignored": ignored[sequence]} if sequence in ignored else {})
+        | ({"ignored": reasons[sequence]} if sequence in reasons else {})
         for sequence, event in events
     ]
 
