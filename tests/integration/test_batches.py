@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from penstock.jobs.event_log import append_if
 from tests.buses import both
 from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -31,6 +30,7 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.batches.callbacks import Outcome
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
+from penstock.jobs.event_log import append_if
 from penstock.orchestrator.app import Orchestrator
 
 MENDED: set[int] = set()

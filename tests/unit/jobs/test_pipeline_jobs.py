@@ -18,7 +18,7 @@ LOG = "05:19:35.929 INFO    py4j.clientserver  Closing down clientserver connect
         ),
         (f"Traceback\n{LOG}\nMemoryError", "MemoryError"),
         (LOG, LOG),
-        ("", "it said nothing"),
+        ("", "no error was printed"),
     ],
     ids=["its own words", "it broke", "only a log", "nothing"],
 )

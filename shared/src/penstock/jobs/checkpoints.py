@@ -39,7 +39,7 @@ class Checkpoints:
         self._bus, self._subjects, self._max_bytes = bus, subjects, max_bytes
 
     async def load(self, job_id: str) -> tuple[int, Checkpoint | None]:
-        """Its sequence and the checkpoint, whoever saved it; 0 and None for none.
+        """Its sequence and the checkpoint, of whichever attempt; 0 and None for none.
 
         Raises:
             BusError, msgspec.MsgspecError

@@ -1,7 +1,7 @@
 """The events of single jobs: read, append by compare-and-set, and store what follows from them.
 
 Worker, executor, orchestrator and client all write to a job's events through this module, so that a
-transition is the same whoever records it: first the event, expecting the last sequence that its
+transition is the same in all of them: first the event, expecting the last sequence that its
 writer read; then the message that follows from the job's new state.
 """
 

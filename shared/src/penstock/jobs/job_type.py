@@ -34,10 +34,13 @@ class JobType(Generic[P, R]):
     """A function marked as a job; calling it gives a :class:`Call`, not a run.
 
     Attributes:
-        name: what messages call it. function: the author's function, for direct tests.
+        name: its name in messages.
+        function: the author's function, for direct tests.
         takes_context: its first parameter is the :class:`Context`.
-        encrypted: nobody without the key reads its arguments and result. masked: names of what is
-            never shown. max_lost: lost workers in a row after which it is dead; 0: not said.
+        middleware: values of :mod:`penstock.jobs.middleware`, or the author's own.
+        encrypted: its arguments and result can be read only with the key.
+        masked: names of fields that are never shown.
+        max_lost: lost workers in a row after which it is dead; 0: not set.
         unreachable: why no worker can import the function, and what to do; empty if one can.
     """
 
@@ -99,15 +102,15 @@ class JobType(Generic[P, R]):
     def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
         """Keyword arguments out of an encoded call. Raises BadArguments."""
         try:
-            found = self._decoder.decode(arguments)
+            decoded = self._decoder.decode(arguments)
         except Exception as error:  # also what an author's own types raise
             raise BadArguments(f"{self.name}{self.signature}: {error}") from error
-        return {name: getattr(found, name) for name in self._fields}
+        return {name: getattr(decoded, name) for name in self._fields}
 
     def encode_result(self, value: Any) -> bytes:
-        """A result as MessagePack, if whoever reads it gets the declared type.
+        """A result as MessagePack, if it can be read as the declared type.
 
-        It is read as a reader will: what the encoding makes equal (a list and a tuple) is.
+        Checked by decoding it: what the encoding makes equal (a list and a tuple) passes.
 
         Raises:
             WrongResult: names both types. TypeError: it cannot be encoded.

@@ -323,8 +323,6 @@ def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[st
     return lost | delayed
 
 
-_LIFE_CYCLE = LifeCycle(
-    "job", TRANSITIONS, JobEvent, JobCarried, _begin, _changes, _begin_at_end
-)
+_LIFE_CYCLE = LifeCycle("job", TRANSITIONS, JobEvent, JobCarried, _begin, _changes, _begin_at_end)
 evolve, advance = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance
 fold, ignored_events = _LIFE_CYCLE.fold, _LIFE_CYCLE.ignored_events

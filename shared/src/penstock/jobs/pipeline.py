@@ -20,7 +20,7 @@ from penstock.jobs.registry import job
 from penstock.runtime.interpreter import module_command
 
 _LOOK_SECONDS = 5.0
-_SAID_LETTERS = 2000
+_MOST_LETTERS = 2000
 _WHY = "penstock: "
 _LOGGED = re.compile(r"\d\d:\d\d:\d\d\.\d{3} ")
 
@@ -32,9 +32,9 @@ class PipelineFailed(RuntimeError):
 _of_this_worker: list[Pipeline] = []
 
 
-def use(own: Pipeline) -> None:
+def use(settings: Pipeline) -> None:
     """Has the jobs of this process work with these settings; the worker calls it at its start."""
-    _of_this_worker[:] = [own]
+    _of_this_worker[:] = [settings]
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
@@ -46,8 +46,8 @@ def land(context: Context, lake: str = "", master: str = "", nkey_file: str = ""
             which Spark it trusts, and whose key it uses. Messages of earlier versions have them.
     """
     own = _settings(context, lake=lake, master=master, nkey_file=nkey_file)
-    said = _run(context, own.nkey_file, "run", *_where(own), "--catch-up", "--rollup")
-    return {part["part"]: part["rows"] for part in said}
+    parts = _run(context, own.nkey_file, "run", *_where(own), "--catch-up", "--rollup")
+    return {part["part"]: part["rows"] for part in parts}
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
@@ -60,7 +60,7 @@ def forecast(
     special_days: tuple[str, ...] = (),
     nkey_file: str = "",
 ) -> list[str]:
-    """Forecasts, made of what is new, too, and told to whoever decides; of which pools.
+    """Lands what is new, makes forecasts and publishes them to the deciders; names of the pools.
 
     Args:
         lake: ignored, as the others; see `land`.
@@ -72,8 +72,8 @@ def forecast(
     land.function(context)
     special = [part for day in own.special_days for part in ("--special-day", day)]
     options = ("--weeks", f"{own.weeks:g}", "--zone", own.zone, *special)
-    said = _run(context, own.nkey_file, "forecast", *_where(own), *options)
-    return [made["pool"] for made in said]
+    forecasts = _run(context, own.nkey_file, "forecast", *_where(own), *options)
+    return [forecast["pool"] for forecast in forecasts]
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=3600)
@@ -92,19 +92,21 @@ def report(context: Context, lake: str = "", master: str = "", out: str = "") ->
     _run(context, "", "report", *_where(own), "--out", own.report_file)
 
 
-def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
+def by_clock(settings: Pipeline) -> dict[str, tuple[str, Call]]:
     """Cron expression and call by the name of the schedule."""
-    found = {
-        "pipeline-land": (wanted.land, land()),
-        "pipeline-forecast": (wanted.forecast, forecast()),
+    schedules = {
+        "pipeline-land": (settings.land, land()),
+        "pipeline-forecast": (settings.forecast, forecast()),
     }
-    if wanted.report_file:
-        found["pipeline-report"] = (wanted.report, report())
-    return {name: (cron, call) for name, (cron, call) in found.items() if wanted.lake and cron}
+    if settings.report_file:
+        schedules["pipeline-report"] = (settings.report, report())
+    return {
+        name: (cron, call) for name, (cron, call) in schedules.items() if settings.lake and cron
+    }
 
 
 def _settings(context: Context, **arguments: Any) -> Pipeline:
-    """What this worker's host says, whatever the call says.
+    """The settings of this worker's host, whatever the call names.
 
     Raises:
         PipelineFailed: it names no lake.
@@ -131,7 +133,11 @@ def _where(own: Pipeline) -> tuple[str, ...]:
 
 
 def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
-    """What the command said, with a key of its own if need be. Raises PipelineFailed."""
+    """What the command printed as JSON; run with a key of its own if need be.
+
+    Raises:
+        PipelineFailed
+    """
     words = [command] if command == "report" else ["pipeline", command]
     argv = module_command("penstock.cli.main", "--json", *words, *options)
     key = {"PENSTOCK_NATS__NKEY_FILE": nkey_file} if nkey_file else {}
@@ -141,23 +147,23 @@ def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
         try:
             while True:
                 try:
-                    said, errors = run.communicate(timeout=_LOOK_SECONDS)
+                    output, errors = run.communicate(timeout=_LOOK_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     context.heartbeat()
-        except BaseException:  # a timeout or an order to end: it goes on another time
+        except BaseException:  # a timeout or an order to end: another attempt goes on
             run.terminate()
             raise
     if run.returncode:
         raise PipelineFailed(reason(errors))
-    return json.loads(said)
+    return json.loads(output)
 
 
 def reason(errors: str) -> str:
-    """Why a command ended, of what it said on standard error; without its log."""
-    told = errors.strip().splitlines() or ["it said nothing"]
-    starts = [number for number, line in enumerate(told) if line.startswith(_WHY)]
+    """Why a command ended: the error among its lines on standard error, without its log."""
+    printed = errors.strip().splitlines() or ["no error was printed"]
+    starts = [number for number, line in enumerate(printed) if line.startswith(_WHY)]
     if not starts:
-        return told[-1][-_SAID_LETTERS:]
-    lines = (line for line in told[starts[-1] :] if not _LOGGED.match(line))
-    return "\n".join(lines)[-_SAID_LETTERS:]
+        return printed[-1][-_MOST_LETTERS:]
+    lines = (line for line in printed[starts[-1] :] if not _LOGGED.match(line))
+    return "\n".join(lines)[-_MOST_LETTERS:]

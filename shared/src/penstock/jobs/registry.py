@@ -1,4 +1,4 @@
-"""Registered functions. A message names one of them or is refused; it never names an import."""
+"""Registered functions. A message can only name one of them, never an import path."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def job(
     """Marks a function as a job.
 
     Args:
-        queue: where it waits unless the dispatch says otherwise. A pool must take it: those that
+        queue: where it waits unless the dispatch names another. A pool must take it: those that
             name none wait in ``default``.
-        name: what messages call it; default is ``module.function``.
+        name: its name in messages; default is ``module.function``.
         tries: attempts allowed; 0 takes the pool's. timeout_seconds: per attempt; 0 likewise.
         backoff: delay between attempts: exponential, a list of seconds, or a function of the
             attempt and the error (None: no further attempt), asked where the job runs.
@@ -89,7 +89,7 @@ def job(
 
     def mark(marked: Callable[..., Any]) -> JobType[Any, Any]:
         _check_numbers(tries=tries, timeout_seconds=timeout_seconds, max_lost=max_lost)
-        limits = [each.seconds for each in middleware if isinstance(each, Timeout)]
+        limits = [rule.seconds for rule in middleware if isinstance(rule, Timeout)]
         kind: JobType[Any, Any] = JobType(
             marked,
             name=name or f"{marked.__module__}.{marked.__qualname__}",
@@ -100,7 +100,7 @@ def job(
             else timeout_seconds,
             retries=put_in_order(backoff, fatal, harmless),
             tags=check_tags(tags),
-            middleware=tuple(each for each in middleware if not isinstance(each, Timeout)),
+            middleware=tuple(rule for rule in middleware if not isinstance(rule, Timeout)),
             encrypted=encrypted,
             masked=tuple(masked),
             max_lost=max_lost,
@@ -134,18 +134,18 @@ def _check_not_hidden(kind: JobType[Any, Any]) -> None:
     """
     module = sys.modules.get(kind.function.__module__)
     kind.made_in = getattr(module, "__spec__", None)
-    known = REGISTRY.get(kind.name)
+    earlier = REGISTRY.get(kind.name)
     if (
-        known is None
+        earlier is None
         or kind.unreachable
         or kind.made_in is None
-        or known.made_in is not kind.made_in
-        or known.function is kind.function
+        or earlier.made_in is not kind.made_in
+        or earlier.function is kind.function
     ):
         return
     raise ValueError(
-        f"two jobs are called {kind.name!r}: {_place(known.function)} and {_place(kind.function)}; "
-        "rename one, or give it a name: @job(name=...)"
+        f"two jobs are called {kind.name!r}: {_place(earlier.function)} and "
+        f"{_place(kind.function)}; rename one, or give it a name: @job(name=...)"
     )
 
 
@@ -156,19 +156,19 @@ def _place(function: Callable[..., Any]) -> str:
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """``tags`` without doubles. Raises ValueError when there are too many or one is too long."""
-    found = tuple(dict.fromkeys(tags))
-    if len(found) > MAX_TAGS:
-        raise ValueError(f"a job has at most {MAX_TAGS} tags, found {len(found)}")
-    for tag in found:
+    distinct = tuple(dict.fromkeys(tags))
+    if len(distinct) > MAX_TAGS:
+        raise ValueError(f"a job has at most {MAX_TAGS} tags, found {len(distinct)}")
+    for tag in distinct:
         if not 0 < len(tag) <= MAX_TAG_LENGTH:
             raise ValueError(f"a tag has 1 to {MAX_TAG_LENGTH} characters, found {tag[:120]!r}")
-    return found
+    return distinct
 
 
 def with_automatic(
     tags: tuple[str, ...], automatic: Iterable[str], most: int = MAX_TAGS
 ) -> tuple[str, ...]:
-    """``tags``, then those that are added by themselves, as far as there is room.
+    """``tags``, then the automatic ones, as far as 10 have room.
 
     What the platform adds never makes a dispatch fail: the author's tags come first.
     """

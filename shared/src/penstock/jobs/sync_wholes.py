@@ -64,8 +64,8 @@ class SyncBatches:
 
     def ended(self, batch_id: str) -> dict[Member, MemberEnd]:
         """See :meth:`Batches.ended`."""
-        found: dict[Member, MemberEnd] = self._run(self._batches.ended(batch_id))
-        return found
+        ends: dict[Member, MemberEnd] = self._run(self._batches.ended(batch_id))
+        return ends
 
     def failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
         """See :meth:`Batches.failed`."""

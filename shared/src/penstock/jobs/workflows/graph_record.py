@@ -83,7 +83,7 @@ def carried(
     record: GraphRecord,
     source: str,
     slots: dict[int, int] | None = None,
-    again: tuple[int, ...] = (),
+    requeued: tuple[int, ...] = (),
     counted_to: int = 0,
 ) -> GraphCarried:
     """The event that takes the place of all that led to ``record``; see there."""
@@ -93,7 +93,7 @@ def carried(
         source=source,
         state=record.state,
         slots=slots,
-        again=again,
+        again=requeued,
         counted_to=counted_to,
         **values(record, _CARRIED),
     )
