@@ -34,7 +34,7 @@ COLUMNS = (
 if TYPE_CHECKING:
     from penstock.decider.replay.explain import Explanation
 
-    Found = tuple[ScalingDecisionMade, Explanation | None]
+    Explained = tuple[ScalingDecisionMade, Explanation | None]
 
 
 @click.group(cls=Group, example="penstock decision explain reports")
@@ -65,20 +65,20 @@ def explain(session: Session, which: str) -> None:
     It is computed again from the log, to say what would have changed it.
     """
 
-    async def ask(bus: Bus, settings: Settings) -> Found | None:
+    async def ask(bus: Bus, settings: Settings) -> Explained | None:
         subjects = Subjects(settings.prefix)
         logged = await find_decision(bus, subjects, which)
         if logged is None:
             return None
         return logged[0], await explanation.explain(bus, subjects, *logged)
 
-    found = session.ask(ask)
-    if found is None:
+    decision_and_explanation = session.ask(ask)
+    if decision_and_explanation is None:
         raise Failed(f"no decision and no decided pool is called {which!r}; see 'decision ls'")
     if session.as_json:
-        say_json(explanation.as_json(*found))
+        say_json(explanation.as_json(*decision_and_explanation))
     else:
-        say("\n".join(explanation.sentences(*found)))
+        say("\n".join(explanation.sentences(*decision_and_explanation)))
 
 
 def _nothing(pool: str | None, every: bool) -> str:
