@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 from tests.integration import spark_probe
-from tests.integration.laking import MONDAY, job, land, rows
+from tests.integration.pipeline.laking import MONDAY, job, land, rows
 
 from penstock.config import Pool, Profile
 from penstock.decider.simulator.studies import tuning
@@ -93,12 +91,14 @@ def test_hours_go_round_the_clock(spark: SparkSession) -> None:
     assert [begin_hour(day, 24.0) for day in range(3)] == [0.0, 0.0, 0.0]
 
 
-def test_the_command_recommends_and_draws(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_recommends_and_draws(
+    spark: SparkSession, tmp_path: Path, penstock: Callable[..., str]
+) -> None:
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     land(spark, tmp_path / "lake", "events", days("a", today - timedelta(days=2), 2))
     (tmp_path / "penstock.toml").write_text("[pools.a]\nmin_workers = 1\n[pools.b]\n")
     lake = ["--lake", str(tmp_path / "lake"), "--since", "2d", "--json"]
-    said = call(tmp_path, "tune", *lake, "--try", "min_workers=0,1", "--picture", "p.png")
+    said = penstock("tune", *lake, "--try", "min_workers=0,1", "--picture", "p.png")
     (found,) = json.loads(said)
     assert found["pool"] == "a"
     assert found["recommended"]["setting"] == "min_workers=0"
@@ -106,20 +106,6 @@ def test_the_command_recommends_and_draws(spark: SparkSession, tmp_path: Path) -
     assert len(found["settings"]) == 3
     assert (tmp_path / "p.png").stat().st_size > 10_000
     change = ["--set", "pools.*.min_workers=0"]
-    said = call(tmp_path, "replay", "--on-spark", *lake, *change)
+    said = penstock("replay", "--on-spark", *lake, *change)
     replayed = {row["setting"]: row["days"] for row in json.loads(said)}
     assert replayed == {"as it is": 2, "instead": 2}
-
-
-def call(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", *arguments],
-        env=dict(os.environ),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout

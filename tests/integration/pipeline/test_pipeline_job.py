@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.guarded import GuardedBroker
-from tests.integration.landing import QUICK_JAVA
+from tests.integration.pipeline.landing import QUICK_JAVA
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -20,9 +20,9 @@ from penstock.events.snapshot import PoolSnapshot
 from penstock.runtime import children
 from penstock.runtime.children import Child
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline" / "penstock.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pipeline" / "penstock.toml"
 SCHEDULES = {"pipeline-land", "pipeline-forecast"}
 WITHIN_SECONDS = 300.0
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.laking import MONDAY, job, land, rows
+from tests.integration.pipeline.laking import MONDAY, job, land, rows
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
@@ -74,45 +72,36 @@ def test_pools_of_the_lake_are_forecast_each_by_its_own_queues(
 
 @pytest.mark.spark
 def test_the_command_publishes_what_the_metrics_service_hears(
-    spark: SparkSession, settings: MakeSettings, tmp_path: Path
+    spark: SparkSession,
+    settings: MakeSettings,
+    tmp_path: Path,
+    penstock: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     start = datetime.now(UTC) - timedelta(days=6)
     land(spark, tmp_path, "events", by_day("a", start, days=6))
     given = settings(pools={"a": {}})
+    monkeypatch.setenv("PENSTOCK_NATS__URL", given.nats.url)
+    monkeypatch.setenv("PENSTOCK_PREFIX", given.prefix)
+    wanted = ("--lake", str(tmp_path), "--step", "60m", "--json")
+    (forecast,) = json.loads(penstock("pipeline", "forecast", *wanted))
+    assert forecast["pool"] == "a"
+    assert forecast["origins"] >= 2
 
-    async def told_and_heard() -> list[dict[str, object]]:
+    async def is_received() -> None:
         bus = await connect(given)
+        meter = PoolMeter("a", [], Profile())
+        following = asyncio.create_task(
+            ForecastEar(bus, Subjects(given.prefix), {"a": meter}).follow()
+        )
         try:
-            said = await asyncio.to_thread(call, given.nats.url, given.prefix, tmp_path)
-            meter = PoolMeter("a", [], Profile())
-            ear = ForecastEar(bus, Subjects(given.prefix), {"a": meter})
-            following = asyncio.create_task(ear.follow())
-            if not said[0]["off"]:
-                await eventually(lambda: curve_of(meter), 20)
-            following.cancel()
-            return said
+            await eventually(lambda: curve_of(meter), 20)
         finally:
+            following.cancel()
             await bus.close()
 
-    said = asyncio.run(told_and_heard())
-    assert [row["pool"] for row in said] == ["a"]
-    assert said[0]["origins"] >= 2
-
-
-def call(url: str, prefix: str, folder: Path) -> list[dict[str, object]]:
-    arguments = ["pipeline", "forecast", "--lake", str(folder), "--step", "60m", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", *arguments],
-        env={**os.environ, "PENSTOCK_NATS__URL": url, "PENSTOCK_PREFIX": prefix},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    if not forecast["off"]:
+        asyncio.run(is_received())
 
 
 async def test_what_cannot_be_read_and_what_helps_nobody_is_no_forecast(

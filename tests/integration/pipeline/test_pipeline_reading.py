@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.integration.guarded import GuardedBroker
-from tests.integration.landing import started, tap
+from tests.integration.pipeline.landing import started, tap
 from tests.making import MakeSettings
 
 from penstock.bus.nats import connect

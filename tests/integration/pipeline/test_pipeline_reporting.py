@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
-from tests.integration.laking import MONDAY, land, rows
+from tests.integration.pipeline.laking import MONDAY, land, rows
 
-from penstock.cli.main import cli
 from penstock.config import Pool, Profile
 from penstock.events.envelope import Event
 from penstock.events.forecasting import ForecastMade
 from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import PoolSnapshot
-from penstock.pipeline import app
 from penstock.pipeline.pages.page import page
 from penstock.pipeline.reporting import gather
 
@@ -103,22 +101,15 @@ def test_without_snapshots_or_forecasts_it_says_what_it_knows(spark: SparkSessio
 
 
 def test_the_command_tells_the_same_as_a_table_as_json_and_as_a_page(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, penstock: Callable[..., str]
 ) -> None:
     now = datetime.now(UTC)
     begun = now - timedelta(hours=2)
     jobs = [event for number in range(20) for event in started(number, 50.0, begun)]
     land(spark, tmp_path, "events", jobs)
-    config = tmp_path / "penstock.toml"
-    config.write_text("[pools.a]\nsla_seconds = 10\n", "utf-8")
-    monkeypatch.setattr(app, "spark_session", lambda _: nullcontext(spark))  # Java is started once
+    (tmp_path / "penstock.toml").write_text("[pools.a]\nsla_seconds = 10\n", "utf-8")
     out = tmp_path / "week.html"
-
-    def said(*options: str) -> str:
-        argv = ["--config", str(config), "report", "--lake", str(tmp_path), *options]
-        done = CliRunner().invoke(cli, argv)
-        assert done.exit_code == 0, done.output
-        return done.stdout
+    said = partial(penstock, "report", "--lake", str(tmp_path))
 
     (pool,) = json.loads(said("--since", "1d", "--json"))["pools"]
     assert (pool["pool"], pool["kept"], pool["started"], pool["late"]) == ("a", False, 20, 20)

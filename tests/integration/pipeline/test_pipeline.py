@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.integration.landing import Tap, catch_up, started
+from tests.integration.pipeline.landing import Tap, catch_up, started
 from tests.making import MakeSettings
 
 from penstock.events.envelope import Event

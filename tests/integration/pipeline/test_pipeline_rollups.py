@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.landing import Tap, catch_up
+from tests.integration.pipeline.landing import Tap, catch_up
 from tests.making import MakeSettings
 
 from penstock.config import Pool, Profile, Settings

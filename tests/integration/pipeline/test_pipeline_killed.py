@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.integration.landing import QUICK_JAVA, Tap, started, tap
+from tests.integration.pipeline.landing import QUICK_JAVA, Tap, started, tap
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
 from tests.waiting import eventually
