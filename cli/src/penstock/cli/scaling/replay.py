@@ -15,7 +15,7 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import FAILED, Failed, Refused
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import POOL, SECONDS
 from penstock.cli.scaling import recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.assignments import assignments
@@ -147,9 +147,9 @@ def _verify(session: Session, path: Path, pool: str | None, processes: int) -> N
     with _progress_bar("recomputing") as show:
         verdict = stretches.verify(path, pool, processes, show)
     if session.as_json:
-        say_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
+        write_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
     else:
-        say("\n".join(sentences(verdict, program())))
+        write_line("\n".join(sentences(verdict, program())))
     if not verdict.is_equal:
         click.get_current_context().exit(FAILED)
 
@@ -158,9 +158,9 @@ def _compare(session: Session, path: Path, change: Change, pool: str | None) -> 
     rows = whatif.compare(
         stretches.entries(path), stretches.settings(path), stretches.installed(), change, pool
     )
-    say_rows(session, rows, COLUMNS, "no decision is in this part of the log")
+    write_rows(session, rows, COLUMNS, "no decision is in this part of the log")
     if rows and not session.as_json:
-        say("\n".join([*_examples(rows), CAVEAT]))
+        write_line("\n".join([*_examples(rows), CAVEAT]))
 
 
 def _simulate(session: Session, path: Path, span: Span, change: Change, spawn: float) -> None:
@@ -177,10 +177,10 @@ def _simulate(session: Session, path: Path, span: Span, change: Change, spawn: f
             bus, Subjects(settings.prefix), span, pools["as it was"]
         )
 
-    trace = session.ask(read)
+    trace = session.run(read)
     if trace is None:
         raise Failed(f"no job of pool {name!r} was completed in this part of the log")
-    say_rows(
+    write_rows(
         session, recorded_arrivals.simulate(trace, pools, spawn), SIMULATED, "nothing was simulated"
     )
 
@@ -202,7 +202,7 @@ def _simulate_lake(
             raise Refused(f"--on-spark changes pools.*.SETTING, or those of --pool; found {name!r}")
         table[setting] = value
     _, rows = outlooks(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
-    say_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
+    write_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
 
 
 def _examples(rows: Sequence[Comparison]) -> Iterator[str]:
@@ -241,7 +241,7 @@ def _read(session: Session, path: Path, span: Span) -> None:
         async def read(bus: Bus, settings: Settings) -> int:
             return await recorded_rounds.save(bus, Subjects(settings.prefix), span, file, show)
 
-        rounds = session.ask(read)
+        rounds = session.run(read)
     if not rounds:
         raise Failed("no round of decisions is recorded in this part of the log")
 

@@ -12,7 +12,7 @@ import click
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.installed import is_importable
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.session import Session
 from penstock.config import load, topology
@@ -135,7 +135,7 @@ def simulate(
         raise Failed("--picture needs the package matplotlib; install it")
     question = _question(session, **options_given)
     rows = list(study.run(question, processes or len(os.sched_getaffinity(0))))
-    say_rows(session, rows, COLUMNS, "nothing was simulated")
+    write_rows(session, rows, COLUMNS, "nothing was simulated")
     if picture is not None:
         draw(rows, picture)
         note(f"drawn: {picture}")

@@ -12,7 +12,7 @@ import click
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import POOL, SECONDS
 from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.scaling.assignments import toml_value
@@ -96,11 +96,11 @@ def tune(
     tables = _combinations(choices)
     pools, rows = outlooks(session, tables, **wanted)
     if session.as_json:
-        say_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
+        write_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
     else:
         shown = [row for row in rows if everything or row.best or row.setting == "as it is"]
-        say_rows(session, shown, COLUMNS, "no job of a pool came in that time")
-        say(CAVEAT)
+        write_rows(session, shown, COLUMNS, "no job of a pool came in that time")
+        write_line(CAVEAT)
     if picture is not None and rows:
         allowed = {name: 1 - pool.profile.quantile for name, pool in pools.items()}
         pareto.draw(rows, allowed, picture)

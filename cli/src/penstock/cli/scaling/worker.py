@@ -7,7 +7,7 @@ import click
 from penstock.cli import service
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import POOL
 from penstock.cli.session import Session
 from penstock.config.topology import pools
@@ -65,7 +65,7 @@ def _run(session: Session, pool: str, burst: bool) -> None:
 @click.pass_obj
 def list_workers(session: Session) -> None:
     """List the workers that report now; listens for two seconds at most."""
-    rows, silent = session.ask(living_workers)
-    say_rows(session, rows, COLUMNS, "no worker reports")
+    rows, silent = session.run(living_workers)
+    write_rows(session, rows, COLUMNS, "no worker reports")
     if silent > 0:
         note(f"{silent} started workers did not report within two seconds")
