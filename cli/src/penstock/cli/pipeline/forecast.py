@@ -112,7 +112,8 @@ def forecast(
     seasonal-naive. The metrics service uses one while it does better than simple models.
     """
     with required("penstock-pipeline"):
-        from penstock.pipeline import forecasts, publishing  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline import publishing  # noqa: PLC0415
+        from penstock.pipeline.analysis import forecasts  # noqa: PLC0415 - loads Spark
         from penstock.pipeline.core.foresee import Plan  # noqa: PLC0415
     plan = Plan(
         step_seconds=step,

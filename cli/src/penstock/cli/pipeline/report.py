@@ -51,7 +51,7 @@ def report(session: Session, /, lake: str, master: str, since: float, out: Path 
     how good the forecasts were.
     """
     with required("penstock-pipeline"):
-        from penstock.pipeline import reporting  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline.analysis import reporting  # noqa: PLC0415 - loads Spark
         from penstock.pipeline.pages.page import page  # noqa: PLC0415
     from penstock.config.topology import pools  # noqa: PLC0415 - keeps `--help` quick
     from penstock.events.envelope import utc_now  # noqa: PLC0415

@@ -137,7 +137,7 @@ def outlooks(
         Failed: the lake holds nothing to simulate.
     """
     with required("penstock-pipeline"):
-        from penstock.pipeline import whatif  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline.analysis import whatif  # noqa: PLC0415 - loads Spark
 
     configured = configured_pools(session.settings())
     pools = {name: one for name, one in configured.items() if pool in (None, name)}
