@@ -48,7 +48,7 @@ exact: $(READY)  ## CONFIGURATIONS=10000 SEED=1: generated settings and measurem
 	@$(BIN)/python -m tests.exactness --configurations $(or $(CONFIGURATIONS),10000) --seed $(or $(SEED),1)
 
 kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker are killed, seeded
-	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m long tests/integration/test_pipeline_killed.py
+	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m long tests/integration/pipeline/test_pipeline_killed.py
 
 check: $(READY)  ## style, types, import contracts, generated docs, locks, bill of materials
 	@$(BIN)/ruff check .

@@ -19,12 +19,8 @@ from typing import Any
 
 import msgspec
 from cli_page import cli_page
-from tables import (
-    capital,
-    field_table,
-    prose,
-    table,
-)
+from docstrings import capital, prose
+from tables import field_table, table
 from telemetry_page import telemetry_page
 
 from penstock.config import profiles

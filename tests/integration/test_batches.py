@@ -27,7 +27,7 @@ from penstock.events.graph import GraphStarted, GraphStep
 from penstock.events.subjects import BadName
 from penstock.jobs import Backoff, Call, Client, Context, JobType, SyncClient, job, registry
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
-from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
 from penstock.jobs.event_log import append_if

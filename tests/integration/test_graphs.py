@@ -12,7 +12,7 @@ from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.jobs import JobType, job, registry
-from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, BadArguments, JobRefused
 from penstock.jobs.workflows.client import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sampling import sample
 
 FORGED = [f"tests/integration/test_forged.py::test_flood[{number}]" for number in range(9)]
-KILLED = ["tests/integration/test_pipeline_killed.py::test_kills"]
+KILLED = ["tests/integration/pipeline/test_pipeline_killed.py::test_kills"]
 
 
 def test_it_has_something_of_each_file() -> None:

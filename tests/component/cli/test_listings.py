@@ -11,11 +11,8 @@ from tests.waiting import eventually
 
 from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
-from penstock.cli.jobs.job_view import description, detail
-from penstock.cli.jobs.queue import queue_rows
-from penstock.cli.scaling.decision import find_decision, newest_decisions
+from penstock.cli.jobs.job_view import description
 from penstock.cli.scaling.explanation import sentences
-from penstock.cli.scaling.pool import pool_rows
 from penstock.config.load import check
 from penstock.events.envelope import Event, encode
 from penstock.events.job import JobDead, JobDispatched, JobError, JobProgressed, JobStarted
@@ -25,8 +22,11 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, WorkerReport
 from penstock.jobs import Client, job
 from penstock.jobs.lifecycle import State
-from penstock.views.job_history import Wanted, newest_jobs
+from penstock.views.decisions import find_decision, newest_decisions
+from penstock.views.job_history import Wanted, job_detail, newest_jobs
 from penstock.views.live_workers import living_workers
+from penstock.views.pool_board import pool_rows
+from penstock.views.queue_board import queue_rows
 
 SUBJECTS = Subjects()
 SETTINGS = check({"pools": {"reports": {}}, "excluded": ["old*"]})
@@ -154,7 +154,7 @@ async def test_one_job_with_its_story(bus) -> None:
     assert 'arguments  {"a":1,"b":2}' in text
     assert "tags       sums" in text
     assert "JobDispatched  cli-test.add on reports" in text
-    told = msgspec.to_builtins(detail(view))
+    told = msgspec.to_builtins(job_detail(view))
     assert told["arguments"] == {"a": 1, "b": 2}
     assert [event["type"] for event in told["timeline"]] == ["JobDispatched"]
 
@@ -170,7 +170,7 @@ async def test_progress_without_end_is_one_line_with_the_last_and_the_count(bus)
     assert [line.split(maxsplit=1)[1] for line in description(view) if "Progressed" in line] == [
         "JobProgressed  52 of 60  (the last of 52)"
     ]
-    assert len(detail(view).timeline) == 54  # programs get each
+    assert len(job_detail(view).timeline) == 54  # programs get each
 
 
 # --- queues and pools -----------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from penstock.decider.simulator.studies.rules import (
     BacklogPerInstance,
     CatchUp,
     Doubling,
+    PoolView,
     QueueLength,
-    Sight,
     TimeToClear,
     Utilisation,
 )
@@ -25,9 +25,9 @@ def sight(
     planned: int = 0,
     rate: float = 0.0,
     idle: int = 0,
-) -> Sight:
+) -> PoolView:
     """Jobs of 2 s."""
-    return Sight(
+    return PoolView(
         now=now,
         waiting=waiting,
         running=running,

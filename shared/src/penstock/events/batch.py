@@ -14,7 +14,8 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job to be dispatched when something has ended.
 
     Attributes:
-        payload: the encoded call. into: the parameter that is given the outcome; empty for none.
+        payload: the encoded call.
+        into: the parameter that is given the outcome; empty for none.
     """
 
     payload: bytes
@@ -56,8 +57,9 @@ class BatchCreated(BatchEvent, frozen=True, kw_only=True, tag=True):
     """A batch is open: jobs can be added.
 
     Attributes:
-        allowed_failures: more failed jobs than this end it. allowed_percent: the same as a share of
-            its jobs, judged once it is closed; None where the number counts.
+        allowed_failures: more failed jobs than this end it.
+        allowed_percent: the same as a share of its jobs, judged once it is closed; None where the
+            number counts.
         open_seconds: open and without a new job for so long, it is given up.
     """
 
@@ -127,8 +129,8 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
         slots: how each of its jobs stands, by who added it: a byte a job, compressed (zlib); None
             where that is not known, of a batch that has ended.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
-        added_at / progressed_at: POSIX seconds of the last job added and the last progress told.
-        others: as of `penstock.jobs.batches.batch_record.BatchRecord`, by the same names.
+        added_at: POSIX seconds of the last job added.
+        progressed_at: POSIX seconds of the last `BatchProgressed`.
     """
 
     state: str

@@ -11,7 +11,8 @@ class DeadLettersDeleted(Event, frozen=True, kw_only=True, tag=True):
     """Dead letters of a queue were given up: these jobs can only be retried while events last.
 
     Attributes:
-        count: how many. matching: the filter they were chosen by; a single one's id.
+        count: number of dead letters that were deleted.
+        matching: the filter that chose them; the id of a single one.
         reason: who wanted it, for people.
     """
 

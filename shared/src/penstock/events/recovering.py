@@ -15,7 +15,8 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     """A running job as its executor sees it; the parts of the score are 0 (well) to 1.
 
     Attributes:
-        process: state of the worker's process. outcome: what was done about it.
+        process: state of the worker's process.
+        outcome: what was done about it.
     """
 
     job_id: str
@@ -40,7 +41,9 @@ class RecoverAsked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         answer_to: last token of the subject that the answer is expected on.
-        job_id / queue: only these; empty for all. strategy: ``off`` only looks.
+        job_id: only these; empty for all.
+        queue: only these; empty for all.
+        strategy: ``off`` only looks.
     """
 
     answer_to: str

@@ -1,6 +1,6 @@
 """The author's side: mark a function as a job, dispatch it, ask how it went."""
 
-from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.client import Client
 from penstock.jobs.context import Context
 from penstock.jobs.dispatch.awaiting import Awaiting, awaiting

@@ -1,24 +1,96 @@
-"""The jobs that something happened to lately, out of the event log."""
+"""Jobs out of the event log: the latest ones as rows, one job with its history."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
 
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched
+from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_log import read_event
-from penstock.jobs.lifecycle import JobRecord, State, fold, leads_to
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import JobRecord, State, fold, ignored_events, leads_to
+from penstock.jobs.payloads import redaction
 from penstock.views import lookback
 
 _ASKED_AT_ONCE = 20
 
 History = list[tuple[int, Event | UnknownEvent]]
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One job in a list. ``waited_seconds``: from available to started, of the last attempt."""
+
+    id: str
+    state: str
+    function: str
+    queue: str
+    attempt: int
+    dispatched_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    run_seconds: float | None = None
+    host: str = ""
+    worker: str = ""
+    progress: str = ""
+    error: str = ""
+
+
+class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """One job with everything that is known; ``arguments`` and ``result`` as plain values."""
+
+    job: JobRow
+    tags: tuple[str, ...]
+    tries: int
+    arguments: Any
+    result: Any
+    error: JobError | None
+    timeline: list[Any]
+
+
+def job_row(record: JobRecord) -> JobRow:
+    """A job as one entry of a list."""
+    return JobRow(
+        id=record.id,
+        state=record.state,
+        function=record.function,
+        queue=record.queue,
+        attempt=record.attempt,
+        dispatched_at=record.dispatched_at,
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+        run_seconds=record.run_seconds,
+        host=record.host,
+        worker=record.worker,
+        progress=progress(record),
+        error=f"{record.error.kind}: {record.error.message}" if record.error else "",
+    )
+
+
+def job_detail(view: JobView) -> JobDetail:
+    """A job with its history."""
+    return JobDetail(
+        job=job_row(view.record),
+        tags=view.record.tags,
+        tries=view.record.tries,
+        arguments=redaction.arguments(view.record.payload),
+        result=redaction.result(view.record.result, view.record.payload),
+        error=view.record.error,
+        timeline=_plain(view.events),
+    )
+
+
+def progress(record: JobRecord) -> str:
+    """``3 of 10``; empty where the job reported none."""
+    return f"{record.done} of {record.total or '?'}" if record.done is not None else ""
 
 
 class Wanted(NamedTuple):
@@ -99,3 +171,24 @@ def _by_job(messages: Sequence[Stored]) -> dict[str, History]:
         history.append((stored.sequence, event))
         found[job_id] = history
     return found
+
+
+def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:
+    ignored = dict(ignored_events(events))
+    return [
+        {"sequence": sequence, **_fields(event)}
+        | ({"ignored": ignored[sequence]} if sequence in ignored else {})
+        for sequence, event in events
+    ]
+
+
+def _fields(event: Event | UnknownEvent) -> dict[str, Any]:
+    if isinstance(event, UnknownEvent):
+        if event.unreadable:
+            return {"type": event.type, "bytes": len(event.raw)}
+        fields: dict[str, Any] = msgspec.json.decode(event.raw)
+        return fields
+    tree: dict[str, Any] = msgspec.to_builtins(event)
+    tree.pop("payload", None)  # shown decoded, as the arguments
+    tree.pop("result", None)
+    return tree

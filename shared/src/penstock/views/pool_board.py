@@ -1,4 +1,4 @@
-"""What is known about the pools and hosts right now, folded from snapshots and decisions. Pure."""
+"""The present state of pools and hosts, folded from their snapshots and decisions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,34 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.bus.protocol import Bus
+from penstock.config import Settings
 from penstock.config.profiles import Pool
-from penstock.events.envelope import Event, UnknownEvent
+from penstock.config.topology import pools
+from penstock.events.catalogue import ALL
+from penstock.events.envelope import Event, UnknownEvent, utc_now
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.subjects import Subjects
+from penstock.views import lookback
 from penstock.views.event_text import because
 
 E = TypeVar("E", bound=Event)
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool: what it promises, what it has to do, who does it, and why so many.
+    """One pool: its promise, its load, its workers, and the reason for their number.
 
     Attributes:
-        target: workers decided; planned: of those, what hosts were told; started: processes that
-            exist; ready: could take a job; busy: have one.
-        budget: of jobs that may start late; None when nobody counts.
-        snapshot_age_seconds: None when nothing was measured yet.
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
             (fewer started than planned) or ``crash-loop``.
+        budget: what is left of the jobs that may start late; None where it is not counted.
+        target: workers that were decided.
+        planned: workers in the plans of hosts.
+        started: worker processes that exist.
+        ready: workers that can take a job.
+        busy: workers that have a job.
+        snapshot_age_seconds: None before the first measurement.
     """
 
     pool: str
@@ -69,7 +78,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Board:
-    """The last word about each pool and host."""
+    """The latest snapshot and decision of each pool, and the latest snapshot of each host."""
 
     pools: dict[str, PoolSnapshot] = field(default_factory=dict)
     hosts: dict[str, HostSnapshot] = field(default_factory=dict)
@@ -104,15 +113,36 @@ class Board:
             kind=pool.kind,
             sla_seconds=pool.profile.sla_seconds,
             quantile=pool.profile.quantile,
-            planned=sum(each.planned for each in workers),
-            started=sum(each.started for each in workers),
-            ready=sum(each.ready for each in workers),
+            planned=sum(host.planned for host in workers),
+            started=sum(host.started for host in workers),
+            ready=sum(host.ready for host in workers),
         )
         if snapshot:
             row = _measured(row, snapshot, now)
         if decision:
             row = _decided(row, decision)
         return msgspec.structs.replace(row, state=_state(row, workers))
+
+
+async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
+    """A row for each configured pool, from the last snapshots and decisions."""
+    board = await read_board(bus, Subjects(settings.prefix))
+    configured = pools(settings).values()
+    return board.pool_rows(configured, settings.host.lease_seconds, utc_now())
+
+
+async def read_board(bus: Bus, subjects: Subjects) -> Board:
+    """The last snapshots of pools and hosts, and the last decisions."""
+    board = Board()
+    decisions = subjects.events(noun="pool", name="ScalingDecisionMade")
+    for stream, subject in (
+        (subjects.snapshots_stream, subjects.pool_snapshot("*")),
+        (subjects.snapshots_stream, subjects.host_snapshot("*")),
+        (subjects.events_stream, decisions),
+    ):
+        for stored in await lookback.latest(bus, stream, subject):
+            board.take(ALL.decode(stored.body))
+    return board
 
 
 def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
@@ -140,7 +170,7 @@ def _decided(row: PoolRow, decision: ScalingDecisionMade) -> PoolRow:
 
 
 def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
-    if any(each.crash_loop for each in workers):
+    if any(host.crash_loop for host in workers):
         return "crash-loop"
     if row.snapshot_age_seconds is None:
         return "unknown"
@@ -166,10 +196,10 @@ def _host_row(host: HostSnapshot, lease_seconds: float, now: datetime) -> HostRo
     )
 
 
-def _keep_newer(known: dict[str, E], event: E) -> None:
-    before = known.get(event.key)
+def _keep_newer(latest: dict[str, E], event: E) -> None:
+    before = latest.get(event.key)
     if before is None or before.at <= event.at:
-        known[event.key] = event
+        latest[event.key] = event
 
 
 def _age(event: Event, now: datetime) -> float:

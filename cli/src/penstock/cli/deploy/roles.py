@@ -17,18 +17,24 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects are relative to the prefix of the installation, streams are named as in the design.
 
     Attributes:
-        publishes / listens: subjects. reads: streams that it reads, and follows by reading on.
+        publishes: subjects.
+        listens: subjects.
+        reads: streams that it reads, and follows by reading on.
         follows: streams that it follows by consumers of its own. The broker bounds how many a
             stream has, so only services have them: a reader could keep them all to itself.
-        purges: streams from which it removes messages. claims: takes jobs from queues.
+        purges: streams from which it removes messages.
+        claims: takes jobs from queues.
         deletes: streams from which it deletes single messages.
         answers: says what became of jobs that were taken.
         makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
-            gets which jobs. counts_queues: asks how long they are.
-        pauses: stops and resumes queues. makes_streams: creates and updates the streams.
+            gets which jobs.
+        counts_queues: asks how long they are.
+        pauses: stops and resumes queues.
+        makes_streams: creates and updates the streams.
         carries: stores what takes the place of a job's earlier events.
         retries: lets jobs, batches and graphs that have ended go again.
-        surveys: sees all streams and the account. queues: those that it takes jobs from.
+        surveys: sees all streams and the account.
+        queues: those that it takes jobs from.
         connections: how many all holders of a key have together at most; None for any number.
     """
 

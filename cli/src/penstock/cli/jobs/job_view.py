@@ -1,9 +1,8 @@
-"""Jobs as people and programs look at them: rows of a list, one job with its story."""
+"""Jobs as text: the columns of a list, one job with its timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -11,31 +10,12 @@ import msgspec
 
 from penstock.cli.output import Column
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JobError, JobProgressed
+from penstock.events.job import JobProgressed
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import JobRecord, ignored_events
-from penstock.jobs.payloads import redaction
+from penstock.jobs.lifecycle import ignored_events
 from penstock.views import wording
 from penstock.views.event_text import happened
-
-
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One job in a list. ``waited_seconds``: from available to started, of the last attempt."""
-
-    id: str
-    state: str
-    function: str
-    queue: str
-    attempt: int
-    dispatched_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    run_seconds: float | None = None
-    host: str = ""
-    worker: str = ""
-    progress: str = ""
-    error: str = ""
-
+from penstock.views.job_history import job_detail, progress
 
 COLUMNS = (
     Column("id", lambda row: row.id),
@@ -50,62 +30,20 @@ COLUMNS = (
 )
 
 
-class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with everything that is known; ``arguments`` and ``result`` as plain values."""
-
-    job: JobRow
-    tags: tuple[str, ...]
-    tries: int
-    arguments: Any
-    result: Any
-    error: JobError | None
-    timeline: list[Any]
-
-
-def row(record: JobRecord) -> JobRow:
-    return JobRow(
-        id=record.id,
-        state=record.state,
-        function=record.function,
-        queue=record.queue,
-        attempt=record.attempt,
-        dispatched_at=record.dispatched_at,
-        started_at=record.started_at,
-        finished_at=record.finished_at,
-        run_seconds=record.run_seconds,
-        host=record.host,
-        worker=record.worker,
-        progress=_progress(record),
-        error=f"{record.error.kind}: {record.error.message}" if record.error else "",
-    )
-
-
-def detail(view: JobView) -> JobDetail:
-    return JobDetail(
-        job=row(view.record),
-        tags=view.record.tags,
-        tries=view.record.tries,
-        arguments=redaction.arguments(view.record.payload),
-        result=redaction.result(view.record.result, view.record.payload),
-        error=view.record.error,
-        timeline=_plain(view.events),
-    )
-
-
 def description(view: JobView) -> list[str]:
     """One job as lines of text."""
-    record, told = view.record, detail(view)
+    record, shown = view.record, job_detail(view)
     lines = [
         f"job        {record.id}",
-        f"state      {record.state}, attempt {record.attempt}" + _tries(told.tries),
+        f"state      {record.state}, attempt {record.attempt}" + _tries(shown.tries),
         f"function   {record.function}",
         f"queue      {record.queue}",
-        f"arguments  {_json(told.arguments)}",
+        f"arguments  {_json(shown.arguments)}",
         *_optional("tags", ", ".join(record.tags)),
-        *_optional("progress", _progress(record)),
+        *_optional("progress", progress(record)),
         *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
         *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),
-        *_optional("result", _json(told.result) if record.result else ""),
+        *_optional("result", _json(shown.result) if record.result else ""),
         "timeline",
         *_timeline(view.events),
     ]
@@ -136,31 +74,6 @@ def _line(event: Event | UnknownEvent, ignored: str) -> str:
     return f"  {wording.clock(event.at)}  {event.name:<13}  {happening}".rstrip()
 
 
-def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:
-    reasons = dict(ignored_events(events))
-    return [
-        {"sequence": sequence, **_fields(event)}
-        | ({"ignored": reasons[sequence]} if sequence in reasons else {})
-        for sequence, event in events
-    ]
-
-
-def _fields(event: Event | UnknownEvent) -> dict[str, Any]:
-    if isinstance(event, UnknownEvent):
-        if event.unreadable:
-            return {"type": event.type, "bytes": len(event.raw)}
-        fields: dict[str, Any] = msgspec.json.decode(event.raw)
-        return fields
-    tree: dict[str, Any] = msgspec.to_builtins(event)
-    tree.pop("payload", None)  # shown decoded, as the arguments
-    tree.pop("result", None)
-    return tree
-
-
-def _progress(record: JobRecord) -> str:
-    return f"{record.done} of {record.total or '?'}" if record.done is not None else ""
-
-
 def _tries(tries: int) -> str:
     return f" of {tries}" if tries else ""
 
@@ -170,7 +83,7 @@ def _optional(title: str, text: str) -> list[str]:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"  {each}" for each in text.splitlines()]
+    return [f"  {line}" for line in text.splitlines()]
 
 
 def _json(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +11,13 @@ import click
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import POOL
 from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
-    from penstock.bus.protocol import Bus
-    from penstock.config import Settings
     from penstock.events.forecasting import ForecastMade
-
-_ROUND = 100
-"""Events on the way at a time: with a day of minutes each is about 40 kB."""
 
 COLUMNS = (
     Column("pool", lambda row: row["pool"]),
@@ -118,7 +112,8 @@ def forecast(
     seasonal-naive. The metrics service uses one while it does better than simple models.
     """
     with required("penstock-pipeline"):
-        from penstock.pipeline import forecasts  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline import publishing  # noqa: PLC0415
+        from penstock.pipeline.analysis import forecasts  # noqa: PLC0415 - loads Spark
         from penstock.pipeline.core.foresee import Plan  # noqa: PLC0415
     plan = Plan(
         step_seconds=step,
@@ -133,30 +128,9 @@ def forecast(
     except ValueError as error:
         raise Failed(str(error)) from error
     if not no_publish:
-        _publish(session, made)
-    say_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
-
-
-def _publish(session: Session, made: Sequence[ForecastMade]) -> None:
-    from penstock.bus.protocol import BusError, Outgoing  # noqa: PLC0415
-    from penstock.events.envelope import encode  # noqa: PLC0415
-    from penstock.events.subjects import Subjects  # noqa: PLC0415
-
-    async def publish(bus: Bus, settings: Settings) -> list[BusError]:
-        subjects = Subjects(settings.prefix)
-        refused: list[BusError] = []
-        for start in range(0, len(made), _ROUND):
-            turn = [
-                Outgoing(subjects.event(each), encode(each))
-                for each in made[start : start + _ROUND]
-            ]
-            answers = await bus.append_many(turn)
-            refused += [answer for answer in answers if isinstance(answer, BusError)]
-        return refused
-
-    if refused := session.ask(publish):
-        raise Failed(f"{len(refused)} of {len(made)} forecasts were not published: {refused[0]}")
-    note(f"published: {len(made)} forecasts")
+        session.run(lambda bus, settings: publishing.publish(bus, settings.prefix, made))
+        note(f"published: {len(made)} forecasts")
+    write_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
 
 
 def _row(made: ForecastMade) -> dict[str, Any]:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import click
 
-from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
-from penstock.cli.output import Column, say_rows
+from penstock.cli.output import Column, write_rows
 from penstock.cli.session import Session
-from penstock.config import Settings
-from penstock.config.topology import pools
-from penstock.events.catalogue import ALL
-from penstock.events.envelope import utc_now
-from penstock.events.subjects import Subjects
 from penstock.measuring.budget import pace
-from penstock.views import lookback, wording
-from penstock.views.pool_board import Board, PoolRow
+from penstock.views import wording
+from penstock.views.pool_board import PoolRow, pool_rows
 
 
 def promise(row: PoolRow) -> str:
@@ -59,27 +53,6 @@ def pool() -> None:
 @click.pass_obj
 def list_pools(session: Session) -> None:
     """List every configured pool with its last measurement and decision."""
-    rows = session.ask(pool_rows)
+    rows = session.run(pool_rows)
     nothing = "no pool is configured; add a table [pools.NAME] to penstock.toml"
-    say_rows(session, rows, COLUMNS, nothing)
-
-
-async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
-    """A row for each configured pool, from the last snapshots and decisions."""
-    board = await read_board(bus, Subjects(settings.prefix))
-    configured = pools(settings).values()
-    return board.pool_rows(configured, settings.host.lease_seconds, utc_now())
-
-
-async def read_board(bus: Bus, subjects: Subjects) -> Board:
-    """Everything last said about pools and hosts."""
-    board = Board()
-    decisions = subjects.events(noun="pool", name="ScalingDecisionMade")
-    for stream, subject in (
-        (subjects.snapshots_stream, subjects.pool_snapshot("*")),
-        (subjects.snapshots_stream, subjects.host_snapshot("*")),
-        (subjects.events_stream, decisions),
-    ):
-        for stored in await lookback.latest(bus, stream, subject):
-            board.take(ALL.decode(stored.body))
-    return board
+    write_rows(session, rows, COLUMNS, nothing)

@@ -34,9 +34,9 @@ from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.stuck_jobs import LOOK_SECONDS, StuckWatch
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
+from penstock.executor.spark.host_spark import HostSpark
 from penstock.executor.spark.leftovers import has_session
 from penstock.executor.spark.orphans import SparkOrphans
-from penstock.executor.spark.supervised import KeptSpark
 from penstock.runtime import service
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
@@ -97,7 +97,7 @@ class _Shell:
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
-        self._spark = KeptSpark(folder, running.settings)
+        self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
         self._kept = {
             name: kept
@@ -123,7 +123,7 @@ class _Shell:
             host = self._running.settings.host
             guarding = (self._folder, host.orphan_grace_seconds, host.drain_seconds)
             spawn(guard.keep(*guarding), "spark-guard")
-        spawn(self._spark.run(), "spark-keeper")
+        spawn(self._spark.run(), "spark-supervisor")
         has_workers = executor.spark_workers.has_any
         used = {
             "daemon": has_workers,

@@ -6,33 +6,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.events.batch import Callback, Callbacks, Counts
+from penstock.events.batch import Callback, Callbacks
 from penstock.events.job import JobDispatched
 from penstock.jobs import derived_ids
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.dispatch import job_factory
 from penstock.jobs.dispatch.awaiting import Awaiting, split
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.job_type import Call, encode
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a callback is given in the parameter that it left open.
-
-    Attributes:
-        id: of the batch, chain or graph.
-        state: how it ended.
-        counts: of its jobs.
-        title: as it was given.
-        reason: empty after a success.
-        failed_job: the first that failed, of a chain or graph.
-    """
-
-    id: str
-    state: str
-    counts: Counts
-    title: str = ""
-    reason: str = ""
-    failed_job: str = ""
 
 
 def encode_callbacks(

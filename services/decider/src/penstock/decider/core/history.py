@@ -1,4 +1,4 @@
-"""The chain of reasons that leads from a measurement to a number of workers."""
+"""The history of a number of workers: the reasons that lead to it from a measurement."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from penstock.events.scaling import Reason
 
 
-class Trail:
+class History:
     """Collects reasons; the number of workers is always that of the last one.
 
-    Every change of the number goes through here, so a chain cannot fail to add up. A reason that
+    Every change of the number goes through here, so a history cannot fail to add up. A reason that
     changed the number carries the number before it as ``values["from"]``.
     """
 
@@ -24,8 +24,8 @@ class Trail:
     def reasons(self) -> tuple[Reason, ...]:
         return tuple(self._reasons)
 
-    def say(self, step: str, rule: str, workers: int, text: str, **values: Any) -> None:
-        """A step that speaks whether or not it changes the number."""
+    def add(self, step: str, rule: str, workers: int, text: str, **values: Any) -> None:
+        """Adds a reason, whether or not it changes the number."""
         if self._reasons and workers != self.workers:
             values = {"from": self.workers, **values}
         self._reasons.append(
@@ -34,12 +34,12 @@ class Trail:
         self.workers = workers
 
     def change(self, step: str, rule: str, workers: int, text: str, **values: Any) -> None:
-        """A step that has something to say only if it changes the number."""
+        """Adds a reason only if it changes the number."""
         if workers != self.workers:
-            self.say(step, rule, workers, text, **values)
+            self.add(step, rule, workers, text, **values)
 
-    def take(self, reasons: tuple[Reason, ...]) -> None:
-        """Goes on from reasons that somebody else gave."""
+    def extend(self, reasons: tuple[Reason, ...]) -> None:
+        """Continues from the reasons of a strategy."""
         self._reasons.extend(reasons)
         if reasons:
             self.workers = reasons[-1].workers

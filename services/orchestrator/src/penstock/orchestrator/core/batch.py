@@ -25,7 +25,7 @@ from penstock.events.batch import (
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
-from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.derived_ids import Member
 from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say

@@ -18,7 +18,7 @@ from penstock.events.graph import (
     GraphFailed,
     GraphReopened,
 )
-from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.workflows import graph_record

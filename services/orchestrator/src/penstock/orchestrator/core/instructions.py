@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.events.batch import Callbacks
 from penstock.events.envelope import Event
-from penstock.jobs.batches.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 
 
 class Say(msgspec.Struct, frozen=True):

@@ -39,14 +39,16 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
     workers: float = math.inf
 
 
-def need(
+def worker_need(
     snapshot: PoolSnapshot | None, profile: Profile, hosts: Iterable[HostSnapshot] = ()
 ) -> Need:
     """Measured needs before the pool's settings; never so little that any number would fit.
 
     Args:
+        snapshot: of the pool; None where nothing is measured.
+        profile: the pool's settings.
         hosts: all there are, for pools whose jobs need memory of their own: what is kept free for
-            them is no more than a share of the largest, so that a small one still has a place.
+            them is no more than a share of the largest, so that a small one still takes a worker.
     """
     cores = snapshot.worker_cpu_cores if snapshot else None
     memory = snapshot.worker_memory_bytes if snapshot else None
@@ -83,11 +85,11 @@ def without_others(host: HostSnapshot) -> HostSnapshot:
     )
 
 
-def carries(limit: Budget, each: Need) -> tuple[int, str]:
+def carries(limit: Budget, need: Need) -> tuple[int, str]:
     """How many such workers fit into a budget, and what bounds them."""
     fits = {
-        "cores": limit.cpu_cores / each.cpu_cores,
-        "memory": limit.memory_bytes / each.memory_bytes,
+        "cores": limit.cpu_cores / need.cpu_cores,
+        "memory": limit.memory_bytes / need.memory_bytes,
         "max_workers": limit.workers,
     }
     bound = min(fits, key=lambda name: fits[name])
@@ -123,17 +125,20 @@ class Load:
         self.cpu_cores = self.memory_bytes = 0.0
         self.workers = 0
 
-    def add(self, each: Need, count: int = 1) -> None:
-        self.cpu_cores += each.cpu_cores * count
-        self.memory_bytes += each.memory_bytes * count
+    def add(self, need: Need, count: int = 1) -> None:
+        self.cpu_cores += need.cpu_cores * count
+        self.memory_bytes += need.memory_bytes * count
         self.workers += count
 
 
-class Room(Load):
+class HostCapacity(Load):
     """A host while workers are being placed on it.
 
     Attributes:
-        accepts: takes workers it did not have. keeps: goes on with those it has.
+        host: its name.
+        limit: the bound for all workers on it.
+        accepts: takes workers it did not have.
+        keeps: goes on with those it has.
     """
 
     __slots__ = ("accepts", "host", "keeps", "limit")
@@ -144,27 +149,27 @@ class Room(Load):
         self.host, self.limit, self.accepts, self.keeps = host, limit, accepts, keeps
 
     def hold(self, load: Load) -> None:
-        """Takes in what is there whatever is placed now."""
+        """Starts from the load that stays whatever is placed now."""
         self.cpu_cores, self.memory_bytes = load.cpu_cores, load.memory_bytes
         self.workers = load.workers
 
-    def fits(self, each: Need, *, count: int = 1, whatever_cores: bool = False) -> bool:
-        cpu_cores = self.cpu_cores + each.cpu_cores * count
-        memory_bytes = self.memory_bytes + each.memory_bytes * count
+    def fits(self, need: Need, *, count: int = 1, whatever_cores: bool = False) -> bool:
+        cpu_cores = self.cpu_cores + need.cpu_cores * count
+        memory_bytes = self.memory_bytes + need.memory_bytes * count
         return (
             self.workers + count <= self.limit.workers
             and memory_bytes <= self.limit.memory_bytes * (1 + _SLACK)
             and (whatever_cores or cpu_cores <= self.limit.cpu_cores * (1 + _SLACK))
         )
 
-    def free(self, each: Need) -> int:
-        """How many more of them fit."""
-        limit, more = self.limit, 1 + _SLACK
+    def free(self, need: Need) -> int:
+        """How many further workers of this need fit."""
+        limit, slack = self.limit, 1 + _SLACK
         return max(
             math.floor(
                 min(
-                    (limit.cpu_cores * more - self.cpu_cores) / each.cpu_cores,
-                    (limit.memory_bytes * more - self.memory_bytes) / each.memory_bytes,
+                    (limit.cpu_cores * slack - self.cpu_cores) / need.cpu_cores,
+                    (limit.memory_bytes * slack - self.memory_bytes) / need.memory_bytes,
                     limit.workers - self.workers,
                 )
                 + _SLACK
@@ -184,8 +189,8 @@ class Room(Load):
         """Share of its memory budget that is taken; for choosing between hosts."""
         return self.memory_bytes / self.limit.memory_bytes if self.limit.memory_bytes > 0 else 1.0
 
-    def copy(self) -> Room:
-        """A room to try things in."""
-        twin = Room(self.host, self.limit, accepts=self.accepts, keeps=self.keeps)
+    def copy(self) -> HostCapacity:
+        """A copy to try placements on."""
+        twin = HostCapacity(self.host, self.limit, accepts=self.accepts, keeps=self.keeps)
         twin.hold(self)
         return twin

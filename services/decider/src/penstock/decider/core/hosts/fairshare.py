@@ -23,10 +23,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What a pool asks of the hosts.
 
     Attributes:
-        floor / demand / workers: the three tiers, each at least the one before.
+        pool: its name.
+        floor: the first tier, served before anything else.
+        demand: the second tier.
+        workers: the third tier: all that is asked for.
+        need: what one worker takes.
+        snapshot: what was measured; None where that is stale or missing.
+        profile: the pool's settings.
         placement: where its workers were planned so far.
         one_host: all of them on one host (exclusive pools).
-        anchor: the host that it must stay on for now, whatever room there is.
+        anchor: the host that it must stay on for now, whatever its capacity.
         movable: one of its workers may move to a host that has fewer of them.
         tried: the bytes of its measured need, which fits on no host, where one worker is tried.
     """
@@ -60,10 +66,10 @@ def lateness_cost(claim: Claim, workers: int) -> float:
         return profile.breach_cost * _UNMET_WEIGHT * unmet
     sla = profile.sla_seconds
     job_seconds = snapshot.service.mean_seconds if snapshot.service else 1.0
-    hands = max(float(workers), _NO_WORKER)
+    serving = max(float(workers), _NO_WORKER)  # no worker at all must not divide by zero
     arriving = (snapshot.arrival_per_second or 0.0) * sla * job_seconds
-    work = snapshot.waiting * job_seconds + max(arriving - hands * sla, 0.0)
-    wait = (snapshot.oldest_waiting_seconds or 0.0) + work / hands
+    work = snapshot.waiting * job_seconds + max(arriving - serving * sla, 0.0)
+    wait = (snapshot.oldest_waiting_seconds or 0.0) + work / serving
     return profile.breach_cost * (wait / sla + _UNMET_WEIGHT * unmet)
 
 
@@ -71,8 +77,9 @@ def fill(claims: list[Claim], place: Callable[[Claim, int], bool]) -> dict[str, 
     """Workers by pool, given out one at a time.
 
     Args:
+        claims: of the pools to serve.
         place: puts the pool's next worker somewhere; False if it fits nowhere (and never will, as
-            rooms only fill). Its second argument is the tier, 0 for minimums.
+            capacities only shrink). Its second argument is the tier, 0 for minimums.
     """
     given = {claim.pool: 0 for claim in claims}
     for tier in range(3):

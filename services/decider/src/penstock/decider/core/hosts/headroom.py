@@ -1,4 +1,4 @@
-"""The hosts as rooms to place workers in, from the roll call and what is planned already."""
+"""The headroom of hosts, from their liveness and what is planned on them already."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 from penstock.config import Pool
 from penstock.decider.core.hosts.capacity import (
     Budget,
+    HostCapacity,
     Load,
     Need,
-    Room,
     budget,
     carries,
-    need,
     start_budget,
     without_others,
+    worker_need,
 )
 from penstock.decider.core.hosts.fairshare import Claim
-from penstock.decider.core.hosts.liveness import RollCall
+from penstock.decider.core.hosts.liveness import HostLiveness
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.state import PoolState, State
 from penstock.events.snapshot import HostSnapshot
@@ -36,15 +36,17 @@ class Needs:
     tried with the configured need, as nothing else can measure anew.
     """
 
-    def __init__(self, present: RollCall, inputs: Inputs) -> None:
+    def __init__(self, hosts: HostLiveness, inputs: Inputs) -> None:
         self._inputs = inputs
         limits = [
-            budget(inputs.seen_hosts[host].snapshot, inputs.rules, _EVERYTHING).memory_bytes
-            for host in present.fresh
+            budget(inputs.measured_hosts[host].snapshot, inputs.rules, _EVERYTHING).memory_bytes
+            for host in hosts.fresh
         ]
         self._most_kept = max(limits, default=inf)
-        starts = (start_budget(inputs.seen_hosts[h].snapshot, inputs.rules) for h in present.fresh)
-        self._most_started = max((each.memory_bytes for each in starts), default=inf)
+        starts = (
+            start_budget(inputs.measured_hosts[h].snapshot, inputs.rules) for h in hosts.fresh
+        )
+        self._most_started = max((limit.memory_bytes for limit in starts), default=inf)
 
     def of(self, pool: Pool, remembered: PoolState) -> Need:
         return self._configured(pool) if self.is_trial(pool, remembered) else self.measured(pool)
@@ -57,58 +59,69 @@ class Needs:
 
     def measured(self, pool: Pool) -> Need:
         """By its last snapshot; by the settings where that says nothing."""
-        seen = self._inputs.seen_pools.get(pool.name)
-        return need(seen.snapshot if seen else None, pool.profile, self._hosts())
+        measurement = self._inputs.measured_pools.get(pool.name)
+        snapshot = measurement.snapshot if measurement else None
+        return worker_need(snapshot, pool.profile, self._hosts())
 
     def _configured(self, pool: Pool) -> Need:
-        return need(None, pool.profile, self._hosts())
+        return worker_need(None, pool.profile, self._hosts())
 
     def _hosts(self) -> Iterator[HostSnapshot]:
-        return (host.snapshot for host in self._inputs.seen_hosts.values())
+        return (host.snapshot for host in self._inputs.measured_hosts.values())
 
 
-def open_rooms(
-    present: RollCall, state: State, inputs: Inputs, moving: frozenset[str], needs: Needs
-) -> dict[str, Room]:
-    """A room for each host that is not lost, holding all pools but those that are to be placed.
+def host_capacities(
+    hosts: HostLiveness,
+    state: State,
+    inputs: Inputs,
+    moving: frozenset[str],
+    needs: Needs,
+) -> dict[str, HostCapacity]:
+    """The capacity of each host that is not lost, holding all pools but those to be placed.
 
-    A silent host has exactly the room that it was planned to need. A draining host keeps its share
-    only while there is no other to take it.
+    A silent host has exactly the capacity that it was planned to need. A draining host keeps its
+    share only while there is no other to take it.
     """
-    found: dict[str, Room] = {}
+    capacities: dict[str, HostCapacity] = {}
     planned, held = _loads(state, inputs, moving, needs)
-    for host in sorted(present.fresh.union(present.silent, present.draining, present.heedless)):
-        draining, load = host in present.draining, planned.get(host) or Load()
+    for host in sorted(hosts.fresh.union(hosts.silent, hosts.draining, hosts.unresponsive)):
+        draining, load = host in hosts.draining, planned.get(host) or Load()
         limit = (
             Budget(load.cpu_cores, load.memory_bytes, load.workers)
-            if host in present.silent
-            else budget(inputs.seen_hosts[host].snapshot, inputs.rules, load)
+            if host in hosts.silent
+            else budget(inputs.measured_hosts[host].snapshot, inputs.rules, load)
         )
-        found[host] = Room(
+        capacities[host] = HostCapacity(
             host,
             limit,
-            accepts=host in present.fresh,
-            keeps=not draining or not present.fresh,
+            accepts=host in hosts.fresh,
+            keeps=not draining or not hosts.fresh,
         )
         if host in held:
-            found[host].hold(held[host])
-    return found
+            capacities[host].hold(held[host])
+    return capacities
 
 
-def anchor(pool: str, remembered: PoolState, inputs: Inputs, present: RollCall) -> str | None:
+def anchor(pool: str, remembered: PoolState, inputs: Inputs, hosts: HostLiveness) -> str | None:
     """The draining host on which an exclusive pool's workers still live: two hosts at a time would
     break the exclusion, so that it stays there until they are gone."""
     for host in sorted(remembered.placement):
-        if host in present.draining:
-            workers = inputs.seen_hosts[host].snapshot.pools.get(pool)
+        if host in hosts.draining:
+            workers = inputs.measured_hosts[host].snapshot.pools.get(pool)
             if workers and workers.started + workers.draining > 0:
                 return host
     return None
 
 
 class Fit(NamedTuple):
-    """How many workers of a pool fit onto hosts, what bounds them on which host, and what
-    processes other than workers use there, where that makes the number smaller."""
+    """How many workers of a pool fit onto hosts.
+
+    Attributes:
+        workers: that fit.
+        bound: the resource that bounds them.
+        host: where it does.
+        others: what processes other than workers use there, if that makes the number smaller.
+    """
 
     workers: int
     bound: str
@@ -116,12 +129,14 @@ class Fit(NamedTuple):
     others: str = ""
 
 
-def alone(claim: Claim, found: Mapping[str, Room], inputs: Inputs, silent: Container[str]) -> Fit:
+def alone(
+    claim: Claim, capacities: Mapping[str, HostCapacity], inputs: Inputs, silent: Container[str]
+) -> Fit:
     """How many workers this pool could have if it were the only one."""
     fits = [
         _fit(claim, host, inputs, host in silent)
-        for host, room in sorted(found.items())
-        if room.accepts or claim.placement.get(host)
+        for host, capacity in sorted(capacities.items())
+        if capacity.accepts or claim.placement.get(host)
     ]
     if not fits:
         return Fit(0, "hosts")
@@ -138,10 +153,10 @@ def _fit(claim: Claim, host: str, inputs: Inputs, silent: bool) -> Fit:
     if silent:
         limit = Budget(planned.cpu_cores, planned.memory_bytes, planned.workers)
         return Fit(*carries(limit, claim.need), host)
-    seen = inputs.seen_hosts[host].snapshot
-    count, bound = carries(budget(seen, inputs.rules, planned), claim.need)
-    undisturbed, _ = carries(budget(without_others(seen), inputs.rules, planned), claim.need)
-    return Fit(count, bound, host, _others(seen, bound) if undisturbed > count else "")
+    snapshot = inputs.measured_hosts[host].snapshot
+    count, bound = carries(budget(snapshot, inputs.rules, planned), claim.need)
+    undisturbed, _ = carries(budget(without_others(snapshot), inputs.rules, planned), claim.need)
+    return Fit(count, bound, host, _others(snapshot, bound) if undisturbed > count else "")
 
 
 def _others(host: HostSnapshot, bound: str) -> str:
@@ -155,17 +170,17 @@ def _others(host: HostSnapshot, bound: str) -> str:
 def _loads(
     state: State, inputs: Inputs, moving: frozenset[str], needs: Needs
 ) -> tuple[dict[str, Load], dict[str, Load]]:
-    """What each host was asked for before this round, as by what workers need now; and of that,
-    what belongs to pools that are not placed now."""
+    """The load that each host was planned to carry before this round, by what workers need now;
+    and of that,    what belongs to pools that are not placed now."""
     planned: dict[str, Load] = defaultdict(Load)
     held: dict[str, Load] = defaultdict(Load)
     for name, remembered in state.pools.items():
         if not remembered.placement:
             continue
-        each = needs.of(inputs.pools[name], remembered)
+        need = needs.of(inputs.pools[name], remembered)
         stays = name not in moving
         for host, count in remembered.placement.items():
-            planned[host].add(each, count)
+            planned[host].add(need, count)
             if stays:
-                held[host].add(each, count)
+                held[host].add(need, count)
     return planned, held

@@ -1,4 +1,4 @@
-"""The roll call: which hosts take workers, keep theirs, or are gone."""
+"""Host liveness: which hosts take workers, keep theirs, or are lost."""
 
 from __future__ import annotations
 
@@ -9,130 +9,146 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.decider.core.hosts import pending
-from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import State
 from penstock.events.worker import HostJoined, HostLost
 from penstock.measuring.hosts import FORGET_LEASES
 
 
-class RollCall(msgspec.Struct, frozen=True, kw_only=True):
+class HostLiveness(msgspec.Struct, frozen=True, kw_only=True):
     """Every host is in exactly one set.
 
     Attributes:
-        fresh: takes workers. silent: keeps what it has (not heard of lately, not yet given up).
-        draining: its executor is ending, its workers move. lost: silent beyond its lease.
-        heedless: does not begin what it is commanded, takes nothing new; see `heeding`.
-        deaf: nothing at all was heard lately, so that the fault may be ours: nobody is lost.
-        forsaken: all hosts are lost: nowhere to move anything, so that the plan stands.
+        fresh: takes workers.
+        silent: keeps what it has: without a recent snapshot, and not yet given up.
+        draining: its executor is ending, its workers move.
+        lost: silent beyond its lease.
+        unresponsive: does not begin what it is commanded, takes nothing new; see `pending`.
+        telemetry_gap: the decider received no measurement at all lately, so that the fault may be
+            its own: no host is lost.
+        all_hosts_lost: no host to move anything to, so that the plan stands.
     """
 
     fresh: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     draining: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
-    heedless: frozenset[str] = frozenset()
-    deaf: bool = False
-    forsaken: bool = False
+    unresponsive: frozenset[str] = frozenset()
+    telemetry_gap: bool = False
+    all_hosts_lost: bool = False
 
 
-def call(state: State, inputs: Inputs, now: float) -> tuple[RollCall, State, list[Notice]]:
-    """Who is there, the state that remembers it, and who joined or was lost since the last call."""
-    deaf = _is_deaf(inputs, now)
-    if deaf:  # silence counts from when we hear again
+def assess(state: State, inputs: Inputs, now: float) -> tuple[HostLiveness, State, list[Notice]]:
+    """The liveness of all hosts.
+
+    Returns:
+        The liveness, the state that remembers it, and notices of the hosts that joined or were lost
+        since the last round.
+    """
+    gap = _has_telemetry_gap(inputs, now)
+    if gap:  # silence counts from when measurements come in again
         state = msgspec.structs.replace(state, watching_since=now)
     placed = _placed(state)
     state = _without_forgotten(_without_obeyed(state, inputs), placed, inputs, now)
-    found = _sorted_out(placed.union(inputs.seen_hosts), state, inputs, now, deaf)
-    state = pending.welcome(state, found.fresh, inputs, now)
-    found = _without_heedless(found, state, inputs, now)
-    there = found.fresh.union(found.draining, found.heedless)
-    known = state.known.union(there)
-    lost = state.lost.difference(there).union(found.lost)
-    if known == state.known and lost == state.lost:  # as nearly always
-        return found, state, []
-    notices = _joined(found, state, inputs.seen_hosts) + _lost(found, placed, state, inputs, now)
-    return found, msgspec.structs.replace(state, known=known, lost=lost), notices
+    hosts = _classified(placed.union(inputs.measured_hosts), state, inputs, now, gap)
+    state = pending.welcome(state, hosts.fresh, inputs, now)
+    hosts = _without_unresponsive(hosts, state, inputs, now)
+    alive = hosts.fresh.union(hosts.draining, hosts.unresponsive)
+    joined = state.joined.union(alive)
+    lost = state.lost.difference(alive).union(hosts.lost)
+    if joined == state.joined and lost == state.lost:  # as nearly always
+        return hosts, state, []
+    notices = _joined(hosts, state, inputs.measured_hosts)
+    notices += _lost(hosts, placed, state, inputs, now)
+    return hosts, msgspec.structs.replace(state, joined=joined, lost=lost), notices
 
 
 def _placed(state: State) -> set[str]:
     """Hosts that any pool is on."""
-    found: set[str] = set()
+    hosts: set[str] = set()
     for pool in state.pools.values():
-        found.update(pool.placement)
-    return found
+        hosts.update(pool.placement)
+    return hosts
 
 
 def _without_obeyed(state: State, inputs: Inputs) -> State:
-    if not state.asked:
+    if not state.pending:
         return state
-    asked = pending.pending(state.asked, inputs.seen_hosts)
-    return state if len(asked) == len(state.asked) else replace(state, asked=asked)
+    left = pending.unobeyed(state.pending, inputs.measured_hosts)
+    return state if len(left) == len(state.pending) else replace(state, pending=left)
 
 
 def _without_forgotten(state: State, placed: set[str], inputs: Inputs, now: float) -> State:
-    """Hosts that are not remembered any more and have nothing."""
+    """Without hosts that are not remembered any more and have nothing."""
     if now - state.watching_since <= FORGET_LEASES * inputs.rules.lease_seconds:
         return state
-    gone = state.known.union(state.lost).difference(inputs.seen_hosts, placed)
-    if not gone:
+    forgotten = state.joined.union(state.lost).difference(inputs.measured_hosts, placed)
+    if not forgotten:
         return state
     return replace(
         state,
-        known=state.known - gone,
-        lost=state.lost - gone,
-        asked={host: each for host, each in state.asked.items() if host not in gone},
+        joined=state.joined - forgotten,
+        lost=state.lost - forgotten,
+        pending={host: command for host, command in state.pending.items() if host not in forgotten},
     )
 
 
-def _sorted_out(every: set[str], state: State, inputs: Inputs, now: float, deaf: bool) -> RollCall:
+def _classified(
+    names: set[str], state: State, inputs: Inputs, now: float, gap: bool
+) -> HostLiveness:
     sets: dict[str, list[str]] = {"fresh": [], "silent": [], "draining": [], "lost": []}
-    for host in every:
+    for host in names:
         sets[_standing(host, state, inputs, now)].append(host)
-    return RollCall(
+    return HostLiveness(
         fresh=frozenset(sets["fresh"]),
         silent=frozenset(sets["silent"]),
         draining=frozenset(sets["draining"]),
         lost=frozenset(sets["lost"]),
-        deaf=deaf,
-        forsaken=bool(sets["lost"]) and len(sets["lost"]) == len(every),
+        telemetry_gap=gap,
+        all_hosts_lost=bool(sets["lost"]) and len(sets["lost"]) == len(names),
     )
 
 
-def _without_heedless(found: RollCall, state: State, inputs: Inputs, now: float) -> RollCall:
-    late = pending.heedless(state, found.fresh, inputs.rules, now)
-    return replace(found, fresh=found.fresh - late, heedless=late) if late else found
+def _without_unresponsive(
+    hosts: HostLiveness, state: State, inputs: Inputs, now: float
+) -> HostLiveness:
+    late = pending.unresponsive(state, hosts.fresh, inputs.rules, now)
+    return replace(hosts, fresh=hosts.fresh - late, unresponsive=late) if late else hosts
 
 
-def _is_deaf(inputs: Inputs, now: float) -> bool:
+def _has_telemetry_gap(inputs: Inputs, now: float) -> bool:
     stale = inputs.rules.stale_seconds
-    heard: Iterable[SeenHost | SeenPool] = chain(
-        inputs.seen_hosts.values(), inputs.seen_pools.values()
+    measurements: Iterable[MeasuredHost | MeasuredPool] = chain(
+        inputs.measured_hosts.values(), inputs.measured_pools.values()
     )
-    return all(now - seen.at > stale for seen in heard)
+    return all(now - measurement.at > stale for measurement in measurements)
 
 
 def _standing(host: str, state: State, inputs: Inputs, now: float) -> str:
-    seen, rules, since = inputs.seen_hosts.get(host), inputs.rules, state.watching_since
-    heard_at = seen.at if seen else 0.0
-    if now - (heard_at if heard_at > since else since) > rules.lease_seconds or (
-        host in state.lost and heard_at <= since
+    measurement, rules = inputs.measured_hosts.get(host), inputs.rules
+    since, received_at = state.watching_since, measurement.at if measurement else 0.0
+    if now - (received_at if received_at > since else since) > rules.lease_seconds or (
+        # a lost host is back only by a snapshot from after the gap, not by an old one
+        host in state.lost and received_at <= since
     ):
         return "lost"
-    if seen is None or now - heard_at > rules.stale_seconds:
+    if measurement is None or now - received_at > rules.stale_seconds:
         return "silent"
-    return "draining" if seen.snapshot.draining else "fresh"
+    return "draining" if measurement.snapshot.draining else "fresh"
 
 
-def _joined(found: RollCall, state: State, seen: Mapping[str, SeenHost]) -> list[Notice]:
-    new = (found.fresh | found.draining | found.heedless) - (state.known - state.lost)
+def _joined(
+    hosts: HostLiveness, state: State, measured: Mapping[str, MeasuredHost]
+) -> list[Notice]:
+    new = (hosts.fresh | hosts.draining | hosts.unresponsive) - (state.joined - state.lost)
     return [
         Notice(
             event=HostJoined,
             fields={
                 "host": host,
-                "cpu_cores": seen[host].snapshot.cpu_cores,
-                "memory_bytes": seen[host].snapshot.memory_bytes,
+                "cpu_cores": measured[host].snapshot.cpu_cores,
+                "memory_bytes": measured[host].snapshot.memory_bytes,
             },
         )
         for host in sorted(new)
@@ -140,18 +156,18 @@ def _joined(found: RollCall, state: State, seen: Mapping[str, SeenHost]) -> list
 
 
 def _lost(
-    found: RollCall, placed: set[str], state: State, inputs: Inputs, now: float
+    hosts: HostLiveness, placed: set[str], state: State, inputs: Inputs, now: float
 ) -> list[Notice]:
-    """A host that had nothing and was not heard of in our time was lost before it."""
-    seen, since = inputs.seen_hosts, state.watching_since
+    """A host without workers whose last snapshot is older than this leader was lost before it."""
+    measured, since = inputs.measured_hosts, state.watching_since
     return [
         Notice(
             event=HostLost,
             fields={
                 "host": host,
-                "silent_seconds": now - max(seen[host].at if host in seen else 0.0, since),
+                "silent_seconds": now - max(measured[host].at if host in measured else 0.0, since),
             },
         )
-        for host in sorted(found.lost - state.lost)
-        if host in placed or (host in seen and seen[host].at > since)
+        for host in sorted(hosts.lost - state.lost)
+        if host in placed or (host in measured and measured[host].at > since)
     ]

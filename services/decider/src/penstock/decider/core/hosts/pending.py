@@ -1,6 +1,6 @@
-"""Whether hosts begin what they are commanded: a host that does not gets no further workers.
+"""Commands that hosts have not begun yet: a host that begins none gets no further workers.
 
-A snapshot says who its host is and what it has, and whoever holds an executor's key can invent one.
+A snapshot names its host and what it has, so that a holder of an executor's key can invent hosts.
 It also says which command its host obeyed last. So a host that has joined gets workers once it has
 obeyed a first, empty command; one that has not begun a command within a lease gives up what that
 command added, and after five leases all it was planned to run. Where no host obeys, none is better
@@ -13,24 +13,31 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost
-from penstock.decider.core.state import Asked, State
+from penstock.decider.core.inputs import Inputs, MeasuredHost, Rules
+from penstock.decider.core.state import PendingCommand, State
 
 GIVE_UP_LEASES = 5.0
 """A host that obeys nothing for so long keeps no workers in the plan."""
 
-
-def pending(asked: Mapping[str, Asked], seen: Mapping[str, SeenHost]) -> dict[str, Asked]:
-    """Without those hosts whose snapshot shows that they obeyed something newer."""
-    return {host: each for host, each in asked.items() if not _obeyed(each, seen.get(host))}
+Commands = Mapping[str, PendingCommand]
+"""By host."""
 
 
-def heedless(state: State, fresh: Collection[str], rules: Rules, now: float) -> frozenset[str]:
+def unobeyed(commands: Commands, measured: Mapping[str, MeasuredHost]) -> dict[str, PendingCommand]:
+    """Without those of hosts whose snapshot shows that they obeyed something newer."""
+    return {
+        host: command
+        for host, command in commands.items()
+        if not _obeyed(command, measured.get(host))
+    }
+
+
+def unresponsive(state: State, fresh: Collection[str], rules: Rules, now: float) -> frozenset[str]:
     """Of the fresh hosts those that get no further workers; none where all would be."""
     late = frozenset(
         host
-        for host, each in state.asked.items()
-        if host in fresh and (each.joined or _age(each, state, now) > rules.lease_seconds)
+        for host, command in state.pending.items()
+        if host in fresh and (command.joined or _age(command, state, now) > rules.lease_seconds)
     )
     return late if len(late) < len(fresh) else frozenset()
 
@@ -45,9 +52,15 @@ def kept(
     *,
     gives_up: bool,
 ) -> Mapping[str, int]:
-    """A pool's placement without what heedless ``hosts`` have not begun.
+    """A pool's placement without what unresponsive ``hosts`` have not begun.
 
     Args:
+        placement: workers by host.
+        pool: its name.
+        hosts: the unresponsive ones.
+        state: of the round.
+        rules: settings; ``lease_seconds`` counts.
+        now: POSIX seconds.
         gives_up: after five leases also without what they had before.
     """
     if hosts.isdisjoint(placement):
@@ -56,9 +69,9 @@ def kept(
     for host, count in placement.items():
         begun = count
         if host in hosts:
-            leases = _age(state.asked[host], state, now) / rules.lease_seconds
+            leases = _age(state.pending[host], state, now) / rules.lease_seconds
             given_up = gives_up and leases > GIVE_UP_LEASES
-            held = 0 if given_up else state.asked[host].held.get(pool, 0)
+            held = 0 if given_up else state.pending[host].held.get(pool, 0)
             begun = count if leases <= 1.0 else min(count, held)
         if begun:
             share[host] = begun
@@ -66,43 +79,45 @@ def kept(
 
 
 def repeated(
-    asked: Mapping[str, Asked], hosts: Collection[str], rules: Rules, now: float
-) -> dict[str, Asked]:
+    commands: Commands, hosts: Collection[str], rules: Rules, now: float
+) -> dict[str, PendingCommand]:
     """Of these hosts, those whose command is to be sent again: once a lease, as it may be lost."""
     return {
-        host: replace(each, repeated_at=now)
-        for host, each in asked.items()
-        if host in hosts and now - max(each.at, each.repeated_at) > rules.lease_seconds
+        host: replace(command, repeated_at=now)
+        for host, command in commands.items()
+        if host in hosts and now - max(command.at, command.repeated_at) > rules.lease_seconds
     }
 
 
 def welcome(state: State, fresh: Collection[str], inputs: Inputs, now: float) -> State:
     """The state with hosts that were not there before: each is to obey a first command."""
-    joined = [host for host in sorted(fresh) if host not in state.known]
-    new = {host: _asked(host, state, inputs, now, joined=True) for host in joined}
-    return replace(state, asked={**state.asked, **new}) if new else state
+    joined = [host for host in sorted(fresh) if host not in state.joined]
+    new = {host: _command(host, state, inputs, now, joined=True) for host in joined}
+    return replace(state, pending={**state.pending, **new}) if new else state
 
 
-def ask(before: State, after: State, inputs: Inputs, now: float) -> State:
+def add_commands(before: State, after: State, inputs: Inputs, now: float) -> State:
     """The state with what hosts are commanded now; earlier commands that are not begun count on."""
     new = {
-        host: _asked(host, before, inputs, now, joined=False)
+        host: _command(host, before, inputs, now, joined=False)
         for host in sorted(_changed(before, after))
-        if host in after.known and host not in after.asked
+        if host in after.joined and host not in after.pending
     }
-    return replace(after, asked={**after.asked, **new}) if new else after
+    return replace(after, pending={**after.pending, **new}) if new else after
 
 
-def _asked(host: str, before: State, inputs: Inputs, now: float, *, joined: bool) -> Asked:
-    seen = inputs.seen_hosts.get(host)
-    return Asked(
+def _command(
+    host: str, before: State, inputs: Inputs, now: float, *, joined: bool
+) -> PendingCommand:
+    measurement = inputs.measured_hosts.get(host)
+    return PendingCommand(
         at=now,
-        epoch=seen.snapshot.epoch if seen else 0,
-        version=seen.snapshot.version if seen else 0,
+        epoch=measurement.snapshot.epoch if measurement else 0,
+        version=measurement.snapshot.version if measurement else 0,
         held={
-            pool: each.placement[host]
-            for pool, each in before.pools.items()
-            if each.placement.get(host)
+            name: pool.placement[host]
+            for name, pool in before.pools.items()
+            if pool.placement.get(host)
         },
         joined=joined,
     )
@@ -122,12 +137,13 @@ def _differing(old: Mapping[str, int], new: Mapping[str, int]) -> Iterable[str]:
     return (host for host in old.keys() | new.keys() if old.get(host, 0) != new.get(host, 0))
 
 
-def _obeyed(asked: Asked, seen: SeenHost | None) -> bool:
-    if seen is None:
+def _obeyed(command: PendingCommand, measurement: MeasuredHost | None) -> bool:
+    if measurement is None:
         return False
-    return (seen.snapshot.epoch, seen.snapshot.version) > (asked.epoch, asked.version)
+    snapshot = measurement.snapshot
+    return (snapshot.epoch, snapshot.version) > (command.epoch, command.version)
 
 
-def _age(asked: Asked, state: State, now: float) -> float:
-    """Seconds in which the host could have begun and the decider could have heard of it."""
-    return now - max(asked.at, state.watching_since)
+def _age(command: PendingCommand, state: State, now: float) -> float:
+    """Seconds in which the host could have begun and its snapshot reached the decider."""
+    return now - max(command.at, state.watching_since)

@@ -9,42 +9,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.decider.core.hosts import fairshare
-from penstock.decider.core.hosts.capacity import Room
+from penstock.decider.core.hosts.capacity import HostCapacity
 from penstock.decider.core.hosts.fairshare import Claim
 from penstock.decider.core.hosts.ranking import Ranking
 
 Placement = dict[str, int]
 Placements = dict[str, Placement]
-Rooms = Mapping[str, Room]
+Capacities = Mapping[str, HostCapacity]
 _UNEVEN = 2
 """Workers of a pool that one host has more than another before one of them moves."""
 
 
-def allocate(claims: list[Claim], rooms: Rooms, style: str, *, all_pools: bool) -> Placements:
+def allocate(
+    claims: list[Claim], capacities: Capacities, style: str, *, all_pools: bool
+) -> Placements:
     """Workers by pool and host.
 
-    First as if there were enough, which costs next to nothing. If anything does not fit, all over
-    again by fair share; but a round over some pools only takes from nobody: these get what is left.
-    Pure: the rooms handed in stay as they are.
+    First as if there were enough, which costs next to nothing. If anything does not fit, all is
+    placed anew by fair share; but a round over some pools only takes workers from no other pool:
+    these get what is left. Pure: the capacities handed in stay as they are.
 
     Args:
-        rooms: already holding what belongs to pools that are not decided now.
+        claims: of the pools to place.
+        capacities: by host, already holding what belongs to pools that are not decided now.
         style: ``spread`` a pool over hosts, or ``pack`` it.
+        all_pools: whether the round decides all pools.
     """
-    placed, complete = _as_if_enough(claims, _copy(rooms), style)
-    return placed if complete or not all_pools else _Fair(claims, _copy(rooms), style).shares()
+    placed, complete = _as_if_enough(claims, _copy(capacities), style)
+    return placed if complete or not all_pools else _Fair(claims, _copy(capacities), style).shares()
 
 
 def _as_if_enough(
-    claims: list[Claim], rooms: dict[str, Room], style: str
+    claims: list[Claim], capacities: dict[str, HostCapacity], style: str
 ) -> tuple[Placements, bool]:
     """What stays and what still fits, and whether that is all that was asked for."""
-    ranking = Ranking(rooms, style)
-    placed = {claim.pool: _kept(claim, rooms, style) for claim in claims}
+    ranking = Ranking(capacities, style)
+    placed = {claim.pool: _kept(claim, capacities, style) for claim in claims}
     for claim in claims:
         for host, count in placed[claim.pool].items():
             ranking.add(host, claim.need, count)
-    complete = not any(room.overfull for room in rooms.values())
+    complete = not any(capacity.overfull for capacity in capacities.values())
     for claim in claims:
         complete &= _grow(claim, placed[claim.pool], ranking)
     if ranking.spread and complete:
@@ -59,8 +63,13 @@ def _level(claim: Claim, share: Placement, ranking: Ranking) -> None:
     if max(share.values(), default=0) < _UNEVEN:
         return
     fullest = _dismiss(share, "spread")
-    room, host = ranking.rooms.get(fullest), ranking.choose(claim.need, share, whatever_cores=False)
-    if room is None or not room.accepts:  # nobody can tell whether it hears of it
+    capacity, host = (
+        ranking.capacities.get(fullest),
+        ranking.choose(claim.need, share, whatever_cores=False),
+    )
+    if (
+        capacity is None or not capacity.accepts
+    ):  # a silent host may not receive the command to end one
         return
     if host is None or share[fullest] - share.get(host, 0) < _UNEVEN:
         return
@@ -80,14 +89,14 @@ def _grow(claim: Claim, share: Placement, ranking: Ranking) -> bool:
     return True
 
 
-def _kept(claim: Claim, rooms: Rooms, style: str) -> Placement:
+def _kept(claim: Claim, capacities: Capacities, style: str) -> Placement:
     """What stays where it is, with the surplus taken away."""
     if claim.anchor is not None:
         return {claim.anchor: claim.workers}
     share = {}
     for host in sorted(claim.placement):
-        room, count = rooms.get(host), claim.placement[host]
-        if room is not None and room.keeps and count > 0:
+        capacity, count = capacities.get(host), claim.placement[host]
+        if capacity is not None and capacity.keeps and count > 0:
             share[host] = count
     if claim.one_host and share:
         home = max(share, key=lambda host: share[host])
@@ -118,13 +127,15 @@ def _choose(
     if not claim.one_host:
         return ranking.choose(claim.need, share, whatever_cores=whatever_cores)
     if share:
-        room = ranking.rooms.get(next(iter(share)))
-        fits = room and room.keeps and room.fits(claim.need, whatever_cores=whatever_cores)
-        return room.host if room and fits else None
+        capacity = ranking.capacities.get(next(iter(share)))
+        fits = (
+            capacity and capacity.keeps and capacity.fits(claim.need, whatever_cores=whatever_cores)
+        )
+        return capacity.host if capacity and fits else None
     whole = {  # rather where all of them fit
-        host: room
-        for host, room in ranking.rooms.items()
-        if room.fits(claim.need, count=claim.workers)
+        host: capacity
+        for host, capacity in ranking.capacities.items()
+        if capacity.fits(claim.need, count=claim.workers)
     }
     style = "spread" if ranking.spread else "pack"
     return Ranking(whole, style).choose(
@@ -132,16 +143,18 @@ def _choose(
     ) or ranking.choose(claim.need, share, whatever_cores=whatever_cores)
 
 
-def _copy(rooms: Rooms) -> dict[str, Room]:
-    return {host: rooms[host].copy() for host in sorted(rooms)}
+def _copy(capacities: Capacities) -> dict[str, HostCapacity]:
+    return {host: capacities[host].copy() for host in sorted(capacities)}
 
 
 class _Fair:
     """Fair share by placing one worker after another, each first where its pool already is."""
 
-    def __init__(self, claims: list[Claim], rooms: dict[str, Room], style: str) -> None:
-        self._claims, self._rooms, self._style = claims, rooms, style
-        self._ranking = Ranking(rooms, style)
+    def __init__(
+        self, claims: list[Claim], capacities: dict[str, HostCapacity], style: str
+    ) -> None:
+        self._claims, self._capacities, self._style = claims, capacities, style
+        self._ranking = Ranking(capacities, style)
         self._placed: Placements = {claim.pool: {} for claim in claims}
 
     def shares(self) -> Placements:
@@ -169,10 +182,10 @@ class _Fair:
             host
             for host, count in sorted(claim.placement.items())
             if share.get(host, 0) < count
-            and host in self._rooms
-            and self._rooms[host].keeps
+            and host in self._capacities
+            and self._capacities[host].keeps
             and (not claim.one_host or not share or host in share)
-            and self._rooms[host].fits(claim.need, whatever_cores=whatever_cores)
+            and self._capacities[host].fits(claim.need, whatever_cores=whatever_cores)
         ]
         if not homes:
             return None

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.config import Pool
 from penstock.decider.core.decide import Outcome, decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
 from penstock.decider.simulator.model.fleet import Fleet
@@ -67,17 +67,19 @@ class Core:
         self._pool, self._origin, self._rules = pool.name, origin, rules or Rules()
         self._watch, self._jumps = watch, jumps
         self._state = State(watching_since=origin)
-        self._seen: dict[str, SeenPool] = {}
-        self._hosts: dict[str, SeenHost] = {}
+        self._seen: dict[str, MeasuredPool] = {}
+        self._hosts: dict[str, MeasuredHost] = {}
 
     def plan(self, look: Look) -> Plan | None:
         stored_at = self._posix(look.now)
         for host in look.hosts:
             before = self._hosts.get(host)
             snapshot = before.snapshot if before else _boundless(host)
-            self._hosts[host] = SeenHost(snapshot, stored_at)
+            self._hosts[host] = MeasuredHost(snapshot, stored_at)
         if look.wakeup is not None:
-            self._seen[self._pool] = SeenPool(look.meter.snapshot(look.now, look.wakeup), stored_at)
+            self._seen[self._pool] = MeasuredPool(
+                look.meter.snapshot(look.now, look.wakeup), stored_at
+            )
         outcome = decide(self._state, self._inputs(), self._posix(look.decided_at))
         self._state = outcome.state
         if self._watch is not None:
@@ -90,8 +92,8 @@ class Core:
     def _inputs(self) -> Inputs:
         return Inputs(
             pools=self._pools,
-            seen_pools=self._seen,
-            seen_hosts=self._hosts,
+            measured_pools=self._seen,
+            measured_hosts=self._hosts,
             strategies=self._strategies,
             rules=self._rules,
         )

@@ -19,7 +19,7 @@ from penstock.decider.simulator.model.meter import Meter
 from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule goes by. ``planned``: workers asked for so far; ``running``: jobs."""
 
     now: float
@@ -35,7 +35,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 class Rule(Protocol):
     """A number of workers from what is seen; may keep what it needs between looks."""
 
-    def workers(self, sight: Sight) -> float: ...
+    def workers(self, sight: PoolView) -> float: ...
 
 
 class Ruled:
@@ -70,7 +70,7 @@ class Ruled:
         return self._highest[0][1]
 
 
-def _sight(look: Look, planned: int) -> Sight:
+def _sight(look: Look, planned: int) -> PoolView:
     meter, fleet, now = look.meter, look.fleet, look.now
 
     def job_seconds() -> float:
@@ -79,7 +79,7 @@ def _sight(look: Look, planned: int) -> Sight:
     def idle_since(moment: float) -> int:
         return sum(worker.phase == IDLE and worker.since <= moment for worker in fleet.active())
 
-    return Sight(
+    return PoolView(
         now=now,
         waiting=meter.waiting,
         running=sum(1 for _ in fleet.busy()),
@@ -100,7 +100,7 @@ class Constant(msgspec.Struct, frozen=True):
 
     count: int
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         return self.count
 
 
@@ -109,7 +109,7 @@ class QueueLength(msgspec.Struct, frozen=True):
 
     per_worker: float
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         return (sight.waiting + sight.running) / self.per_worker
 
 
@@ -127,7 +127,7 @@ class Utilisation:
         self._target = target
         self._busy: deque[tuple[float, int]] = deque()
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         self._busy.append((sight.now, sight.running))
         while self._busy[0][0] < sight.now - self._WINDOW_SECONDS:
             self._busy.popleft()
@@ -145,7 +145,7 @@ class BacklogPerInstance(msgspec.Struct, frozen=True):
 
     sla_seconds: float
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         return max(sight.waiting * sight.job_seconds() / self.sla_seconds, 1.0)
 
 
@@ -159,7 +159,7 @@ class CatchUp(msgspec.Struct, frozen=True):
     target: float = 0.7
     boundary: float = 0.3
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         rate = sight.arrival_per_second() + sight.waiting / self.catch_up_seconds
         load = rate * sight.job_seconds()
         enough, too_many = (
@@ -183,7 +183,7 @@ class TimeToClear:
         self._least, self._most = least, most
         self._shift_at = 0.0
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         if sight.now < self._shift_at:
             return sight.planned
         self._shift_at = sight.now + self._COOLDOWN_SECONDS
@@ -202,7 +202,7 @@ class Doubling:
         self._add_at = math.inf
         self._more = 1
 
-    def workers(self, sight: Sight) -> float:
+    def workers(self, sight: PoolView) -> float:
         idle = sight.idle_since(sight.now - self._IDLE_SECONDS)
         if not sight.waiting:
             self._add_at, self._more = math.inf, 1

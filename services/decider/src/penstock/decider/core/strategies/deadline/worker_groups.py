@@ -17,7 +17,12 @@ _TINY_SECONDS = 1e-6
 
 
 class Service(msgspec.Struct, frozen=True, gc=False):
-    """How long jobs run: mean in seconds, and variance over squared mean."""
+    """How long jobs run.
+
+    Attributes:
+        seconds: mean.
+        cv2: variance over squared mean.
+    """
 
     seconds: float
     cv2: float
@@ -42,10 +47,11 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         return rounds * (self.cv2 + (1.0 - self.cv2) / (1.0 + 6.0 * rounds))
 
 
-class Group(msgspec.Struct, frozen=True, gc=False):
+class WorkerGroup(msgspec.Struct, frozen=True, gc=False):
     """Workers that are alike.
 
     Attributes:
+        workers: how many.
         ready_seconds: from now until they take their first job; None: they are in one.
     """
 
@@ -54,21 +60,22 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 
 
 Pace = tuple[float, float, float]
-"""What one worker picks up by some time: a sure first job, further ones, and their variance."""
+"""Jobs that one worker picks up by some time: a sure first one, further ones, their variance."""
 _NOTHING: Pace = (0.0, 0.0, 0.0)
 
 
-class Hands:
+class WorkerGroups:
     """Groups in the order in which workers are kept: an unneeded worker leaves from the end.
 
     Args:
         groups: those that exist; after them any number of new ones.
         new_seconds: until a worker that is started now takes its first job.
+        service: how long jobs run.
         safety: how many standard deviations below the mean a promise is built on.
     """
 
     def __init__(
-        self, groups: tuple[Group, ...], new_seconds: float, service: Service, safety: float
+        self, groups: tuple[WorkerGroup, ...], new_seconds: float, service: Service, safety: float
     ) -> None:
         self.groups = groups
         self.new_seconds = new_seconds
@@ -82,20 +89,20 @@ class Hands:
         workers, first, further, variance = 0, 0.0, 0.0, 0.0
         for group in self.groups:
             pace = self._pace(group.ready_seconds, seconds)
-            more = _more(place - first, further, variance, pace, self._safety)
-            if more <= group.workers:
-                return workers + more
+            needed = _needed(place - first, further, variance, pace, self._safety)
+            if needed <= group.workers:
+                return workers + needed
             workers += group.workers
             first += group.workers * pace[0]
             further += group.workers * pace[1]
             variance += group.workers * pace[2]
         pace = self._pace(self.new_seconds, max(seconds, self.new_seconds))
-        return workers + _more(place - first, further, variance, pace, self._safety)
+        return workers + _needed(place - first, further, variance, pace, self._safety)
 
     def begun(self, workers: int, seconds: float) -> float:
         """Jobs that so many workers have begun by then, at the least."""
         first = further = variance = 0.0
-        for group in (*self.groups, Group(workers, self.new_seconds)):
+        for group in (*self.groups, WorkerGroup(workers, self.new_seconds)):
             count = min(group.workers, workers)
             workers -= count
             pace = self._pace(group.ready_seconds, seconds)
@@ -130,7 +137,7 @@ class Hands:
         return 1.0, service.rounds_from_fresh(rounds), service.variance(rounds)
 
 
-def _more(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
+def _needed(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
     """How many workers of this pace must join, so that ``left`` jobs are begun.
 
     The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
@@ -138,16 +145,16 @@ def _more(left: float, further: float, variance: float, pace: Pace, safety: floa
     """
     if left <= 0:
         return 0.0
-    first, more, spread = pace
-    each, missing, z2 = first + more, left - further, safety * safety
+    first, rounds, spread = pace
+    per_worker, missing, z2 = first + rounds, left - further, safety * safety
     square = missing * missing - z2 * variance
     if missing <= 0 and square >= 0:
         return 0.0
-    if each <= 0:
+    if per_worker <= 0:
         return _NEVER
-    half = each * missing + z2 * spread / 2
-    root = half * half - each * each * square
-    by_all = (half + math.sqrt(root if root > 0 else 0.0)) / (each * each)
+    half = per_worker * missing + z2 * spread / 2
+    root = half * half - per_worker * per_worker * square
+    by_all = (half + math.sqrt(root if root > 0 else 0.0)) / (per_worker * per_worker)
     if first > 0 and left / first < by_all:
         return left / first
     return by_all if by_all > 0 else 0.0
