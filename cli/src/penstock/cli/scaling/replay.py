@@ -226,12 +226,12 @@ def sentences(verdict: Verdict, program: str) -> Iterator[str]:
     else:
         yield (
             f"{wording.clock(verdict.begins_at)} to {wording.clock(verdict.ends_at)}: "
-            f"{verdict.rounds} rounds with {verdict.decisions} decisions, {verdict.told} of them "
-            f"on the event log, decided by {' and '.join(verdict.programs)}."
+            f"{verdict.rounds} rounds with {verdict.decisions} decisions, {verdict.published} of "
+            f"them on the event log, decided by {' and '.join(verdict.programs)}."
         )
         yield (
             f"Equal bit for bit: {_share(verdict.equal_decisions, verdict.decisions)} decisions, "
-            f"{_share(verdict.equal_told, verdict.told)} events, "
+            f"{_share(verdict.equal_published, verdict.published)} events, "
             f"{_share(verdict.equal_states, verdict.states)} states at checkpoints."
         )
     if any(decider != program for decider in verdict.programs):

@@ -47,7 +47,7 @@ def adopted(settings: Settings, strategies: Strategies, policies: Policies) -> A
 
 
 async def body(running: Service) -> None:
-    """What the service does between its start and its end."""
+    """The service between its start and its end."""
     garbage.look_rarely()
     await Decider(running).run()
 
@@ -59,19 +59,19 @@ class Decider:
         settings, clock, rhythm = running.settings, BrokerClock(), Rhythm()
         subjects = Subjects(settings.prefix)
         strategies, policies = plugins.strategies(), plugins.policies()
-        ours = adopted(settings, strategies, policies)
+        in_force = adopted(settings, strategies, policies)
         holder = re.sub(r"[^A-Za-z0-9_-]", "-", running.source)[:40] + "-" + new_id()[-8:]
-        intake = Intake(settings, ours.pools, rhythm)
+        intake = Intake(settings, in_force.pools, rhythm)
         self._service = running
         self._setting = Setting(
             bus=running.bus,
             subjects=subjects,
             holder=holder,
             source=running.source,
-            pools=ours.pools,
+            pools=in_force.pools,
             strategies=strategies,
             policies=policies,
-            rules=ours.rules,
+            rules=in_force.rules,
             clock=clock,
             intake=intake,
             rhythm=rhythm,
@@ -91,7 +91,7 @@ class Decider:
             log.info("queues left alone, as they are excluded: %s", ", ".join(excluded))
         self._service.spawn(setting.intake.follow(setting.bus, setting.subjects), "snapshots")
         self._service.spawn(self._lease.watch(), "lease")
-        leading = self._service.spawn(self._lead_again_and_again(), "leader")
+        leading = self._service.spawn(self._campaign_and_lead(), "leader")
         await self._service.stopping.wait()
         leading.cancel()
         with suppress(asyncio.CancelledError):
@@ -99,7 +99,7 @@ class Decider:
         if self._term is not None:
             await self._lease.release(self._term)
 
-    async def _lead_again_and_again(self) -> None:
+    async def _campaign_and_lead(self) -> None:
         log.info("standing by for the lease, as %s, program %s", self._setting.holder, program())
         while True:
             self._term = await self._lease.campaign()

@@ -1,4 +1,4 @@
-"""Leadership of the deciders: a lease whose records also show the broker's time.
+"""Leadership of the deciders: a lease whose records also teach the broker's time.
 
 What makes two leaders harmless is that the record, and every command, is appended by
 compare-and-set.
