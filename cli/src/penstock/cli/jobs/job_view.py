@@ -1,4 +1,4 @@
-"""Jobs as people and programs look at them: rows of a list, one job with its story."""
+"""Jobs as text: the columns of a list, one job with its timeline."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ COLUMNS = (
 
 def description(view: JobView) -> list[str]:
     """One job as lines of text."""
-    record, told = view.record, job_detail(view)
+    record, shown = view.record, job_detail(view)
     lines = [
         f"job        {record.id}",
-        f"state      {record.state}, attempt {record.attempt}" + _tries(told.tries),
+        f"state      {record.state}, attempt {record.attempt}" + _tries(shown.tries),
         f"function   {record.function}",
         f"queue      {record.queue}",
-        f"arguments  {_json(told.arguments)}",
+        f"arguments  {_json(shown.arguments)}",
         *_optional("tags", ", ".join(record.tags)),
         *_optional("progress", progress(record)),
         *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
         *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),
-        *_optional("result", _json(told.result) if record.result else ""),
+        *_optional("result", _json(shown.result) if record.result else ""),
         "timeline",
         *_timeline(view.events),
     ]
@@ -83,7 +83,7 @@ def _optional(title: str, text: str) -> list[str]:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"  {each}" for each in text.splitlines()]
+    return [f"  {line}" for line in text.splitlines()]
 
 
 def _json(value: Any) -> str:
