@@ -29,7 +29,7 @@ from penstock.metrics.reports import WorkerEar
 from penstock.metrics.spark_tasks import SparkTasks
 from penstock.metrics.trained_forecasts import ForecastEar
 from penstock.metrics.wakeups import FirstJobs
-from penstock.runtime import service
+from penstock.runtime import service_process
 from penstock.runtime.service import Service
 from penstock.runtime.waiting import within
 from penstock.telemetry import metrics
@@ -48,7 +48,7 @@ _PATIENCE_SHARE = 0.1
 def run(settings: Settings) -> None:
     """The whole process; raises ConfigError before anything starts."""
     pools(settings)
-    service.run("metrics", settings, body)
+    service_process.run("metrics", settings, body)
 
 
 async def body(running: Service) -> None:
