@@ -11,7 +11,7 @@ import click
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import POOL
 from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
@@ -128,9 +128,9 @@ def forecast(
     except ValueError as error:
         raise Failed(str(error)) from error
     if not no_publish:
-        session.ask(lambda bus, settings: publishing.publish(bus, settings.prefix, made))
+        session.run(lambda bus, settings: publishing.publish(bus, settings.prefix, made))
         note(f"published: {len(made)} forecasts")
-    say_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
+    write_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
 
 
 def _row(made: ForecastMade) -> dict[str, Any]:
