@@ -19,7 +19,7 @@ from tests.unit.jobs.telling import call
 from penstock.bus.protocol import Delivery
 from penstock.jobs import Cancelled
 from penstock.jobs.errors import TimedOut
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
 from penstock.jobs.retry import Retries
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.current_run import CurrentRun

@@ -16,7 +16,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
 from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
-from penstock.jobs.queues.discovery import Discovery
+from penstock.jobs.queues.discovery import QueueDiscovery
 from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
@@ -70,7 +70,7 @@ class Metrics:
             bus,
             subjects,
             (queue for pool in queued for queue in _queues(pool)),
-            Discovery(bus, settings) if settings.default_pool else None,
+            QueueDiscovery(bus, settings) if settings.default_pool else None,
             lambda name: _queue(configured[settings.default_pool], name),
         )
         self._meters: dict[str, PoolMeter] = {

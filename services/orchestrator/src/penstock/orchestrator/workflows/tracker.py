@@ -68,9 +68,10 @@ class WorkflowTracker:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._now = now
-        self._bus, self._subjects, self._source = bus, subjects, client.source
+        source = client.dispatcher.source
+        self._bus, self._subjects, self._source = bus, subjects, source
         self._executor = InstructionExecutor(bus, subjects, client)
-        self._snapshots = WorkflowSnapshots(bus, subjects, client.source)
+        self._snapshots = WorkflowSnapshots(bus, subjects, source)
         self._skipped = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()

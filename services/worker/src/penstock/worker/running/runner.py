@@ -22,7 +22,7 @@ import msgspec
 
 from penstock import telemetry
 from penstock.jobs.errors import Interruption, TimedOut, Verdict, WrongResult
-from penstock.jobs.registry import encode_result
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry import names
