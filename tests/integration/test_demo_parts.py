@@ -21,8 +21,8 @@ from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError, 
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
 from penstock.jobs import Call
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads import payload
-from penstock.jobs.registry import encode_result
 
 POOLS = pools(load_settings("examples/penstock.toml", environment={}))
 

@@ -15,7 +15,7 @@ from penstock.cli.errors import Refused
 from penstock.config import Settings
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.registry import Call, JobType
+from penstock.jobs.job_type import Call, JobType
 
 _AT_FAULT = re.compile(r"\$\.(?P<name>\w+)")
 

@@ -28,7 +28,8 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.dead_letters.client import DeadLetters, Outcome
-from penstock.jobs.dead_letters.reader import Wanted
+from penstock.jobs.dead_letters.letter import LetterFilter
+from penstock.jobs.dead_letters.requeue import Requeuer
 
 _LISTED_FAILURES, _JSON_FAILURES = 20, 1_000
 """Failures that are printed one by one, as text and as JSON; beyond them only the count."""
@@ -44,7 +45,7 @@ def filters(command: Options) -> Options:
     def chosen(*args: Any, since: float | None, **options: Any) -> Any:
         fields: dict[str, Any] = {name: options.pop(name) or "" for name in _CHOICES}
         moment = datetime.now(UTC) - timedelta(seconds=since) if since is not None else None
-        return command(*args, wanted=Wanted(**fields, since=moment), **options)
+        return command(*args, wanted=LetterFilter(**fields, since=moment), **options)
 
     return _with(
         chosen,
@@ -84,7 +85,7 @@ def dead() -> None:
 @filters
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
-def list_letters(session: Session, wanted: Wanted, limit: int) -> None:
+def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
     """List dead letters, the latest first."""
 
     async def request(bus: Bus, settings: Settings) -> list[LetterRow]:
@@ -102,7 +103,7 @@ def list_letters(session: Session, wanted: Wanted, limit: int) -> None:
 @filters
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000))
 @click.pass_obj
-def groups(session: Session, wanted: Wanted, limit: int) -> None:
+def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
     """Count dead letters by failure, the most frequent first."""
     grouped = session.run(lambda bus, settings: letters_of(bus, settings).groups(wanted))
     write_rows(session, list(islice(grouped, limit)), GROUP_COLUMNS, "no such dead letter")
@@ -133,7 +134,7 @@ def retry(
     session: Session,
     /,
     id: str | None,
-    wanted: Wanted,
+    wanted: LetterFilter,
     changes: tuple[str, ...],
     **how: Any,
 ) -> None:
@@ -162,7 +163,7 @@ def retry(
 @mass
 @filters
 @click.pass_obj
-def delete(session: Session, /, id: str | None, wanted: Wanted, **how: Any) -> None:
+def delete(session: Session, /, id: str | None, wanted: LetterFilter, **how: Any) -> None:
     """Delete dead letters; the jobs stay dead."""
 
     async def act(letters: DeadLetters, _: Settings) -> AsyncIterator[list[Outcome]]:
@@ -182,7 +183,7 @@ Act = Callable[[DeadLetters, Settings], AsyncIterator[list[Outcome]]]
 def _act(
     session: Session,
     id: str | None,
-    wanted: Wanted,
+    wanted: LetterFilter,
     how: dict[str, Any],
     done: tuple[str, str],
     act: Act,
@@ -190,7 +191,7 @@ def _act(
     """Acts on one letter at once; on many only after they were counted and confirmed."""
     if (id is None) != how["every"]:
         raise click.UsageError("give either a job ID or --all", click.get_current_context())
-    if id is not None and wanted != Wanted():
+    if id is not None and wanted != LetterFilter():
         raise Refused("filters go with --all; see 'penstock dead --help'")
     if how["every"] and not _confirmed(session, wanted, how, done[1]):
         return
@@ -207,7 +208,7 @@ def _act(
     _report(session, *session.run(request), done)
 
 
-def _confirmed(session: Session, wanted: Wanted, how: dict[str, Any], done: str) -> bool:
+def _confirmed(session: Session, wanted: LetterFilter, how: dict[str, Any], done: str) -> bool:
     count = session.run(lambda bus, settings: letters_of(bus, settings).count(wanted))
     if how["dry_run"] or not count:
         if session.as_json:
@@ -240,5 +241,6 @@ def _report(
 
 
 def letters_of(bus: Bus, settings: Settings) -> DeadLetters:
-    limit = settings.jobs.max_payload_bytes
-    return DeadLetters(bus, Subjects(settings.prefix), "cli", limit)
+    subjects = Subjects(settings.prefix)
+    requeuer = Requeuer(bus, subjects, "cli", settings.jobs.max_payload_bytes)
+    return DeadLetters(bus, subjects, "cli", requeuer)

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.cli.output import Column
 from penstock.events.job import JobError
-from penstock.jobs.dead_letters.reader import Letter
+from penstock.jobs.dead_letters.letter import Letter
 from penstock.jobs.payloads import redaction
 from penstock.views import wording
 

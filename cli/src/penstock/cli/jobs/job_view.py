@@ -12,7 +12,7 @@ from penstock.cli.output import Column
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobProgressed
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import passed_over
+from penstock.jobs.lifecycle import ignored_events
 from penstock.views import wording
 from penstock.views.event_text import happened
 from penstock.views.job_history import job_detail, progress
@@ -55,12 +55,12 @@ def description(view: JobView) -> list[str]:
 
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
     """One line an event; progress that follows on progress is one line, with the last of it."""
-    ignored = dict(passed_over(events))
+    reasons = dict(ignored_events(events))
     lines: list[str] = []
     for is_progress, group in groupby(events, lambda entry: isinstance(entry[1], JobProgressed)):
         run = list(group)
         for sequence, event in run[-1:] if is_progress else run:
-            lines.append(_line(event, ignored.get(sequence, "")))
+            lines.append(_line(event, reasons.get(sequence, "")))
         if is_progress and len(run) > 1:
             lines[-1] += f"  (the last of {len(run)})"
     return lines

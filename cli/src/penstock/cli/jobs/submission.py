@@ -16,9 +16,9 @@ from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.outbox.offline import SenderWhenAway
-from penstock.jobs.registry import Call
+from penstock.jobs.outbox.offline import OfflineSender
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,7 +51,7 @@ def where_it_waits(job: Submitted) -> str:
 @asynccontextmanager
 async def submitter(bus: Bus, settings: Settings) -> AsyncIterator[Submitter]:
     """One over this bus, closed at the end. Raises Refused: the outbox cannot be used."""
-    when_away = SenderWhenAway(Sender(bus, Subjects(settings.prefix)), settings.dispatch)
+    when_away = OfflineSender(Sender(bus, Subjects(settings.prefix)), settings.dispatch)
     try:
         await when_away.open()
     except OSError as error:
@@ -65,7 +65,7 @@ async def submitter(bus: Bus, settings: Settings) -> AsyncIterator[Submitter]:
 class Submitter:
     """Submits a job, and reports whether the broker or the outbox keeps it."""
 
-    def __init__(self, client: Client, when_away: SenderWhenAway) -> None:
+    def __init__(self, client: Client, when_away: OfflineSender) -> None:
         self._client, self._when_away = client, when_away
 
     async def submit(self, call: Call, terms: Mapping[str, Any]) -> str:

@@ -18,14 +18,15 @@ from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.intake import Intake
 from penstock.decider.leader import Leader, Setting
-from penstock.decider.lease import Lease, Term
+from penstock.decider.lease import leadership
 from penstock.decider.own_metrics import Readings, require
 from penstock.decider.program import program
 from penstock.decider.publishing.adopting import Adopted, adopt
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
-from penstock.runtime import service
+from penstock.runtime import service_process
+from penstock.runtime.lease import Term
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.decider")
@@ -34,7 +35,7 @@ log = logging.getLogger("penstock.decider")
 def run(settings: Settings) -> None:
     """The whole process; raises ConfigError before anything starts."""
     adopted(settings, plugins.strategies(), plugins.policies())
-    service.run("decider", settings, body)
+    service_process.run("decider", settings, body)
 
 
 def adopted(settings: Settings, strategies: Strategies, policies: Policies) -> Adopted:
@@ -77,7 +78,7 @@ class Decider:
             repeat_seconds=settings.decider.repeat_seconds,
             readings=Readings(running.meters, intake, clock),
         )
-        self._lease = Lease(
+        self._lease = leadership(
             running.bus, subjects, holder, settings.decider.lease_seconds, clock=clock
         )
         self._term: Term | None = None

@@ -19,7 +19,6 @@ from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State, restore
 from penstock.decider.intake import Intake
-from penstock.decider.lease import Term
 from penstock.decider.own_metrics import Readings
 from penstock.decider.publishing.commands import Commander, Deposed
 from penstock.decider.publishing.event_filter import EventFilter
@@ -30,6 +29,7 @@ from penstock.decider.rhythm import Rhythm
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
+from penstock.runtime.lease import Term
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.decider")

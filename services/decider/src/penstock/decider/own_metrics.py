@@ -9,8 +9,8 @@ from itertools import pairwise
 from penstock.bus.clock import BrokerClock
 from penstock.decider.core.conclude import Decision
 from penstock.decider.intake import Intake
-from penstock.decider.lease import Lease, Term
 from penstock.events.scaling import ScalingDecisionMade
+from penstock.runtime.lease import Lease, Term
 from penstock.telemetry import metrics
 from penstock.telemetry.checks import Checks
 from penstock.telemetry.meters import Meters, Reading

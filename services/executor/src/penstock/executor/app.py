@@ -37,10 +37,11 @@ from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.host_spark import HostSpark
 from penstock.executor.spark.leftovers import has_session
 from penstock.executor.spark.orphans import SparkOrphans
-from penstock.runtime import service
+from penstock.runtime import service_process
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
 from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.service import Service
 from penstock.runtime.waiting import within
 from penstock.spark.address import address
 
@@ -61,12 +62,12 @@ def run(settings: Settings) -> None:
     # before the broker is looked for: living workers see that somebody is there for them
     held = lock.take(run_dir(settings), settings.host.name)
     try:
-        service.run("executor", settings, body)
+        service_process.run("executor", settings, body)
     finally:
         os.close(held)
 
 
-async def body(running: service.Service) -> None:
+async def body(running: Service) -> None:
     """The body of the service; the caller holds the host's lock."""
     await _Shell(running, run_dir(running.settings)).live()
 
@@ -74,7 +75,7 @@ async def body(running: service.Service) -> None:
 class _Shell:
     """The loops around an executor, one for each source of facts."""
 
-    def __init__(self, running: service.Service, folder: Path) -> None:
+    def __init__(self, running: Service, folder: Path) -> None:
         self._running, self._bus, self._folder = running, running.bus, folder
         self._host = running.settings.host.name
         self._subjects = Subjects(running.settings.prefix)

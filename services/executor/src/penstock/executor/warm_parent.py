@@ -170,4 +170,4 @@ class WarmParent:
 def _modules(settings: Settings) -> tuple[str, ...]:
     """What is imported beside the platform: the authors' modules, and tracing where it is on."""
     tracing = endpoint_of(settings, os.environ) is not None
-    return (*settings.jobs.modules, *(("penstock.telemetry.posting",) if tracing else ()))
+    return (*settings.jobs.modules, *(("penstock.telemetry.otlp.posting",) if tracing else ()))

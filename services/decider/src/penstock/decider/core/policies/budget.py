@@ -66,13 +66,13 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
         date: the day.
         at: the moment up to which it was counted, POSIX seconds.
         spent: worker-seconds.
-        announced: the event about the cap was published today. Recorded as ``told``.
+        announced: the event about the cap was published today.
     """
 
     date: str
     at: float
     spent: float = 0.0
-    announced: bool = msgspec.field(default=False, name="told")
+    announced: bool = False
 
     def up_to(self, now: float, day: Today, workers: int) -> Account:
         """The account with the cost of so many workers since."""
