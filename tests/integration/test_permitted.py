@@ -13,6 +13,7 @@ from tests.integration.sample_jobs import fail, note, send_note
 from tests.waiting import eventually
 
 from penstock.bus.nats import connect
+from penstock.cli.deploy.check import Activity, activity
 from penstock.jobs import Client
 
 
