@@ -34,7 +34,7 @@ async def test_ticks_without_an_orchestrator_are_counted_and_told() -> None:
     facts = await with_overdue(facts, bus, settings, later)
 
     assert told == (
-        "no orchestrator has reported yet: schedules, batches and healing stand still; "
+        "no orchestrator has reported yet: schedules, batches and reconciling stand still; "
         "10 ticks overdue"
     )
     assert facts.overdue_ticks == 10
