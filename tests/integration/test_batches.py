@@ -12,7 +12,6 @@ from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
 from penstock.events.batch import (
     BatchClosed,
@@ -32,6 +31,7 @@ from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
 from penstock.jobs.event_log import append_if
 from penstock.orchestrator.app import Orchestrator
+from penstock.testing.memory.bus import MemoryBus
 
 MENDED: set[int] = set()
 """Numbers with which `fail_if` does not fail any more."""

@@ -13,7 +13,6 @@ from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Delivery, Expect, Outgoing
 from penstock.config.profiles import PoolTable
@@ -38,6 +37,7 @@ from penstock.orchestrator.reconciling.completion import TransitionCompleter
 from penstock.runtime.broker import Broker
 from penstock.runtime.poison_messages import passed_over
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
 
 AFTER_SECONDS = 0.6
 FOREVER = float("inf")

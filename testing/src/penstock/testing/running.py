@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Stored
 from penstock.config import Settings
 from penstock.config.profiles import PoolTable
@@ -20,6 +19,7 @@ from penstock.jobs import Client
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
+from penstock.testing.memory.bus import MemoryBus
 from penstock.testing.spark import NotAsked
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
