@@ -1,4 +1,4 @@
-"""How every command of `penstock` looks: an example in its help, global options anywhere."""
+"""The form of every command of `penstock`: an example in its help, global options anywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.runtime.interpreter import PAUSING
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Keeps a global option where every command finds it; the one given last wins."""
+    """Keeps a global option in the session; the one given last wins."""
     if value is not None and option.name is not None:
         setattr(context.ensure_object(Session), option.name, value)
 

@@ -1,4 +1,4 @@
-"""`penstock events`: the log as it is written, and the contract of those who subscribe."""
+"""`penstock events`: the event log as it is written, and the schema for subscribers."""
 
 from __future__ import annotations
 

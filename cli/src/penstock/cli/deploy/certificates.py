@@ -29,7 +29,8 @@ def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
 
     Args:
         names: host names and addresses by which clients reach the broker.
-        now: start of validity. days: how long both are valid.
+        now: start of validity.
+        days: how long both are valid.
     """
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name = _name("Penstock authority")
@@ -40,14 +41,14 @@ def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     certificate = (
         _builder(_name("nats"), authority_name, key.public_key(), span)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(_SERVES_AND_JOINS), critical=False)
         .add_extension(x509.SubjectAlternativeName([_reached_by(n) for n in names]), critical=False)
-        .add_extension(known, critical=False)
+        .add_extension(issuer_key, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM

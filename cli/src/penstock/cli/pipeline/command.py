@@ -46,16 +46,18 @@ def pipeline() -> None:
 )
 @LAKE
 @MASTER
-@click.option("--catch-up", is_flag=True, help="End when all that is stored now has landed.")
-@click.option("--every", type=SECONDS, default="5s", show_default=True, help="Between batches.")
+@click.option("--catch-up", is_flag=True, help="End when all messages stored now have landed.")
+@click.option(
+    "--every", type=SECONDS, default="5s", show_default=True, help="Time between two batches."
+)
 @click.option(
     "--max-messages",
     type=click.IntRange(1),
     default=200_000,
     show_default=True,
-    help="At most so many of a stream in a batch.",
+    help="Most messages of a stream in a batch.",
 )
-@click.option("--rollup", is_flag=True, help="With --catch-up: sum up, too, as 'rollup' does.")
+@click.option("--rollup", is_flag=True, help="With --catch-up: roll up, too, as 'rollup' does.")
 @click.pass_obj
 def run(
     session: Session,
@@ -69,12 +71,12 @@ def run(
 ) -> None:
     """Land events and snapshots in the lake, each once, until SIGTERM or caught up.
 
-    It goes on where it was, also after a crash. One run at a time writes to a lake; a second one
-    is refused.
+    It continues where it stopped, also after a crash. One run at a time writes to a lake; a second
+    one is refused.
     """
     if rollup and not catch_up:
         raise click.UsageError(
-            "found --rollup without --catch-up; a run that goes on does not sum up: "
+            "found --rollup without --catch-up; a run without end does not roll up: "
             "schedule 'penstock pipeline rollup' beside it"
         )
     app = _app()
@@ -96,7 +98,7 @@ def run(
 @MASTER
 @click.pass_obj
 def show(session: Session, /, lake: str, master: str) -> None:
-    """What the lake holds, by its manifest."""
+    """Show the contents of the lake, by its manifest."""
     with _app().opened(lake, master) as parts:
         _show(session, {name: part.contents() for name, part in parts.items()})
 
@@ -120,7 +122,7 @@ def compact(session: Session, /, lake: str, master: str) -> None:
 @MASTER
 @click.pass_obj
 def rollup(session: Session, /, lake: str, master: str) -> None:
-    """Sum up by minute, hour and day what has landed since the last time.
+    """Roll up by minute, hour and day what has landed since the last time.
 
     Arrivals, times to pickup, run times, failures, retries and cost by pool and function, as small
     tables beside the lake; see docs/pipeline.md. It may run beside 'penstock pipeline run'.
@@ -152,13 +154,13 @@ def _show(session: Session, parts: dict[str, Any]) -> None:
     rows = [
         {
             "part": name,
-            "rows": held.rows,
-            "malformed": held.malformed,
-            "unknown": held.unknown,
-            "files": len(held.files),
-            "bytes": sum(file.bytes for file in held.files),
-            "through": held.last,
+            "rows": contents.rows,
+            "malformed": contents.malformed,
+            "unknown": contents.unknown,
+            "files": len(contents.files),
+            "bytes": sum(file.bytes for file in contents.files),
+            "through": contents.last,
         }
-        for name, held in parts.items()
+        for name, contents in parts.items()
     ]
     write_rows(session, rows, COLUMNS, "The lake is empty.")
