@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.bus.memory import MemoryBus
 from penstock.config import Settings
 from penstock.events.envelope import utc_now
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.rules import judge
 from penstock.health.survey import services
 from penstock.jobs import Client, job
+from penstock.testing.memory.bus import MemoryBus
 from penstock.views.overdue_ticks import MOST, overdue, standstill, with_overdue
 
 

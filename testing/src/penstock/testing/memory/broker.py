@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from penstock.bus import streams
-from penstock.bus.memory_queue import NEVER, Queue, place_of
-from penstock.bus.memory_streams import Stream
 from penstock.bus.patterns import matches
 from penstock.bus.protocol import BusRefused, Delivery, Outgoing, PayloadTooLarge
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
+from penstock.testing.memory.queue import NEVER, Queue, place_of
+from penstock.testing.memory.streams import Stream
 
 log = logging.getLogger("penstock.bus")
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.bus.memory_streams import Stream
 from penstock.bus.protocol import Delivery, QueueDepth
+from penstock.testing.memory.streams import Stream
 
 NEVER = float("inf")
 """A time that does not come."""

@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from penstock.bus.memory_broker import Handler, Listening, MemoryBroker
-from penstock.bus.memory_streams import Stream
 from penstock.bus.patterns import matches
 from penstock.bus.protocol import (
     BusError,
@@ -24,6 +22,8 @@ from penstock.bus.protocol import (
     Stored,
 )
 from penstock.config import Settings
+from penstock.testing.memory.broker import Handler, Listening, MemoryBroker
+from penstock.testing.memory.streams import Stream
 
 _BATCH_LIMIT = 1000
 
