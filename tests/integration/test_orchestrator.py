@@ -415,7 +415,7 @@ async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
     jobs = [one.headers[queue_messages.JOB] for one in taken]
     last = taken[-1].sequence
     whole = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last)
-    assert whole == claimed.Claimed(frozenset(jobs))
+    assert whole == claimed.UnacknowledgedJobs(frozenset(jobs))
     assert not whole.may_hold("other", 0.0)
     part = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
     assert part.jobs == set(jobs[:100])
