@@ -72,7 +72,9 @@ SKIPPED = {"docs/decisions", "docs/language.py"}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", nargs="*", type=Path, help="files or folders; else all the product")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="files or folders; else all the product"
+    )
     parser.add_argument("--count", action="store_true", help="only the number of findings")
     options = parser.parse_args()
     findings = list(check(options.paths or [ROOT / place for place in PLACES]))
@@ -82,7 +84,7 @@ def main() -> None:
 
 def check(paths: list[Path]) -> Iterator[str]:
     """A line for each finding, as ``file:line: what (preferred)``."""
-    for path in sorted({file for path in paths for file in _files(path.resolve())}):
+    for path in sorted({file for given in paths for file in _files(given.resolve())}):
         name, text = path.relative_to(ROOT).as_posix(), path.read_text()
         if any(name.startswith(skipped) for skipped in SKIPPED):
             continue
@@ -127,7 +129,11 @@ def _bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 yield node.lineno, name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 yield node.lineno, name
             case ast.arg(arg=name):
                 yield node.lineno, name
