@@ -41,10 +41,10 @@ from penstock.executor.spark.java import find_spark
 from penstock.executor.spark.leftovers import FOLDER
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
-from penstock.runtime.class_archive import session_archive
-from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
-from penstock.runtime.spark_master import Master, MasterAway, address, ui_url
+from penstock.spark.class_archive import session_archive
+from penstock.spark.java import find_java
+from penstock.spark.master import Master, MasterAway, address, ui_url
 from spark_apps import BURSTS, CLASSIC, CLIENT, SHUFFLE, STEADY, session_code
 
 PATIENCE_SECONDS = 120.0

@@ -84,7 +84,7 @@ def main() -> None:
 
 def check(paths: list[Path]) -> Iterator[str]:
     """A line for each finding, as ``file:line: what (preferred)``."""
-    for path in sorted({file for given in paths for file in _files(given.resolve())}):
+    for path in sorted({file for place in paths for file in _files(place.resolve())}):
         name, text = path.relative_to(ROOT).as_posix(), path.read_text()
         if any(name.startswith(skipped) for skipped in SKIPPED):
             continue

@@ -41,7 +41,7 @@ from penstock.jobs.story import read_event
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
-from penstock.runtime.record import Record, living
+from penstock.runtime.workers.record import Record, living
 
 CLAIM_SECONDS = 1.5
 WORKERS = {QUEUE: 2, VAULT: 1}

@@ -30,7 +30,7 @@ from penstock.jobs import Client
 from penstock.jobs.lifecycle import State
 from penstock.jobs.view import JobView
 from penstock.runtime import children
-from penstock.runtime.assignment import Assignment
+from penstock.runtime.workers.assignment import Assignment
 
 _ROOT = Path(__file__).parents[2]
 _FORK_SECONDS = 20.0

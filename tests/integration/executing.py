@@ -28,7 +28,7 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
 from penstock.executor.app import run
 from penstock.runtime import children
-from penstock.runtime.record import Record, living
+from penstock.runtime.workers.record import Record, living
 
 E = TypeVar("E", bound=Event)
 JOBS = "tests.integration.executor_jobs"

@@ -15,9 +15,9 @@ import psutil
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.runtime import children
-from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
-from penstock.runtime.spark_master import Master, MasterAway, View, Worker, address, ui_url
+from penstock.spark.java import find_java
+from penstock.spark.master import Master, MasterAway, View, Worker, address, ui_url
 
 SECRET = "a secret of sixteen and more"
 POOL = {"kind": "spark", "slots": 1, "slot_memory_bytes": 1 << 30, "cpu_cores": 0.1}

@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK
+from penstock.spark.java import find_java
 
 ENDPOINT = "HeartbeatReceiver"
 _SECONDS = 120

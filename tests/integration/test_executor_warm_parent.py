@@ -19,8 +19,8 @@ from tests.waiting import eventually
 
 from penstock.config import Settings
 from penstock.executor.warm_parent import WarmParent
-from penstock.runtime.assignment import Assignment
-from penstock.runtime.record import living
+from penstock.runtime.workers.assignment import Assignment
+from penstock.runtime.workers.record import living
 from penstock.telemetry.lines import JsonLines
 
 COMMAND = (sys.executable, "-m", "tests.integration.tiny_parent")

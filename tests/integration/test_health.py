@@ -19,7 +19,7 @@ from penstock.events.health import HEALTH_EVENTS, HealthChanged
 from penstock.events.snapshot import HostSnapshot, PoolWorkers
 from penstock.health.rules import judge
 from penstock.health.survey import survey
-from penstock.orchestrator.health import HealthWatch
+from penstock.orchestrator.health_watch import HealthWatch
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
 

@@ -29,11 +29,11 @@ from penstock.events.job import (
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, Context, job, lifecycle, queue, story
 from penstock.jobs.lifecycle import JobRecord
-from penstock.orchestrator import claimed
 from penstock.orchestrator.app import Orchestrator
-from penstock.orchestrator.heal import Healer
+from penstock.orchestrator.reconciling import unacknowledged as claimed
+from penstock.orchestrator.reconciling.repair import Healer
 from penstock.runtime.broker import Broker
-from penstock.runtime.passing_over import passed_over
+from penstock.runtime.poison_messages import passed_over
 from penstock.runtime.service import Service
 
 AFTER_SECONDS = 0.6

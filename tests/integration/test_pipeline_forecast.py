@@ -26,7 +26,7 @@ from penstock.events.forecasting import ForecastMade
 from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
-from penstock.metrics.foretold import ForecastEar
+from penstock.metrics.trained_forecasts import ForecastEar
 from penstock.pipeline.core.foresee import Plan
 from penstock.pipeline.forecasts import Wanted, of_events
 

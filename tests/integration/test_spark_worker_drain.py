@@ -22,7 +22,7 @@ from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.events.worker import WorkerReady, WorkerReport, WorkerStarted, WorkerStopped
-from penstock.runtime.spark_master import MasterAway
+from penstock.spark.master import MasterAway
 
 pytestmark = pytest.mark.spark
 

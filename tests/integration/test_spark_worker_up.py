@@ -12,7 +12,7 @@ from tests.integration.test_up import Up, running_up
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.runtime.paths import free_port
-from penstock.runtime.spark_master import Master, MasterAway, ui_url
+from penstock.spark.master import Master, MasterAway, ui_url
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ max_workers = 1
 JOBS = """
 import time
 from penstock.jobs import job
-from penstock.runtime.spark_master import Master
+from penstock.spark.master import Master
 
 @job(queue="nightly", timeout_seconds=60)
 def await_worker(url: str) -> int:

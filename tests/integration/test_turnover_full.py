@@ -15,7 +15,7 @@ from penstock.bus.protocol import Bus, StreamFull
 from penstock.bus.streams import dispatch_limit
 from penstock.jobs import Client, job
 from penstock.orchestrator.app import Orchestrator
-from penstock.orchestrator.history import History
+from penstock.orchestrator.retention.history import History
 from penstock.runtime.service import Service
 
 

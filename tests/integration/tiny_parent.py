@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 
-from penstock.runtime.assignment import Assignment
+from penstock.runtime.workers.assignment import Assignment
 from penstock.worker.warm_parent import parent
 
 

@@ -23,7 +23,7 @@ from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 from penstock.runtime.paths import LOOPBACK, free_port
-from penstock.runtime.record import living
+from penstock.runtime.workers.record import living
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("orchestrator", "orchestrator-2", "metrics", "decider", "executor")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.executor.cgroup import Allowance, allowance
+from penstock.executor.host.cgroup import Allowance, allowance
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, HostLost
 from penstock.executor.outbox import Outbox
-from penstock.executor.recovery import Recovery
-from penstock.executor.returns import Returns
+from penstock.executor.recovering.job_recovery import Recovery
+from penstock.executor.recovering.returns import Returns
 
 SUBJECTS = Subjects()
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from tests.waiting import eventually
 
-from penstock.executor.hostinfo import UseMeter, host_size
+from penstock.executor.host.resources import UseMeter, host_size
 from penstock.executor.processes import Processes
-from penstock.runtime.record import start_ticks
+from penstock.runtime.workers.record import start_ticks
 
 HAS_A_LARGE_CHILD = """
 import os, time

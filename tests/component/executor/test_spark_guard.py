@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.executor import lock
+from penstock.executor.host import lock
 from penstock.executor.spark import guard
 from penstock.executor.spark.leftovers import has_executors, has_session, running, send
 from penstock.runtime import children

@@ -16,8 +16,8 @@ from penstock.executor.spark.executors import Found, active_tasks
 from penstock.executor.spark.java import find_spark
 from penstock.executor.spark.standalone import Offer, environment, read_secret
 from penstock.executor.spark.workers import Daemon
-from penstock.runtime.spark_master import Master, MasterAway, Resource, View, Worker
-from penstock.runtime.spark_tags import job_of, job_tag
+from penstock.spark.master import Master, MasterAway, Resource, View, Worker
+from penstock.spark.tags import job_of, job_tag
 
 OFFER = Offer(name="a-1", resource="etl", slots=2, memory_bytes=1 << 30)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.runtime import claimed
-from penstock.runtime.claimed import Claimed
+from penstock.runtime.workers import claims_file as claimed
+from penstock.runtime.workers.claims_file import Claimed
 
 
 def test_what_is_held_can_be_read_by_another_process_and_what_is_settled_not(

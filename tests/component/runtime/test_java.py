@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.java import Java, JavaMissing, find_java
+from penstock.spark.java import Java, JavaMissing, find_java
 
 
 def home(folder: Path, release: str = "", script: str = "") -> Path:

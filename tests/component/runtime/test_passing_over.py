@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from penstock.bus.protocol import BusUnavailable
-from penstock.runtime.passing_over import passed_over, passing_over
+from penstock.runtime.poison_messages import passed_over, passing_over
 
 
 def test_an_unexpected_error_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.cli.up.command import Options, _prepared
 from penstock.config.load import check
-from penstock.runtime.private import NotPrivate, private_dir, remove_private
+from penstock.runtime.private_folders import NotPrivate, private_dir, remove_private
 
 VICTIM, ATTACKER = 65_001, 65_002  # no accounts of this machine
 MINE = f"penstock-{VICTIM}"

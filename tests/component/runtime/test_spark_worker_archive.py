@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.class_archive import Archive, archive
-from penstock.runtime.java import Java
+from penstock.spark.class_archive import Archive, archive
+from penstock.spark.java import Java
 
 WHOLE = b"classes" * 1000
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.config import ConfigError, Pool
 from penstock.config.load import check
 from penstock.config.topology import pools
-from penstock.runtime.spark_master import address, ui_url
+from penstock.spark.master import address, ui_url
 
 GIB = 1 << 30
 

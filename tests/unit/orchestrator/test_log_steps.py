@@ -6,7 +6,7 @@ import pytest
 
 from penstock.bus.protocol import Stored
 from penstock.events.envelope import utc_now
-from penstock.orchestrator.log import step
+from penstock.orchestrator.reconciling.transitions import step
 
 
 def stored(event: str, body: str) -> Stored:

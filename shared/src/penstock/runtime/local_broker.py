@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from penstock.config import ConfigError, NoBrokerKnown, Settings
-from penstock.runtime.locks import is_held
+from penstock.runtime.file_lock import is_held
 
 FOLDER = Path(".penstock")
 URL_FILE, LOCK_FILE = "nats-url", "up.lock"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.config import Settings
-from penstock.runtime.private import private_dir
+from penstock.runtime.private_folders import private_dir
 
 LOOPBACK = "127.0.0.1"
 _PREFIX = "penstock-"
@@ -50,7 +50,7 @@ def run_dir(settings: Settings) -> Path:
 
 
 def user_folder() -> tuple[Path, str]:
-    """The place of this user's run folders, for :func:`penstock.runtime.private.private_dir`."""
+    """Parent and name of this user's run folders, see :func:`private_folders.private_dir`."""
     place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     return place, f"{_PREFIX}{os.getuid()}"
 

@@ -18,8 +18,8 @@ from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.jobs import queue as queues
-from penstock.orchestrator.wholes import Wholes
-from penstock.runtime.assignment import Assignment
+from penstock.orchestrator.workflows.tracker import Wholes
+from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.spark import NotAsked
 from penstock.worker.loop import Worker
 from penstock.worker.process import alone

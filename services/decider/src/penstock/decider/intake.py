@@ -22,7 +22,7 @@ from penstock.events.envelope import Event
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.measuring.hosts import implausible
-from penstock.runtime.passing_over import passing_over
+from penstock.runtime.poison_messages import passing_over
 
 log = logging.getLogger("penstock.decider")
 

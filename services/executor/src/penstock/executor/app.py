@@ -19,29 +19,29 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.subjects import Subjects, check_name
 from penstock.events.worker import WorkerReport, WorkerStuck
-from penstock.executor import lock
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.stimulus import BusSeen, Computing, Reported, Ticked
 from penstock.executor.executor import Executor
-from penstock.executor.hostinfo import UseMeter, host_size
+from penstock.executor.host import lock
+from penstock.executor.host.resources import UseMeter, host_size
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
-from penstock.executor.pulses import Pulses
 from penstock.executor.readings import Readings
-from penstock.executor.recover_desk import RecoverDesk
-from penstock.executor.recovery import Recovery
-from penstock.executor.returns import Returns
+from penstock.executor.recovering.held_claims import Pulses
+from penstock.executor.recovering.job_recovery import Recovery
+from penstock.executor.recovering.requests import RecoverDesk
+from penstock.executor.recovering.returns import Returns
+from penstock.executor.recovering.stuck_jobs import LOOK_SECONDS, StuckWatch
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.leftovers import has_session
 from penstock.executor.spark.orphans import SparkOrphans
 from penstock.executor.spark.supervised import KeptSpark
-from penstock.executor.watch import LOOK_SECONDS, StuckWatch
 from penstock.runtime import epochs, service
-from penstock.runtime.passing_over import passing_over
 from penstock.runtime.paths import run_dir
-from penstock.runtime.spark_address import address
+from penstock.runtime.poison_messages import passing_over
 from penstock.runtime.waiting import within
+from penstock.spark.address import address
 
 log = logging.getLogger("penstock.executor")
 

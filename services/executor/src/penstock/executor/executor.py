@@ -28,17 +28,17 @@ from penstock.executor.core import stimulus as s
 from penstock.executor.core.evolve import refusal
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
-from penstock.executor.oom import OomKills
+from penstock.executor.host.oom_kills import OomKills
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
-from penstock.executor.pulses import held_claims, last_claim
-from penstock.executor.returns import Returns
+from penstock.executor.recovering.held_claims import held_claims, last_claim
+from penstock.executor.recovering.returns import Returns
 from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
-from penstock.runtime import record
-from penstock.runtime.assignment import Assignment
 from penstock.runtime.waiting import within
+from penstock.runtime.workers import record
+from penstock.runtime.workers.assignment import Assignment
 
 log = logging.getLogger("penstock.executor")
 

@@ -14,8 +14,8 @@ import msgspec
 
 from penstock.config import Settings
 from penstock.runtime import children
-from penstock.runtime.assignment import Assignment
 from penstock.runtime.interpreter import module_command
+from penstock.runtime.workers.assignment import Assignment
 from penstock.telemetry import lines
 from penstock.telemetry.collector import endpoint_of
 

@@ -22,12 +22,12 @@ from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
-from penstock.metrics.foretold import ForecastEar
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.readings import Readings
 from penstock.metrics.reports import WorkerEar
 from penstock.metrics.spark_tasks import SparkTasks
+from penstock.metrics.trained_forecasts import ForecastEar
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service
 from penstock.runtime.service import Service

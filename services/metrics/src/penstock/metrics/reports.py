@@ -19,7 +19,7 @@ from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, Wor
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.roster import Roster, Unbelievable
 from penstock.metrics.core.sketches import BadSketch
-from penstock.runtime.passing_over import passing_over
+from penstock.runtime.poison_messages import passing_over
 
 log = logging.getLogger("penstock.metrics")
 

@@ -18,8 +18,8 @@ from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.sketches import BadSketch
 from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
 from penstock.runtime.service import Service
-from penstock.runtime.spark_master import Application, Master, MasterAway, Stage, ui_url
-from penstock.runtime.spark_tags import job_of
+from penstock.spark.master import Application, Master, MasterAway, Stage, ui_url
+from penstock.spark.tags import job_of
 
 log = logging.getLogger("penstock.metrics")
 

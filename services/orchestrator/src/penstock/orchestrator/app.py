@@ -14,24 +14,26 @@ from penstock.config import Settings
 from penstock.config.serving import serving
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
-from penstock.orchestrator import pauses, standing, stream_settings
-from penstock.orchestrator.cancelled import CancelledSchedules
+from penstock.orchestrator import queue_pauses as pauses
+from penstock.orchestrator import stream_settings
 from penstock.orchestrator.core.shares import Shares
 from penstock.orchestrator.core.unresolved import Unresolved
-from penstock.orchestrator.cursor import Cursor, Position
-from penstock.orchestrator.foreign_schedules import ForeignSchedules
-from penstock.orchestrator.health import HealthWatch
-from penstock.orchestrator.history import History
-from penstock.orchestrator.log import steps
-from penstock.orchestrator.old_letters import OldLetters
-from penstock.orchestrator.punctual import Punctual
+from penstock.orchestrator.health_watch import HealthWatch
 from penstock.orchestrator.queue_consumers import QueueConsumers
 from penstock.orchestrator.readings import Readings
-from penstock.orchestrator.reconcile import Reconciler
-from penstock.orchestrator.schedules import Ticker
-from penstock.orchestrator.wholes import Wholes
+from penstock.orchestrator.reconciling.cursor import Cursor, Position
+from penstock.orchestrator.reconciling.outdated_dead_letters import OldLetters
+from penstock.orchestrator.reconciling.reconciler import Reconciler
+from penstock.orchestrator.reconciling.transitions import steps
+from penstock.orchestrator.retention.history import History
+from penstock.orchestrator.scheduling import declared_schedules as standing
+from penstock.orchestrator.scheduling.cancelled_schedules import CancelledSchedules
+from penstock.orchestrator.scheduling.foreign_schedules import ForeignSchedules
+from penstock.orchestrator.scheduling.ticker import Ticker
+from penstock.orchestrator.scheduling.timers import Punctual
+from penstock.orchestrator.workflows.tracker import Wholes
 from penstock.runtime import service
-from penstock.runtime.passing_over import passing_over
+from penstock.runtime.poison_messages import passing_over
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")

@@ -8,8 +8,8 @@ from penstock.events.subjects import Subjects
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.report import Report
 from penstock.jobs import story
-from penstock.orchestrator.health import HealthWatch
-from penstock.runtime.passing_over import passed_over
+from penstock.orchestrator.health_watch import HealthWatch
+from penstock.runtime.poison_messages import passed_over
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Reading
 

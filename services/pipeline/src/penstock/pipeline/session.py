@@ -13,9 +13,9 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.runtime.class_archive import session_archive
-from penstock.runtime.java import find_java
 from penstock.runtime.paths import LOOPBACK
+from penstock.spark.class_archive import session_archive
+from penstock.spark.java import find_java
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # days are UTC days

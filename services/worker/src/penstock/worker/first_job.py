@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from penstock import telemetry
-from penstock.runtime.assignment import Assignment
+from penstock.runtime.workers.assignment import Assignment
 from penstock.telemetry import names
 from penstock.worker.claiming.claimed_job import ClaimedJob
 

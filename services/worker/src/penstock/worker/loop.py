@@ -15,10 +15,10 @@ from penstock.config.topology import pools
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled, TimedOut
-from penstock.runtime.assignment import Assignment
-from penstock.runtime.claimed import Claimed
-from penstock.runtime.pulse import pulse_of
 from penstock.runtime.tasks import Tasks
+from penstock.runtime.workers.assignment import Assignment
+from penstock.runtime.workers.claims_file import Claimed
+from penstock.runtime.workers.pulse import pulse_of
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.in_flight import InFlightJobs

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.runtime.locks import is_held
+from penstock.runtime.file_lock import is_held
 from penstock.worker.running import watchdog
 from penstock.worker.running.watchdog import Watchdog
 

@@ -17,8 +17,8 @@ from penstock.config import ConfigError, Settings
 from penstock.config.embedded import PIPELINE_JOBS
 from penstock.config.topology import pools
 from penstock.jobs import registry
-from penstock.runtime.assignment import Assignment
 from penstock.runtime.interpreter import PAUSING
+from penstock.runtime.workers.assignment import Assignment
 from penstock.worker.loop import Worker
 
 log = logging.getLogger("penstock.worker")

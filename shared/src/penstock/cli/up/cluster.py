@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from penstock.config import Settings
 from penstock.runtime.interpreter import module_command
-from penstock.runtime.private import remove_private
-from penstock.runtime.spark_master import address
+from penstock.runtime.private_folders import remove_private
+from penstock.spark.master import address
 
 _FOLDER = "spark-master"
 _SECRET = "cluster.secret"  # noqa: S105 - a file's name

@@ -40,7 +40,7 @@ from penstock.runtime.broker import Broker
 from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.local_broker import with_url
 from penstock.runtime.paths import check_port, temporary_dir
-from penstock.runtime.private import private_dir, remove_private
+from penstock.runtime.private_folders import private_dir, remove_private
 
 DRAW_SECONDS = 0.5
 

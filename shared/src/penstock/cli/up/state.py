@@ -34,7 +34,7 @@ def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
     a working directory takes sockets; the same after each start, so that workers are found again.
 
     Returns:
-        The place and the names below it, for :func:`penstock.runtime.private.private_dir`.
+        The place and the names below it, for :func:`penstock.runtime.private_folders.private_dir`.
     """
     mark = blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
     return *user_folder(), f"up-{mark}"

@@ -10,7 +10,7 @@ from itertools import pairwise
 import msgspec
 import psutil
 
-from penstock.runtime.spark_master import Master, MasterAway
+from penstock.spark.master import Master, MasterAway
 
 log = logging.getLogger("penstock.executor")
 

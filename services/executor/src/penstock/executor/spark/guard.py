@@ -22,8 +22,8 @@ from pathlib import Path
 
 from penstock.executor.spark.leftovers import has_executors, running, send
 from penstock.runtime import children
+from penstock.runtime.file_lock import is_held
 from penstock.runtime.interpreter import module_command
-from penstock.runtime.locks import is_held
 from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor.spark.guard")

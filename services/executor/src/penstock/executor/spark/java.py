@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from penstock.runtime.class_archive import Archive, archive, jars_in, pyspark_home
-from penstock.runtime.java import Java, JavaMissing, find_java
+from penstock.spark.class_archive import Archive, archive, jars_in, pyspark_home
+from penstock.spark.java import Java, JavaMissing, find_java
 
 QUICK = (
     "-XX:+UseSerialGC",

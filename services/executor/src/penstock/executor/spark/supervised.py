@@ -15,8 +15,8 @@ import psutil
 from penstock.config import Settings
 from penstock.executor.spark.supervisor import command
 from penstock.runtime import children
-from penstock.runtime.record import start_ticks
 from penstock.runtime.waiting import within
+from penstock.runtime.workers.record import start_ticks
 
 log = logging.getLogger("penstock.executor")
 

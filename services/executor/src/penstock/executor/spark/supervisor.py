@@ -36,8 +36,8 @@ from penstock.config import Settings
 from penstock.executor.spark import connect_server
 from penstock.executor.spark.connect_server import Options, Server, ServerFailed
 from penstock.executor.spark.release import release
+from penstock.runtime.file_lock import is_held
 from penstock.runtime.interpreter import module_command
-from penstock.runtime.locks import is_held
 from penstock.runtime.tasks import Tasks
 from penstock.telemetry import lines
 

@@ -27,7 +27,7 @@ from penstock.executor.spark.standalone import Offer, Place
 from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
 from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
-from penstock.runtime.spark_master import Master, MasterAway
+from penstock.spark.master import Master, MasterAway
 from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor")

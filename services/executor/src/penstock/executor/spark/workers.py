@@ -30,11 +30,12 @@ from penstock.executor.spark import leftovers, standalone
 from penstock.executor.spark.executors import Found, active_tasks, executors_below
 from penstock.executor.spark.java import SparkMissing, find_spark
 from penstock.executor.spark.standalone import Offer
-from penstock.runtime import children, record
-from penstock.runtime.class_archive import Archive
-from penstock.runtime.spark_master import Master, MasterAway, View, address, ui_url
+from penstock.runtime import children
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.waiting import within
+from penstock.runtime.workers import record
+from penstock.spark.class_archive import Archive
+from penstock.spark.master import Master, MasterAway, View, address, ui_url
 
 log = logging.getLogger("penstock.executor")
 

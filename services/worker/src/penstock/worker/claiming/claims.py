@@ -28,7 +28,7 @@ from penstock.jobs import loss, sealing
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.pausing import Pausing, Resumptions
-from penstock.runtime.claimed import Claimed
+from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from penstock.bus.protocol import Bus, Delivery, Puller
 from penstock.jobs.discovery import DISCOVER_SECONDS, Discovery
-from penstock.runtime.assignment import Assignment
+from penstock.runtime.workers.assignment import Assignment
 
 _MANY_QUEUES_SECONDS = 1.0
 """At most: each poll begins anew with the first queue."""

@@ -15,7 +15,7 @@ from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooL
 from penstock.jobs import queue as queues
 from penstock.jobs.lifecycle import State
 from penstock.runtime.limited_log import LimitedLog
-from penstock.runtime.passing_over import note
+from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Locked, Rejected
 

@@ -21,8 +21,8 @@ from penstock.bus.protocol import Bus, BusError, Headers
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.runtime import lease
-from penstock.runtime.assignment import Assignment
 from penstock.runtime.lease import Term
+from penstock.runtime.workers.assignment import Assignment
 from penstock.worker.running import watchdog
 from penstock.worker.running.watchdog import Watchdog
 

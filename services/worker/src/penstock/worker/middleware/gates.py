@@ -21,7 +21,7 @@ from penstock.jobs.middleware import (
     WithoutOverlapping,
     key_of,
 )
-from penstock.runtime.assignment import Assignment
+from penstock.runtime.workers.assignment import Assignment
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.middleware.rate_limits import RateLimits
 from penstock.worker.middleware.semaphores import Semaphores

@@ -24,7 +24,7 @@ from penstock import telemetry
 from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict, WrongResult
 from penstock.jobs.registry import encode_result
 from penstock.jobs.retry import outlook
-from penstock.runtime.pulse import Pulse
+from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry import names
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from penstock import telemetry
 from penstock.config.settings import Spark
-from penstock.runtime.spark_address import address
-from penstock.runtime.spark_tags import job_tag
+from penstock.spark.address import address
+from penstock.spark.tags import job_tag
 from penstock.telemetry import SpanKind, names
 from penstock.worker.spark import cost
 

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from penstock.runtime import pulse
-from penstock.runtime.assignment import Assignment
-from penstock.runtime.locks import is_held
+from penstock.runtime.file_lock import is_held
+from penstock.runtime.workers import pulse
+from penstock.runtime.workers.assignment import Assignment
 
 log = logging.getLogger("penstock.worker.warm_parent")
 

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime import record
-from penstock.runtime.assignment import Assignment
 from penstock.runtime.interpreter import PAUSING, working_directory_last
+from penstock.runtime.workers import record
+from penstock.runtime.workers.assignment import Assignment
 from penstock.telemetry import lines
 from penstock.worker.warm_parent import left_behind, warmth
 

@@ -26,7 +26,7 @@ from penstock.bus.protocol import (
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.graph import Graph, GraphSnapshot
-from penstock.runtime.passing_over import passing_over
+from penstock.runtime.poison_messages import passing_over
 
 log = logging.getLogger("penstock.orchestrator")
 

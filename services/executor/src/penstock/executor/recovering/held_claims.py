@@ -11,8 +11,9 @@ import psutil
 from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.bus.pull import delivery
 from penstock.events.worker import Claim
-from penstock.executor.returns import ACK_SUBJECT
-from penstock.runtime import claimed, pulse
+from penstock.executor.recovering.returns import ACK_SUBJECT
+from penstock.runtime.workers import claims_file as claimed
+from penstock.runtime.workers import pulse
 
 log = logging.getLogger("penstock.executor")
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime.java import Java, JavaMissing, find_java
 from penstock.runtime.paths import cache_dir
+from penstock.spark.java import Java, JavaMissing, find_java
 
 log = logging.getLogger("penstock.runtime")
 

@@ -17,7 +17,7 @@ from penstock.jobs.errors import AlreadyDispatched, BadSchedule
 from penstock.jobs.schedule import Schedule
 from penstock.jobs.schedules import put, read
 from penstock.jobs.sending import Sender
-from penstock.runtime.passing_over import note
+from penstock.runtime.poison_messages import note
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.orchestrator")

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from penstock.executor import cgroup
+from penstock.executor.host import cgroup
 from penstock.executor.processes import below
 
 _SAMPLE_SECONDS = 0.5

@@ -13,7 +13,7 @@ from penstock.bus.protocol import Bus, Outgoing
 from penstock.events.envelope import encode
 from penstock.events.health import HistoryBegins
 from penstock.events.subjects import Subjects
-from penstock.orchestrator.window import Window
+from penstock.orchestrator.retention.window import Window
 
 log = logging.getLogger("penstock.orchestrator")
 

@@ -10,7 +10,7 @@ import msgspec
 from penstock.bus.protocol import Bus, Subscription
 from penstock.events.recovering import RecoverAnswered, RecoverAsked, Suspect
 from penstock.events.subjects import Subjects, check_name
-from penstock.executor.watch import StuckWatch
+from penstock.executor.recovering.stuck_jobs import StuckWatch
 
 log = logging.getLogger("penstock.executor")
 

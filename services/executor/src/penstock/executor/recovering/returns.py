@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError
-from penstock.executor.recovery import Recovery, Return
+from penstock.executor.recovering.job_recovery import Recovery, Return
 from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor")

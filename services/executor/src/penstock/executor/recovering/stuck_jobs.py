@@ -25,8 +25,8 @@ from penstock.executor.core.stuck import (
 )
 from penstock.executor.core.worker import Worker
 from penstock.executor.executor import Executor
-from penstock.executor.recovery import Recovery
-from penstock.executor.vitals import Process, Vitals
+from penstock.executor.recovering.job_recovery import Recovery
+from penstock.executor.recovering.vitals import Process, Vitals
 
 log = logging.getLogger("penstock.executor")
 

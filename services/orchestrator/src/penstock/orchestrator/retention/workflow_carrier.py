@@ -18,8 +18,8 @@ from penstock.events.envelope import Event, encode
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried
 from penstock.events.subjects import Subjects
 from penstock.jobs import batch_record, graph_record, members, story
-from penstock.orchestrator.wholes import Wholes
-from penstock.orchestrator.window import Window
+from penstock.orchestrator.retention.window import Window
+from penstock.orchestrator.workflows.tracker import Wholes
 
 _CATCH_UP_SECONDS = 10.0
 _AGAIN_SECONDS = 0.02

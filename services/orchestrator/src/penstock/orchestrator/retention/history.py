@@ -43,13 +43,13 @@ from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, members, story
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.orchestrator import window
-from penstock.orchestrator.carrying import WholeCarrier
 from penstock.orchestrator.core.logbook import Logbook, Pass
 from penstock.orchestrator.core.pace import Pace
-from penstock.orchestrator.uncarried import Uncarried
-from penstock.orchestrator.wholes import Wholes
-from penstock.orchestrator.window import Living
+from penstock.orchestrator.retention import window
+from penstock.orchestrator.retention.uncarried import Uncarried
+from penstock.orchestrator.retention.window import Living
+from penstock.orchestrator.retention.workflow_carrier import WholeCarrier
+from penstock.orchestrator.workflows.tracker import Wholes
 from penstock.runtime.lease import Lease, Term
 from penstock.runtime.service import Service
 

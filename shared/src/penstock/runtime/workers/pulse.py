@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime.assignment import Assignment
+from penstock.runtime.workers.assignment import Assignment
 
 _BYTES = 1024
 _BEAT = struct.Struct("<d")

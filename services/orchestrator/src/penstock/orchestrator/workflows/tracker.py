@@ -28,12 +28,12 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.graph_record import GraphState
 from penstock.jobs.story import read_event
-from penstock.orchestrator.carry_out import Hands
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction
 from penstock.orchestrator.core.tally import SLOTS
-from penstock.orchestrator.wholes_kept import Kept
+from penstock.orchestrator.workflows.instruction_executor import Hands
+from penstock.orchestrator.workflows.snapshots import Kept
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.waiting import within
 

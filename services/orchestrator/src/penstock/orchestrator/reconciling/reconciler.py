@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from penstock.bus.protocol import Bus, BusError, BusRefused, QueueDepth
 from penstock.events.subjects import Subjects
-from penstock.orchestrator import claimed as claims
 from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
-from penstock.orchestrator.heal import Healer
-from penstock.runtime.passing_over import note, passing_over
+from penstock.orchestrator.reconciling import unacknowledged as claims
+from penstock.orchestrator.reconciling.repair import Healer
+from penstock.runtime.poison_messages import note, passing_over
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.orchestrator")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime import claimed, pulse
+from penstock.runtime.workers import claims_file as claimed
+from penstock.runtime.workers import pulse
 
 log = logging.getLogger("penstock.runtime")
 

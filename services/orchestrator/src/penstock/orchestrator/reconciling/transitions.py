@@ -15,7 +15,7 @@ from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.lifecycle import State
 from penstock.jobs.story import read_event
 from penstock.orchestrator.core.unresolved import AWAITED, Step
-from penstock.runtime.passing_over import passing_over
+from penstock.runtime.poison_messages import passing_over
 
 
 class _Fields(msgspec.Struct):

@@ -12,7 +12,7 @@ from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
 from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
-from penstock.runtime.passing_over import passing_over
+from penstock.runtime.poison_messages import passing_over
 
 log = logging.getLogger("penstock.metrics")
 

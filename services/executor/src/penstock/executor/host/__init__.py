@@ -1,0 +1,1 @@
+"""The host: its resources, its control groups, the lock of its one executor."""

@@ -1,0 +1,1 @@
+"""Completes job transitions that a crash cut in half."""

@@ -1,0 +1,1 @@
+"""Keeps the event log within its limit, without loss of what has not ended."""

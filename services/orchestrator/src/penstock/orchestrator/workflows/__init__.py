@@ -1,0 +1,1 @@
+"""Follows batches and graphs to their end."""

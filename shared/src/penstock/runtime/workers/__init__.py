@@ -1,0 +1,1 @@
+"""What a worker and its executor share on their host: assignments, records, claims, pulses."""
