@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.bus.protocol import BusRefused
 
-HEARD = "heard"
+IMPORT_PREFIX = "heard"
 """First token of what other keys publish, in the account of a key that hears it."""
 MAX_SEED_BYTES = 200
 
