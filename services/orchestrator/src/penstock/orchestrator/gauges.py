@@ -50,12 +50,12 @@ def _report(report: Report) -> Iterator[Reading]:
 
 
 def _broker(broker: BrokerFacts) -> Iterator[Reading]:
-    known = {
+    measured = {
         metrics.BROKER_ANSWER: broker.answer_seconds,
         metrics.BROKER_STORED: broker.stored_bytes,
         metrics.BROKER_STORAGE: broker.storage_bytes,
     }
-    yield from (Reading(each, value) for each, value in known.items() if value is not None)
+    yield from (Reading(metric, value) for metric, value in measured.items() if value is not None)
 
 
 def _streams(facts: Facts, dead_stream: str) -> Iterator[Reading]:
