@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline testing
+PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test compose-test upgrade-test chaos turnover exact kills check audit bench clean lock docs
+.PHONY: help install demo test long-test compose-test upgrade-test chaos turnover exact kills check audit bench clean lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,8 +25,12 @@ $(READY): requirements.lock requirements-build.lock $(addsuffix /pyproject.toml,
 demo: $(READY)  ## the main job: load that rises, bursts and falls, with failures; ends with a report
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## PROCESSES=2: unit, contract and integration tests on a real broker and real Spark
-	@$(BIN)/python -m pytest tests --numprocesses $(or $(PROCESSES),2) --dist loadfile --no-loadscope-reorder
+test: $(READY)  ## PROCESSES=4: unit, contract and integration tests on a real broker and real Spark (10 min)
+	@$(BIN)/python -m pytest tests --numprocesses $(or $(PROCESSES),4) --dist loadfile --no-loadscope-reorder
+
+long-test: $(READY)  ## ONE_IN=1 SEED=1: both buses, floods of forged messages, kills, chaos; ONE_IN=4 runs a quarter of them
+	@$(BIN)/python -m pytest tests -m long --one-in $(or $(ONE_IN),1) --sample-seed $(or $(SEED),1) \
+	  --numprocesses $(or $(PROCESSES),3) --dist loadfile --no-loadscope-reorder
 
 compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a partition, a rolling restart (10 min)
 	@$(BIN)/python -m pytest tests/compose
@@ -44,7 +48,7 @@ exact: $(READY)  ## CONFIGURATIONS=10000 SEED=1: generated settings and measurem
 	@$(BIN)/python -m tests.exactness --configurations $(or $(CONFIGURATIONS),10000) --seed $(or $(SEED),1)
 
 kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker are killed, seeded
-	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s tests/integration/test_pipeline_killed.py
+	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m long tests/integration/pipeline/test_pipeline_killed.py
 
 check: $(READY)  ## style, types, import contracts, generated docs, locks, bill of materials
 	@$(BIN)/ruff check .

@@ -28,7 +28,8 @@ from penstock.bus.protocol import Outgoing
 from penstock.config import Settings
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, queue
+from penstock.jobs import Client
+from penstock.jobs.queues import queue_messages
 from penstock.runtime.broker import Broker
 
 AGAIN_SHARE = 0.05
@@ -62,7 +63,9 @@ async def deliver_again(bus: NatsBus, jobs: list[tuple[int, JobDispatched]]) -> 
     await puller.close()
     doubles = [
         Outgoing(
-            Subjects().queue("bench"), event.payload, queue.headers(event.job_id, sequence, 1, {})
+            Subjects().queue("bench"),
+            event.payload,
+            queue_messages.headers(event.job_id, sequence, 1, {}),
         )
         for sequence, event in random.sample(jobs, wanted)
     ]

@@ -27,15 +27,15 @@ from penstock.bus.protocol import Bus
 from penstock.config import Pool, Profile, Settings
 from penstock.config.load import check
 from penstock.decider import garbage
-from penstock.decider.commands import Commander
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
-from penstock.decider.journal import Journal, Made
-from penstock.decider.news import News
-from penstock.decider.recorder import Recorder
-from penstock.decider.spans import Story
+from penstock.decider.publishing.commands import Commander
+from penstock.decider.publishing.event_filter import EventFilter
+from penstock.decider.publishing.journal import Journal, Made
+from penstock.decider.publishing.recorder import Recorder
+from penstock.decider.publishing.spans import Story
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker
@@ -56,18 +56,18 @@ class Installation:
         self.pools = {
             name: Pool(name=name, kind="queue", queues=(name,), profile=profile) for name in names
         }
-        self._seen: dict[str, SeenPool] = {}
+        self._seen: dict[str, MeasuredPool] = {}
         self._rates = {name: self._random.uniform(0.1, 10) for name in names}
         self._hosts = [f"host-{number}" for number in range(max(2, pools // POOLS_A_HOST))]
 
     def inputs(self, state: State, now: float, due: str | None = None) -> Inputs:
         """All pools measured anew, or only the one that is due."""
         for name in self.pools if due is None else (due,):
-            self._seen[name] = SeenPool(self._snapshot(name, state), now - 0.05)
+            self._seen[name] = MeasuredPool(self._snapshot(name, state), now - 0.05)
         return Inputs(
             pools=self.pools,
-            seen_pools=dict(self._seen),
-            seen_hosts={host: SeenHost(_host(host), now - 0.05) for host in self._hosts},
+            measured_pools=dict(self._seen),
+            measured_hosts={host: MeasuredHost(_host(host), now - 0.05) for host in self._hosts},
             strategies=BUILTIN,
             rules=Rules(),
             due=None if due is None else frozenset([due]),
@@ -118,7 +118,7 @@ class Decider:
         self._installation = installation
         self._journal = Journal(bus, subjects, "decider/bench")
         self._commander = Commander(bus, subjects, "decider/bench", 1)
-        self._news = News(REPEAT_SECONDS) if news else None
+        self._news = EventFilter(REPEAT_SECONDS) if news else None
         self._story = Story()
         pools = installation.pools
         self._recorder = Recorder(subjects, "decider/bench", 1, pools, Rules())

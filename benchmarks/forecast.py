@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from machine import describe
-from penstock.decider.simulator import durations, load, traces
+from penstock.decider.simulator.model import durations, load, traces
 from penstock.measuring.calibration import SHARES, Calibration, loss
 from penstock.measuring.forecast import Forecaster
 from penstock.measuring.models import DAY_SECONDS
@@ -106,8 +106,8 @@ def evaluate(counts: Sequence[int], horizon: float) -> dict[str, Any]:
         said = [forecast.p80_per_second, forecast.p95_per_second, forecast.p99_per_second]
         level = rates.rate(step)
         for name in ("level", "poisson"):
-            rivals[name].say(level.per_second if level else None, step)
-        rivals["naive"].say(_yesterday(counts, second + 1, step), step)
+            rivals[name].predict(level.per_second if level else None, step)
+        rivals["naive"].predict(_yesterday(counts, second + 1, step), step)
     return {
         **{name: tally.summary() for name, tally in tallies.items()},
         "models": {name: round(n / models.total(), 3) for name, n in models.most_common()},

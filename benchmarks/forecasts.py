@@ -27,11 +27,12 @@ from pyspark.sql import functions as f
 from machine import describe
 from penstock.config import Pool, Profile
 from penstock.decider import plugins
-from penstock.decider.simulator import contenders, durations, load, study, traces, tuning
-from penstock.decider.simulator.spawning import Spawning
+from penstock.decider.simulator.model import durations, load, traces
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies import contenders, study, tuning
 from penstock.measuring.calibration import SHARES
 from penstock.measuring.trained import Curve
-from penstock.pipeline import forecasts, whatif
+from penstock.pipeline.analysis import forecasts, whatif
 from penstock.pipeline.core import foresee as core
 from penstock.pipeline.core.foresee import Made, Plan
 from penstock.pipeline.core.seasons import MODELS, REFERENCES, Floats

@@ -23,10 +23,11 @@ import msgspec
 from machine import describe
 from penstock.config import Profile
 from penstock.decider import plugins
-from penstock.decider.simulator import contenders, durations, load, picture, study, traces
-from penstock.decider.simulator.load import Trace
-from penstock.decider.simulator.spawning import Spawning
-from penstock.decider.simulator.study import Row, Study
+from penstock.decider.simulator.model import durations, load, traces
+from penstock.decider.simulator.model.load import Trace
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies import contenders, picture, study
+from penstock.decider.simulator.studies.study import Row, Study
 from scoring import score
 
 FOUND = Path(__file__).resolve().parents[2] / "shared" / "traces"

@@ -13,7 +13,7 @@ from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.subjects import Subjects
 from penstock.orchestrator import app
-from penstock.worker import process
+from penstock.worker import app as worker_app
 
 EVENTS_PER_JOB = 3
 fork = multiprocessing.get_context("fork")
@@ -54,7 +54,7 @@ def at_work(
 
 
 def _serve(settings: Settings) -> None:
-    sys.exit(process.main(process.alone(settings, "bench")))
+    sys.exit(worker_app.main(worker_app.without_executor(settings, "bench")))
 
 
 async def stored_events(bus: NatsBus) -> int:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.decider.simulator.study import Row
+from penstock.decider.simulator.studies.study import Row
 
 REFERENCE = "hybrid"
 GOAL_LATE = 0.01

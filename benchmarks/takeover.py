@@ -44,7 +44,7 @@ from penstock.executor import app
 from penstock.jobs import Client
 from penstock.orchestrator import app as orchestrating
 from penstock.runtime.paths import LOOPBACK, temporary_dir
-from penstock.worker import process
+from penstock.worker import app as worker_app
 from takeover_jobs import LIVE, VICTIMS, Begun, begun, burn_c, burn_python, hold, nap
 
 AT_ONCE = 8
@@ -83,7 +83,7 @@ def orchestrator(settings: Settings) -> Iterator[None]:
 
 
 def serve(settings: Settings) -> None:
-    sys.exit(process.main(process.alone(settings, VICTIMS)))
+    sys.exit(worker_app.main(worker_app.without_executor(settings, VICTIMS)))
 
 
 @contextmanager

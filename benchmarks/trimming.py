@@ -25,7 +25,7 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobCompleted, JobEvent, JobStarted
 from penstock.jobs import Client
-from penstock.jobs.making import Terms
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
@@ -60,7 +60,9 @@ async def fill(settings: Settings, jobs: int, living_every: int) -> None:
 
 async def _dispatch(client: Client, bus: Any, start: int) -> list[tuple[str, int]]:
     events = [
-        client.prepare(noop(number=start + number), f"job-{start + number}", terms=Terms())
+        client.dispatcher.prepare(
+            noop(number=start + number), f"job-{start + number}", terms=Terms()
+        )
         for number in range(_AT_ONCE)
     ]
     sequences = await _store(bus, events, [0] * len(events))

@@ -66,6 +66,8 @@ WORDS = {
 
 PROSE = re.compile("|".join(rf"(?P<w{n}>\b(?:{word})\b)" for n, word in enumerate(WORDS)), re.I)
 PREFERRED = list(WORDS.values())
+PROSE_TOKENS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", -1)}
+"""From Python 3.12 on, the text of an f-string is a token of its own."""
 PLACES = ("shared", "services", "cli", "testing", "docs", "deploy", "examples", "README.md")
 SKIPPED = {"docs/decisions", "docs/language.py"}
 
@@ -100,7 +102,8 @@ def python(text: str) -> list[tuple[int, str]]:
         if name.strip("_") in NAMES
     ]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in {tokenize.STRING, tokenize.COMMENT}:
+        is_key = token.string.strip("\"'").isidentifier()  # a field on the wire, a dictionary's key
+        if token.type in PROSE_TOKENS and not is_key:
             findings += prose(token.string, token.start[0])
     return findings
 
@@ -136,6 +139,8 @@ def _bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
             ):
                 yield node.lineno, name
             case ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)):
                 yield node.lineno, name
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                 yield node.lineno, name

@@ -1,17 +1,14 @@
-"""Tables of what structs declare, and of anything else; used by generate.py."""
+"""Tables of the fields that structs declare, and of anything else; used by generate.py."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
-import textwrap
 import types
 import typing
 from datetime import date
 from typing import Any
 
 import msgspec
+from docstrings import meanings_of
 from msgspec import NODEFAULT, Meta, UnsetType
 
 COMPUTED = "computed"
@@ -40,57 +37,6 @@ def field_table(
     return table(["field", "type", "default", "meaning"], rows) if rows else ""
 
 
-def meanings_of(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """What docstrings say about each field: `Attributes:` sections, and strings below fields."""
-    found: dict[str, str] = {}
-    for above in reversed(kind.__mro__):
-        if above is not msgspec.Struct and issubclass(above, msgspec.Struct):
-            found |= from_attributes(above, kind.__struct_fields__)
-            found |= from_strings_below(above)
-    return found
-
-
-def from_attributes(kind: type, names: tuple[str, ...]) -> dict[str, str]:
-    """Reads ``name: meaning`` and ``one / other: meaning`` out of the section, many to a line."""
-    doc = inspect.cleandoc(kind.__doc__ or "")
-    _, _, section = doc.partition("Attributes:\n")
-    text = " ".join(section.split())
-    if not text or not names:
-        return {}
-    name = rf"`*(?:{'|'.join(map(re.escape, names))})`*"
-    starts = list(re.finditer(rf"(?:^|(?<=\s))({name}(?: / {name})*): ", text))
-    ends = [start.start() for start in starts[1:]] + [len(text)]
-    found = {}
-    for start, end in zip(starts, ends, strict=True):
-        meaning = text[start.end() : end].strip().rstrip(";")
-        for each in start[1].split(" / "):
-            found[each.strip("`")] = capital(meaning)
-    return found
-
-
-def from_strings_below(kind: type) -> dict[str, str]:
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    except (OSError, TypeError):
-        return {}
-    found = {}
-    for field, after in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            found[field.target.id] = " ".join(str(after.value.value).split())
-    return found
-
-
-def prose(kind: type) -> str:
-    """A docstring without its `Attributes:`."""
-    text, _, _ = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
-    return text.strip().replace("``", "`")
-
-
 def type_words(kind: Any) -> str:
     """A type as people write it, with its limits."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -113,7 +59,7 @@ def type_words(kind: Any) -> str:
 
 def limits(notes: tuple[Any, ...]) -> str:
     signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    found = [
+    bounds = [
         f"{sign} {value:g}"
         for note in notes
         if isinstance(note, Meta)
@@ -121,7 +67,7 @@ def limits(notes: tuple[Any, ...]) -> str:
         if (value := getattr(note, name)) is not None and abs(value) < NO_LIMIT
     ]
     patterns = [f"`{note.pattern}`" for note in notes if isinstance(note, Meta) and note.pattern]
-    return f" ({', '.join(found + patterns)})" if found or patterns else ""
+    return f" ({', '.join(bounds + patterns)})" if bounds or patterns else ""
 
 
 def default_words(field: Any) -> str:
@@ -149,7 +95,3 @@ def table(titles: list[str], rows: list[list[str]]) -> str:
 
 def cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

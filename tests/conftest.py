@@ -14,9 +14,9 @@ from typing import Any, cast
 import hypothesis
 import psutil
 import pytest
-from tests import second_attempt
+from tests import sampling, second_attempt
 from tests.making import MakeSettings
-from tests.spreading import ByFile, starts_spark
+from tests.spreading import ByFile, turn
 
 from penstock.runtime.broker import Broker
 from penstock.runtime.paths import temporary_dir
@@ -68,6 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run these tests only if CI may run them once more; see tests/second_attempt.py",
     )
+    sampling.add_options(parser)
 
 
 def _broker(config: pytest.Config) -> Broker:
@@ -110,8 +111,10 @@ def settings(request: pytest.FixtureRequest) -> Iterator[MakeSettings]:
         yield MakeSettings(url, str(folder / "run"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not starts_spark(item.nodeid))  # the longest piece of work first
+@pytest.hookimpl(trylast=True)  # what -m and -k deselect is not sampled
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.keep_part(config, items)
+    items.sort(key=lambda item: turn(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,9 +29,9 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle
+from penstock.jobs.derived_ids import member
+from penstock.jobs.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.members import member
-from penstock.jobs.story import read_event
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
 _BY_THE_ATTEMPT = (JobCompleted, JobFailed, JobProgressed, JobCommitted)
@@ -205,7 +205,7 @@ def _records(histories: Histories) -> dict[str, JobRecord | None]:
 
 
 def _faults(story: Story) -> Iterator[tuple[Rule, str]]:
-    for sequence, why in lifecycle.passed_over(story):
+    for sequence, why in lifecycle.ignored_events(story):
         yield Rule.LEGAL, f"at {sequence}: {why}"
     if not all(isinstance(event, JobEvent) for _, event in story):
         yield Rule.LEGAL, "an event that nobody knows"

@@ -19,7 +19,7 @@ from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, job
-from penstock.worker import process
+from penstock.worker import app
 
 _EVENTS_A_JOB, _CHUNK = 3, 5000
 
@@ -86,7 +86,7 @@ def recorded() -> int:
 
 
 def serve() -> None:
-    sys.exit(process.main(process.alone(settings(), "bench")))
+    sys.exit(app.main(app.without_executor(settings(), "bench")))
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from penstock.bus.protocol import Bus
-from penstock.cli import recording
-from penstock.cli.recording import Span
+from penstock.cli.scaling import recorded_rounds
+from penstock.cli.scaling.recorded_rounds import Span
 from penstock.decider.replay import stretches
 from penstock.decider.replay.verdict import Verdict
 from penstock.events.subjects import Subjects
@@ -16,23 +16,25 @@ LOG = "decisions.jsonl"
 
 
 async def replay(bus: Bus, subjects: Subjects, folder: Path) -> Verdict:
-    """What `penstock replay` finds in the log so far.
+    """The verdict of `penstock replay` on the log so far.
 
     Args:
-        folder: the log is kept there as a file.
+        bus: a connection.
+        subjects: of the installation.
+        folder: the log is stored there as a file.
     """
     path = folder / LOG
     with path.open("wb") as file:
-        await recording.save(bus, subjects, Span(), file, lambda _: None)
+        await recorded_rounds.save(bus, subjects, Span(), file, lambda _: None)
     return await asyncio.to_thread(stretches.verify, path)
 
 
 def sentence(verdict: Verdict) -> str:
-    """For the report."""
-    found = (
+    """The verdict as a sentence of the report."""
+    equal = (
         f"{verdict.equal_decisions} of {verdict.decisions} decisions recomputed equal, bit for "
-        f"bit; of these {verdict.equal_told} of {verdict.told} on the event log; "
+        f"bit; of these {verdict.equal_published} of {verdict.published} on the event log; "
         f"{verdict.equal_states} of {verdict.states} states at checkpoints"
     )
     beside = {"rounds without their records": verdict.gaps, "without their round": verdict.orphans}
-    return "; ".join([found, *(f"{count} {what}" for what, count in beside.items() if count)])
+    return "; ".join([equal, *(f"{count} {what}" for what, count in beside.items() if count)])

@@ -20,8 +20,8 @@ from tests.chaos.storage import fill_disk, hang_disk, open_batches, turn_log_ove
 from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError, Delivery, Outgoing
-from penstock.jobs import queue
 from penstock.jobs.errors import NotFound
+from penstock.jobs.queues import queue_messages
 
 Harm = Callable[[Site, Fault], Coroutine[Any, Any, None]]
 
@@ -128,7 +128,7 @@ async def _double(site: Site, fault: Fault) -> None:
     for job_id in _some_jobs(site, fault):
         with suppress(BusError, NotFound):
             view = await site.client.job(job_id)
-            headers = queue.headers(job_id, view.events[0][0], 1, {})
+            headers = queue_messages.headers(job_id, view.events[0][0], 1, {})
             subject = site.subjects.queue(view.record.queue)
             double = Outgoing(subject, view.record.payload, headers)
             await site.bus.append_many([double] * 3)

@@ -34,6 +34,7 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "plan",
     [
@@ -83,6 +84,7 @@ def test_a_run_beside_others_has_their_options() -> None:
         assert getattr(again, name) == getattr(options, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_runs_beside_each_other_end_with_the_process_that_started_them(
     number: signal.Signals, tmp_path: Path

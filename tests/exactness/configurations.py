@@ -15,9 +15,9 @@ from penstock.config import ConfigError, Settings, explain, load
 from penstock.config.load import check
 from penstock.config.profiles import PROFILES, PoolTable, ProfileOverride
 from penstock.decider import app, plugins
-from penstock.decider.adopting import Adopted
 from penstock.decider.core import options
 from penstock.decider.core.inputs import Rules
+from penstock.decider.publishing.adopting import Adopted
 
 STRATEGIES, POLICIES = plugins.strategies(), plugins.policies()
 POOLS = ("mails", "reports", "ledger", "tasks")

@@ -8,32 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from tests.histories import check, read_all
 from tests.integration.crew import Crew, WarmParent, gather_crew
 from tests.integration.guarded import GuardedBroker
-from tests.integration.landing import QUICK_JAVA, Tap, tap
 from tests.making import MakeSettings
 
-from penstock.pipeline.session import spark_session
-from penstock.pipeline.source import register
 from penstock.runtime.broker import Broker
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A local session of the pipeline's, which knows the format ``nats``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
-        with spark_session("local[2]") as spark:
-            register(spark)
-            yield spark
-
-
-@pytest.fixture
-def water(nats_url: str) -> Iterator[Tap]:
-    with tap(nats_url) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.integration.sample_jobs import QUEUE, write
 
 from penstock.jobs import Backoff, Context, job
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 
 
 @job(queue=QUEUE)

@@ -10,19 +10,20 @@ from typing import Any
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus
 from penstock.events.batch import Counts
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.jobs.batch_record import BatchRecord
+from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "counted"
 WITHIN = 15.0
@@ -62,7 +63,7 @@ class Stage:
     async def worker(self) -> AsyncIterator[Worker]:
         bus = await self.connect()
         await bus.ensure_queue(QUEUE)
-        worker = Worker(bus, alone(self.settings, QUEUE))
+        worker = Worker(assemble(bus, without_executor(self.settings, QUEUE)))
         running = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -27,8 +27,8 @@ from penstock.config.topology import pools
 from penstock.events.job import JobEvent
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.view import JobView
 from penstock.runtime import children
 from penstock.runtime.workers.assignment import Assignment
 

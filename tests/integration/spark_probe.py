@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def _main(ports: Sequence[str]) -> None:
         gateway = launch_gateway()
         try:
             rpc = _rpc(gateway.jvm)
-            reached = {port: _ask(gateway.jvm, rpc, int(port)) for port in ports}
+            with ThreadPoolExecutor(len(ports)) as threads:  # each asks until its timeout
+                answers = threads.map(lambda port: _ask(gateway.jvm, rpc, int(port)), ports)
+                reached = dict(zip(ports, answers, strict=True))
             sys.stdout.write(f"{json.dumps(reached)}\n")
         finally:
             gateway.shutdown()

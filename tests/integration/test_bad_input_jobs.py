@@ -11,23 +11,26 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, Outgoing
-from penstock.cli.job_view import description
+from penstock.cli.jobs.job_view import description
 from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobCompleted, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, job, payload, registry
-from penstock.jobs import queue as queues
+from penstock.jobs import Client, job, registry
 from penstock.jobs.lifecycle import State
-from penstock.jobs.queue import DeadLetter
+from penstock.jobs.payloads import payload
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.queues.queue_messages import DeadLetter
+from penstock.testing.memory.bus import MemoryBus
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "reports"
 
@@ -58,11 +61,15 @@ class Stage:
     def __init__(self, bus: Bus, worker_bus: Bus, settings: Settings) -> None:
         self.bus, self.subjects = bus, Subjects(settings.prefix)
         self.client = Client(bus, prefix=settings.prefix)
-        self.worker = Worker(worker_bus, alone(settings, QUEUE))
+        self.worker = Worker(assemble(worker_bus, without_executor(settings, QUEUE)))
         self.running = asyncio.create_task(self.worker.run())
 
     async def send(self, body: bytes, job_id: str = "", sequence: str = "") -> int:
-        headers = {queues.JOB: job_id, queues.SEQUENCE: sequence} if job_id or sequence else {}
+        headers = (
+            {queue_messages.JOB: job_id, queue_messages.SEQUENCE: sequence}
+            if job_id or sequence
+            else {}
+        )
         return await self.bus.append(Outgoing(self.subjects.queue(QUEUE), body, headers))
 
     def call(self, job_id: str, **changes: Any) -> bytes:
@@ -104,7 +111,7 @@ class Stage:
         assert not self.worker.stopping
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     found = settings(pools={QUEUE: {}}, jobs={"claim_seconds": 1})
     if request.param == "nats":

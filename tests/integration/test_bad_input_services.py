@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.integration import deciding, executing
 from tests.integration.deciding import GIB, World
 from tests.making import MakeSettings
@@ -86,7 +87,7 @@ def odd_hosts() -> dict[str, HostSnapshot]:
     }
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def here(request: pytest.FixtureRequest, settings: MakeSettings) -> Any:
     around = AsyncExitStack()
     yield await around.enter_async_context(deciding.world(request.param, settings))

@@ -16,10 +16,10 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import Outgoing
 from penstock.events.batch import Counts
-from penstock.jobs import queue
-from penstock.jobs.awaiting import awaiting
-from penstock.jobs.batch_record import BatchRecord, BatchState
-from penstock.jobs.graph_record import GraphState
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
+from penstock.jobs.dispatch.awaiting import awaiting
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.workflows.graph_record import GraphState
 from penstock.runtime.children import Child
 
 WITHIN = 30.0
@@ -115,7 +115,7 @@ async def test_counts_are_exact_with_two_orchestrators_and_jobs_delivered_again(
     batch_id = await crew.client.batches.create(calls, then=call_back(crew, "then"))
     for job_id in random.Random(7).sample(await _jobs(crew, batch_id), 150):
         view = await crew.client.job(job_id)
-        headers = queue.headers(job_id, view.events[0][0], 1, {})
+        headers = queue_messages.headers(job_id, view.events[0][0], 1, {})
         message = Outgoing(crew.subjects.queue(QUEUE), view.record.payload, headers)
         await crew.bus.append(message)
     crew.workers[0].signal(9)

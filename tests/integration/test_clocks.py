@@ -23,8 +23,9 @@ from penstock.events.job import JobCancelled, JobRetrying
 from penstock.jobs import Client, Context, job
 from penstock.jobs.client import JobView
 from penstock.jobs.lifecycle import State
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 HOUR = 3600.0
 QUEUE = "clocks"
@@ -64,7 +65,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
 async def working(settings: Settings) -> AsyncIterator[NatsBus]:
     """A worker of this process, and its line to the broker."""
     bus = await connect(settings)
-    worker = Worker(bus, alone(settings, QUEUE))
+    worker = Worker(assemble(bus, without_executor(settings, QUEUE)))
     running = asyncio.create_task(worker.run())
     try:
         yield bus

@@ -20,7 +20,8 @@ from tests.waiting import eventually
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, queue
+from penstock.jobs import Client
+from penstock.jobs.queues import queue_messages
 
 JOBS = 60
 
@@ -63,7 +64,7 @@ async def _told(bus: Bus, subjects: Subjects) -> set[str]:
 async def _queued(bus: Bus, subjects: Subjects) -> set[str]:
     """Jobs with a message in the queue; one whose answer was lost with a server may have two."""
     line = await bus.history(subjects.jobs_stream, subjects.queue(QUEUE))
-    return {message.headers[queue.JOB] for message in line}
+    return {message.headers[queue_messages.JOB] for message in line}
 
 
 async def _holds(

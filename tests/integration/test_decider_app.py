@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.buses import both
 from tests.integration.deciding import EMAILS, QUICK, World, world
 from tests.waiting import eventually
 
@@ -32,7 +33,7 @@ BUSY = {"arrival_per_second": 5.0}  # 10 workers by hybrid
 BUSIER = {"arrival_per_second": 10.0}  # 20
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def here(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     async with world(request.param, request.getfixturevalue("settings")) as found:
         yield found

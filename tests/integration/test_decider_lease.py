@@ -9,14 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Outgoing
-from penstock.decider.lease import Lease, LeaseRecord, Term
+from penstock.decider.lease import leadership
 from penstock.events.subjects import Subjects
+from penstock.runtime.lease import Lease, LeaseRecord, Term
+from penstock.testing.memory.bus import MemoryBus
 
 SECONDS = 0.6
 
@@ -39,7 +41,7 @@ class Contest:
         self._tasks: list[asyncio.Task[Any]] = []
 
     def candidate(self, name: str, bus: Any = None, clock: Any = time.monotonic) -> Lease:
-        lease = Lease(bus or self.bus, self.subjects, name, SECONDS, monotonic=clock)
+        lease = leadership(bus or self.bus, self.subjects, name, SECONDS, monotonic=clock)
         self.background(lease.watch())
         return lease
 
@@ -66,7 +68,7 @@ class Contest:
         await self.bus.close()
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def contest(request: pytest.FixtureRequest) -> AsyncIterator[Contest]:
     make: MakeSettings = request.getfixturevalue("settings")
     if request.param == "nats":

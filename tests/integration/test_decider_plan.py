@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.buses import both
 from tests.integration.deciding import EMAILS, QUICK, World, world
 from tests.integration.shell import Shell
 from tests.making import MakeSettings
@@ -31,7 +32,7 @@ def emails(**more: Any) -> dict[str, Any]:
     return {"pools": {"emails": {**EMAILS["emails"], **more}}, "decider": QUICK}
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def here(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     async with world(request.param, request.getfixturevalue("settings")) as found:
         yield found
@@ -110,8 +111,8 @@ def test_a_policy_that_is_not_there_stops_the_start(settings) -> None:
 
 
 async def test_too_few_hosts_are_told(settings, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.decider.core.hostcount.MORE_AFTER_SECONDS", 0.5)
-    monkeypatch.setattr("penstock.decider.core.hostcount.EVERY_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.decider.core.hosts.advice.MORE_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr("penstock.decider.core.hosts.advice.EVERY_SECONDS", 0.1)
     async with world("nats", settings) as here:
         here.host("a", max_workers=4)
         await here.report(**BUSY)

@@ -10,8 +10,8 @@ from examples.demonstration import answers, load, offer, picture, report
 from examples.demonstration.audit import Audit, judge
 from examples.demonstration.figures import Figures, figures, quantile
 from examples.demonstration.kills import Kill
+from examples.demonstration.plotted import Plotted
 from examples.demonstration.recording import Recording, height
-from examples.demonstration.scene import Scene
 from rich.console import Console
 
 from penstock.config import load as load_settings
@@ -20,8 +20,9 @@ from penstock.decider.replay.verdict import Verdict
 from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError, JobStarted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
-from penstock.jobs import Call, payload
-from penstock.jobs.registry import encode_result
+from penstock.jobs import Call
+from penstock.jobs.job_type import encode_result
+from penstock.jobs.payloads import payload
 
 POOLS = pools(load_settings("examples/penstock.toml", environment={}))
 
@@ -195,7 +196,9 @@ def made(kept: bool) -> tuple[Figures, ...]:
     return (found,)
 
 
-EQUAL = Verdict(rounds=9, equal_rounds=9, decisions=27, equal_decisions=27, told=3, equal_told=3)
+EQUAL = Verdict(
+    rounds=9, equal_rounds=9, decisions=27, equal_decisions=27, published=3, equal_published=3
+)
 AUDITED = Audit(dispatched=2, ended=2, ends={"JobCompleted": 2}, problems=())
 
 
@@ -203,7 +206,7 @@ AUDITED = Audit(dispatched=2, ended=2, ends={"JobCompleted": 2}, problems=())
     ("verdict", "passed"),
     [
         (EQUAL, True),
-        (msgspec.structs.replace(EQUAL, equal_told=2), False),
+        (msgspec.structs.replace(EQUAL, equal_published=2), False),
         (msgspec.structs.replace(EQUAL, gaps=1), False),
         (Verdict(), False),
     ],
@@ -213,7 +216,7 @@ def test_the_report_fails_unless_every_decision_was_recomputed_equal(verdict, pa
     out = io.StringIO()
     report.show(made_report, Console(file=out, width=300))
     assert made_report.passed == passed
-    assert f"{verdict.equal_told} of {verdict.told} on the event log" in out.getvalue()
+    assert f"{verdict.equal_published} of {verdict.published} on the event log" in out.getvalue()
     assert ("not every decision was recomputed equal" in out.getvalue()) == (not passed)
 
 
@@ -230,7 +233,7 @@ def test_the_report_fails_when_a_promise_was_broken():
 
 def test_the_picture_is_drawn(tmp_path: Path):
     recording = recorded()
-    scene = Scene(
+    scene = Plotted(
         recording=recording,
         pools=(figures(recording, POOLS["thumbnails"], 100, 120),),
         kills=(Kill(115, 2, "thumbnails", "w2"),),

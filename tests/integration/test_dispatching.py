@@ -23,10 +23,10 @@ from penstock.config import Settings
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, Unique, job
+from penstock.jobs.dispatch.uniqueness import unique_token
 from penstock.jobs.errors import OutboxFull
 from penstock.jobs.lifecycle import State
-from penstock.jobs.outbox import Outbox
-from penstock.jobs.unique import token
+from penstock.jobs.outbox.store import Outbox
 from penstock.runtime.broker import Broker
 
 
@@ -96,15 +96,15 @@ async def test_an_author_may_ask_and_one_that_ended_does_not_count(crew: Crew) -
 async def test_a_dispatch_that_was_cut_in_two_is_finished_by_who_finds_it(crew: Crew) -> None:
     """Its author died after the record of the key, before the job: nobody may name a ghost."""
     call, unique = noted(crew), Unique(30)
-    event = crew.client.prepare(call, "cut-in-two")
-    sender = crew.client._unique
+    event = crew.client.dispatcher.prepare(call, "cut-in-two")
+    sender = crew.client.dispatcher._unique
 
     async def dies(_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched, suppress(KeyboardInterrupt):
-        patched.setattr(sender._sender, "send_again", dies)
-        await sender.send(event, token(call, unique), unique)
+        patched.setattr(sender._sender, "ensure_sent", dies)
+        await sender.send(event, unique_token(call, unique), unique)
     with pytest.raises(AlreadyDispatched, match="cut-in-two"):
         await crew.client.dispatch(call, unique_for=30)
     crew.hire()
@@ -284,8 +284,8 @@ async def test_the_outbox_is_sent_in_order_and_once(
         broker.start()
         ids.append(await client.dispatch(note(diary="d", name="after")))
         ids += await client.dispatch_many([note(diary="d", name=f"m{n}") for n in range(3)])
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
         views = [await client.job(each) for each in (before, *ids)]
         assert [view.state for view in views] == [State.WAITING] * 10
         sequences = [view.record.sequence for view in views]
@@ -307,8 +307,8 @@ async def test_many_jobs_survive_a_broker_that_goes_while_they_are_dispatched(
         broker.kill()
         broker.start()
         ids = await dispatching
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
         subjects = Subjects(known.prefix)
         events = await client._bus.count(subjects.events_stream, subjects.events("job", "*"))
     assert events == {subjects.events("job", job_id, "JobDispatched"): 1 for job_id in ids}
@@ -335,8 +335,8 @@ async def test_a_full_outbox_refuses(
         with pytest.raises(OutboxFull, match="no room for 1 more of at most 2"):
             await client.dispatch(note(diary="d", name="j2"))
         broker.start()
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
     assert await waiting_in(known) == 2
 
 
@@ -378,11 +378,11 @@ async def test_what_a_killed_process_left_is_sent_by_the_next(
     outbox = Outbox(known.dispatch.outbox_file, 10)
     [entry] = outbox.first(1)
     outbox.close()
-    await Client(bus, prefix=known.prefix).hand_over([entry.event])
+    await Client(bus, prefix=known.prefix).dispatcher.sender.send_many([entry.event])
     await bus.close()
     async with Client.connect(known) as client:
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
         assert [(await client.job(each)).state for each in ids] == [State.WAITING] * 4
         names = [len((await client.job(each)).events) for each in ids]
         assert names == [1, 1, 1, 1]

@@ -14,8 +14,9 @@ from tests.integration.shell import Shell
 from tests.waiting import eventually
 
 from penstock.config.settings import Encryption
-from penstock.jobs import Client, queue
+from penstock.jobs import Client
 from penstock.jobs.lifecycle import State
+from penstock.jobs.queues import queue_messages
 
 MODULES = {"modules": ["tests.integration.sample_jobs", "tests.integration.counted_jobs"]}
 KNOWN = pytest.mark.parametrize("crew", [{"jobs": MODULES}], indirect=True)
@@ -42,7 +43,7 @@ async def test_a_worker_without_the_key_lets_the_job_wait(crew: Crew, tmp_path: 
     waits = await eventually(
         lambda: crew.bus.last(crew.subjects.jobs_stream, subject), 15, "the job waiting"
     )
-    assert waits.headers[queue.JOB] == job_id
+    assert waits.headers[queue_messages.JOB] == job_id
     await crew.emptied()
     assert await crew.story(job_id) == ["JobDispatched"]
     await client.cancel(job_id)

@@ -13,16 +13,16 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.cli.recover import ask_hosts
+from penstock.cli.jobs.recover import ask_hosts
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
 from penstock.events.worker import WorkerReady, WorkerStopped, WorkerStuck
 from penstock.jobs import Client
+from penstock.jobs.dead_letters.letter import Letter
 from penstock.jobs.errors import NotFound
-from penstock.jobs.letters import Letter
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.view import JobView
 
 QUICK = {"silent_seconds": 2.0, "expected_seconds": 0.2, "looks": 2}
 SHORT = {"modules": [jobs.__name__], "claim_seconds": 1, "cancel_grace_seconds": 0.2}

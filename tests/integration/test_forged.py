@@ -83,6 +83,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", WRITERS)
 async def test_what_a_stranger_with_a_key_writes_does_no_harm(
     site: Site, role: str, tmp_path: Path

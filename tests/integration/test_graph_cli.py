@@ -11,7 +11,7 @@ from tests.integration.shell import Shell, shell_of
 from tests.making import MakeSettings
 
 from penstock.jobs import job, registry
-from penstock.jobs.graph_record import GraphState
+from penstock.jobs.workflows.graph_record import GraphState
 
 TRIED: list[int] = []
 

@@ -6,17 +6,18 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from tests.buses import both
 from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.jobs import JobType, job, registry
-from penstock.jobs.awaiting import awaiting
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
+from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, BadArguments, JobRefused
-from penstock.jobs.graph_order import BadGraph
-from penstock.jobs.graph_record import GraphState
-from penstock.jobs.graphs import Step
+from penstock.jobs.workflows.client import Step
+from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.graph_record import GraphState
 
 ORDER: list[str] = []
 
@@ -90,7 +91,7 @@ def known() -> Iterator[None]:
         registry.REGISTRY.pop(each.name, None)
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as found:
         yield found
@@ -302,7 +303,7 @@ async def test_a_step_that_is_not_there_is_refused(stage: Stage) -> None:
 
 async def test_what_cannot_be_filled_is_refused(stage: Stage) -> None:
     chain = stage.client.graphs.chain
-    with pytest.raises(BadGraph, match="where its parameter 'rows' comes from"):
+    with pytest.raises(BadGraph, match="parameter 'rows' is left open and takes no step's result"):
         await chain([awaiting(double, "rows")])
     with pytest.raises(BadArguments, match="no parameter 'row'"):
         awaiting(double, "row")

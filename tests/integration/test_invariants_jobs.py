@@ -20,8 +20,9 @@ from tests.integration.sample_jobs import QUEUE, compute, fail, hold, note
 from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError, Outgoing
-from penstock.jobs import Call, queue
+from penstock.jobs import Call
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 
@@ -160,7 +161,7 @@ async def test_doubled_messages_run_nothing_twice(crew: Crew) -> None:
     double = Outgoing(
         crew.subjects.queue(QUEUE),
         view.record.payload,
-        queue.headers(job_id, view.events[0][0], 1, {}),
+        queue_messages.headers(job_id, view.events[0][0], 1, {}),
     )
     await crew.bus.append_many([double] * 5)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.integration.measured import GIB, SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
 from tests.making import MakeSettings
@@ -23,7 +24,7 @@ from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     found = Stage(request.param, settings)
     yield found

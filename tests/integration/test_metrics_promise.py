@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.buses import both
 from tests.integration.measured import Stage, known
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -16,7 +17,7 @@ STRICT = {"reports": {"min_workers": 0, "sla_seconds": 0.5, "quantile": 0.9}}
 EASY = {"reports": {"min_workers": 0, "sla_seconds": 1000.0}}
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     found = Stage(request.param, settings)
     yield found

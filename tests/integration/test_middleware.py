@@ -29,8 +29,8 @@ from tests.integration.guarded_jobs import Moment, moments, overlaps
 from tests.waiting import eventually
 
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobRetrying
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.view import JobView
 from penstock.runtime.broker import Broker
 
 TABLES = {

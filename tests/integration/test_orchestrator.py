@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Delivery, Expect, Outgoing
 from penstock.config.profiles import PoolTable
@@ -27,14 +27,17 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, Context, job, lifecycle, queue, story
+from penstock.jobs import Client, Context, job
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.app import Orchestrator
 from penstock.orchestrator.reconciling import unacknowledged as claimed
-from penstock.orchestrator.reconciling.repair import Healer
+from penstock.orchestrator.reconciling.completion import TransitionCompleter
 from penstock.runtime.broker import Broker
 from penstock.runtime.poison_messages import passed_over
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
 
 AFTER_SECONDS = 0.6
 FOREVER = float("inf")
@@ -135,7 +138,10 @@ class Stage:
 
     async def run_until(self, delivery: Delivery, *events: JobEvent) -> None:
         """As a worker that won the job and then died: the start, and these events, nothing else."""
-        job_id, sequence = delivery.headers[queue.JOB], int(delivery.headers[queue.SEQUENCE])
+        job_id, sequence = (
+            delivery.headers[queue_messages.JOB],
+            int(delivery.headers[queue_messages.SEQUENCE]),
+        )
         started = JobStarted(
             job_id=job_id, queue="reports", attempt=1, host="a", worker="w",
             message=delivery.sequence,
@@ -173,7 +179,7 @@ class Stage:
         await eventually(is_put_off, 8)
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     found = Stage(request.param, settings)
     await found.open()
@@ -185,7 +191,7 @@ async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
     await stage.start()
     job_id = await stage.cut_dispatch()
     delivery = await stage.take()
-    assert delivery.headers[queue.JOB] == job_id
+    assert delivery.headers[queue_messages.JOB] == job_id
     await stage.run_until(delivery)  # the compare-and-set holds
     assert await stage.state(job_id) == "running"
     await stage.settled()
@@ -194,20 +200,20 @@ async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
 async def test_a_job_that_cannot_be_handled_keeps_no_other_from_being_healed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    healer = Healer.heal
+    healer = TransitionCompleter.complete
 
-    async def heal(self: Healer, record: JobRecord) -> bool:
+    async def heal(self: TransitionCompleter, record: JobRecord) -> bool:
         if record.id == "odd":
             raise OverflowError("date value out of range")
         return await healer(self, record)
 
-    monkeypatch.setattr(Healer, "heal", heal)
+    monkeypatch.setattr(TransitionCompleter, "complete", heal)
     before = passed_over()
     await stage.start()
     await stage.cut_dispatch(job_id="odd")
     await eventually(lambda: passed_over() > before, 30)
     job_id = await stage.cut_dispatch()
-    assert (await stage.take()).headers[queue.JOB] == job_id
+    assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
 
 async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:
@@ -217,13 +223,13 @@ async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:
     line = stage.subjects.queue("reports")
 
     def healed() -> int:
-        return stage.orchestrator.reconciler.healer.healed
+        return stage.orchestrator.reconciler.completer.completed
 
     for times in range(1, 4):
         await stage.bus.remove(stage.subjects.jobs_stream, line)
         await eventually(lambda n=times: healed() == n, 30)
     delivery = await stage.take()
-    assert delivery.headers[queue.JOB] == job_id
+    assert delivery.headers[queue_messages.JOB] == job_id
     await stage.run_until(delivery)
     await stage.settled()
 
@@ -239,7 +245,7 @@ async def test_invented_jobs_keep_no_queue_of_the_settings_from_its_messages(sta
     pools = {"reports": PoolTable()}
     stage.settings = msgspec.structs.replace(stage.settings, pools=pools)
     await stage.start(most=30)
-    assert {(await stage.take()).headers[queue.JOB] for _ in range(2)} == {job_id, lost}
+    assert {(await stage.take()).headers[queue_messages.JOB] for _ in range(2)} == {job_id, lost}
 
 
 async def test_what_is_made_again_stays_in_the_jobs_trace(stage: Stage) -> None:
@@ -257,7 +263,7 @@ async def test_a_delayed_dispatch_without_its_schedule(stage: Stage) -> None:
     due = utc_now() + timedelta(seconds=2)
     job_id = await stage.cut_dispatch(at=due)
     delivery = await stage.take()
-    assert delivery.headers[queue.JOB] == job_id
+    assert delivery.headers[queue_messages.JOB] == job_id
     assert datetime.fromtimestamp(delivery.stored_at, UTC) >= due - timedelta(seconds=0.1)
 
 
@@ -269,7 +275,7 @@ async def test_a_delayed_dispatch_far_ahead_is_looked_after_once(stage: Stage) -
     for job_id in (whole, cut):
         subject = stage.subjects.schedule("reports", job_id)
         assert await stage.bus.last(stage.subjects.jobs_stream, subject)
-    assert stage.orchestrator.reconciler.healer.healed == 1
+    assert stage.orchestrator.reconciler.completer.completed == 1
 
 
 async def test_a_retry_without_its_schedule(stage: Stage) -> None:
@@ -282,7 +288,10 @@ async def test_a_retry_without_its_schedule(stage: Stage) -> None:
         JobRetrying(job_id=job_id, attempt=2, due_at=due),
     )
     delivery = await stage.take()
-    assert (delivery.headers[queue.JOB], delivery.headers[queue.ATTEMPT]) == (job_id, "2")
+    assert (delivery.headers[queue_messages.JOB], delivery.headers[queue_messages.ATTEMPT]) == (
+        job_id,
+        "2",
+    )
 
 
 async def test_a_retry_whose_schedule_never_fires(stage: Stage) -> None:
@@ -296,10 +305,13 @@ async def test_a_retry_whose_schedule_never_fires(stage: Stage) -> None:
     )
     record = (await stage.client.job(job_id)).record
     far = msgspec.structs.replace(record, available_at=due + timedelta(days=1))
-    await stage.bus.append(queue.scheduled(stage.subjects, far, {}))
+    await stage.bus.append(queue_messages.scheduled(stage.subjects, far, {}))
     await stage.start()
     delivery = await stage.take()
-    assert (delivery.headers[queue.JOB], delivery.headers[queue.ATTEMPT]) == (job_id, "2")
+    assert (delivery.headers[queue_messages.JOB], delivery.headers[queue_messages.ATTEMPT]) == (
+        job_id,
+        "2",
+    )
     await stage.run_until(delivery)
     await stage.settled()
 
@@ -315,7 +327,7 @@ async def test_a_death_without_its_letter(stage: Stage) -> None:
     )
     subject = stage.subjects.dead("reports", job_id)
     stored = await eventually(lambda: stage.bus.last(stage.subjects.dead_stream, subject))
-    letter = msgspec.json.decode(stored.body, type=queue.DeadLetter)
+    letter = msgspec.json.decode(stored.body, type=queue_messages.DeadLetter)
     assert (letter.function, letter.error) == ("orchestrator_tests.rebuild", error)
 
 
@@ -338,8 +350,8 @@ async def test_a_new_life_without_its_message(stage: Stage, letter_is_left: bool
         await stage.bus.append(Outgoing(subject, letter.body))
     delivery = await stage.take()
     record = (await stage.client.job(job_id)).record
-    assert delivery.headers[queue.JOB] == job_id
-    assert delivery.headers[queue.SEQUENCE] == str(record.sequence)
+    assert delivery.headers[queue_messages.JOB] == job_id
+    assert delivery.headers[queue_messages.SEQUENCE] == str(record.sequence)
     assert (record.life, await stage.bus.last(stream, subject)) == (2, None)
 
 
@@ -351,7 +363,7 @@ async def test_a_letter_that_comes_after_its_job_was_revived_goes_again(stage: S
     await stage.run_until(await stage.take(), JobDead(job_id=job_id, queue="reports", error=error))
     died = (await stage.client.job(job_id)).record
     await stage.client.retry(job_id)
-    letter = queue.dead(stage.subjects, died, {})
+    letter = queue_messages.dead_letter(stage.subjects, died, {})
     await stage.bus.append(letter)
 
     async def is_gone() -> bool:
@@ -369,7 +381,7 @@ async def test_jobs_that_wait_their_turn_are_left_alone(stage: Stage) -> None:
     table = stage.orchestrator.table
     first = next(table.due(FOREVER)).check_at
     await eventually(lambda: next(table.due(FOREVER)).check_at > first + 2 * AFTER_SECONDS, 8)
-    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert stage.orchestrator.reconciler.completer.completed == 0
     assert await stage.waiting() == 50
 
 
@@ -379,7 +391,7 @@ async def test_jobs_that_are_claimed_and_not_started_are_left_alone(stage: Stage
     await stage.client.dispatch_many([rebuild(table=str(n)) for n in range(30)])
     deliveries = [await stage.take() for _ in range(30)]
     job_id = await stage.cut_dispatch()
-    table, healer = stage.orchestrator.table, stage.orchestrator.reconciler.healer
+    table, healer = stage.orchestrator.table, stage.orchestrator.reconciler.completer
     await eventually(lambda: len(table) == 31)
     first = [entry.check_at for entry in table.due(FOREVER)][-2]
 
@@ -389,8 +401,8 @@ async def test_jobs_that_are_claimed_and_not_started_are_left_alone(stage: Stage
         return all(entry.check_at > first + 2 * AFTER_SECONDS for entry in claimed)
 
     await eventually(looked_at, 10)
-    assert healer.healed == 1
-    assert (await stage.take()).headers[queue.JOB] == job_id
+    assert healer.completed == 1
+    assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
 
 async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
@@ -400,10 +412,10 @@ async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
     while len(taken) < 120:
         taken += await puller.fetch(120, 5.0)
     await puller.close()
-    jobs = [one.headers[queue.JOB] for one in taken]
+    jobs = [one.headers[queue_messages.JOB] for one in taken]
     last = taken[-1].sequence
     whole = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last)
-    assert whole == claimed.Claimed(frozenset(jobs))
+    assert whole == claimed.UnacknowledgedJobs(frozenset(jobs))
     assert not whole.may_hold("other", 0.0)
     part = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
     assert part.jobs == set(jobs[:100])
@@ -423,14 +435,14 @@ async def test_a_cut_job_behind_a_line_is_made_again_when_the_line_has_passed(
     job_id = await stage.cut_dispatch()
     for _ in range(3):
         await stage.run_until(await stage.take())
-    assert (await stage.take()).headers[queue.JOB] == job_id
+    assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
 
 async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
     await stage.start()
     job_id = await stage.client.dispatch(rebuild(table="a"))
     delivery = await stage.take()
-    sequence = int(delivery.headers[queue.SEQUENCE])
+    sequence = int(delivery.headers[queue_messages.SEQUENCE])
     started = JobStarted(
         job_id=job_id, queue="reports", attempt=1, host="a", worker="w", message=delivery.sequence
     )
@@ -442,7 +454,7 @@ async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
         )
     await stage.bus.give_back([delivery.ack_subject])
     await stage.looked_at(job_id)  # no worker is free to take it: it waits as a redelivery
-    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert stage.orchestrator.reconciler.completer.completed == 0
     assert (await stage.take()).sequence == delivery.sequence
 
 
@@ -450,11 +462,11 @@ async def test_a_job_that_waits_for_its_key_is_left_alone(stage: Stage) -> None:
     await stage.start()
     await stage.client.dispatch(rebuild(table="a"))
     delivery = await stage.take()
-    job_id, due = delivery.headers[queue.JOB], utc_now() + timedelta(hours=1)
-    await stage.bus.append(queue.again(stage.subjects, delivery, job_id, due, {}))
+    job_id, due = delivery.headers[queue_messages.JOB], utc_now() + timedelta(hours=1)
+    await stage.bus.append(queue_messages.postponed(stage.subjects, delivery, job_id, due, {}))
     await stage.bus.ack([delivery])
     await stage.settled()
-    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert stage.orchestrator.reconciler.completer.completed == 0
 
 
 async def test_a_cancelled_job_is_not_brought_back(stage: Stage) -> None:
@@ -489,7 +501,7 @@ async def test_a_restart_goes_on_where_the_last_one_stood(stage: Stage) -> None:
     await stage.stop()
     later = await stage.cut_dispatch()  # while nobody is there
     again = await stage.start()
-    taken = {(await stage.take()).headers[queue.JOB] for _ in range(2)}
+    taken = {(await stage.take()).headers[queue_messages.JOB] for _ in range(2)}
     assert taken == {job_id, later}
     assert again.position.sequence > 5
 
@@ -509,9 +521,9 @@ async def test_a_dead_letter_removed_on_purpose_stays_removed(stage: Stage) -> N
     await stage.bus.remove(stage.subjects.dead_stream, subject)
     await stage.stop()
     await stage.start()
-    assert (await stage.take(queue_name="slow")).headers[queue.JOB] == waits
+    assert (await stage.take(queue_name="slow")).headers[queue_messages.JOB] == waits
     after = await stage.cut_dispatch()
-    assert (await stage.take()).headers[queue.JOB] == after
+    assert (await stage.take()).headers[queue_messages.JOB] == after
     assert await stage.bus.last(stage.subjects.dead_stream, subject) is None
 
 
@@ -526,7 +538,7 @@ async def test_memory_is_bounded_and_all_are_made_again(stage: Stage) -> None:
         found = await puller.fetch(10, 0.2)
         await puller.close()
         for delivery in found:
-            taken.add(delivery.headers[queue.JOB])
+            taken.add(delivery.headers[queue_messages.JOB])
             await stage.run_until(delivery)
         return taken == cut
 
@@ -545,7 +557,7 @@ async def test_rubbish_in_the_log_disturbs_nothing(
     await stage.bus.append(Outgoing(stage.subjects.events("job", "odd", "JobDispatched"), odd))
     job_id = await stage.cut_dispatch()
     delivery = await stage.take()
-    assert delivery.headers[queue.JOB] == job_id
+    assert delivery.headers[queue_messages.JOB] == job_id
     await stage.run_until(delivery)
     await stage.settled()
 
@@ -566,7 +578,7 @@ async def test_rubbish_behind_a_cut_dispatch_does_not_keep_it_from_being_made_ag
     job_id = await stage.cut_dispatch()
     await stage.bus.append(Outgoing(stage.subjects.events("job", job_id, name), body))
     delivery = await stage.take()
-    assert delivery.headers[queue.JOB] == job_id
+    assert delivery.headers[queue_messages.JOB] == job_id
     await stage.run_until(delivery)
     assert await stage.state(job_id) == "running"
 
@@ -598,7 +610,7 @@ async def test_a_broker_that_comes_back_is_reconciled(
         job_id = await stage.cut_dispatch()
         broker.restart()
         delivery = await eventually(lambda: _taken(stage), 15)
-        assert delivery.headers[queue.JOB] == job_id
+        assert delivery.headers[queue_messages.JOB] == job_id
     finally:
         await stage.close()
 
@@ -616,9 +628,9 @@ async def test_a_record_is_read_like_a_worker_reads_it(stage: Stage) -> None:
     await stage.start()
     whole = await stage.client.dispatch(rebuild(table="a"))
     delivery = await stage.take()
-    record = lifecycle.fold(await story.read(stage.bus, stage.subjects, whole))
+    record = await JobLog(stage.bus, stage.subjects).read(whole)
     assert record is not None
-    made = queue.follow_up(stage.subjects, record, utc_now(), {})
+    made = queue_messages.follow_up(stage.subjects, record, utc_now(), {})
     assert made is not None
     assert (made.subject, made.body) == (delivery.subject, delivery.body)
     assert {**made.headers} == {k: delivery.headers[k] for k in made.headers}

@@ -14,7 +14,7 @@ from tests.making import MakeSettings
 
 from penstock.bus.nats import connect
 from penstock.config import Settings, load
-from penstock.jobs.outbox import Outbox
+from penstock.jobs.outbox.store import Outbox
 from penstock.runtime.broker import Broker
 
 DISPATCH_ONE = """

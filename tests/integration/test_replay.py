@@ -13,15 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.buses import both
 from tests.integration.deciding import EMAILS, QUICK, World, world
 from tests.integration.shell import Shell
 from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
 from tests.waiting import eventually
 
-from penstock.cli import arrivals, explaining, recording
-from penstock.cli.recording import Span
+from penstock.cli.scaling import explanation, recorded_arrivals, recorded_rounds
+from penstock.cli.scaling.recorded_rounds import Span
 from penstock.config import topology
-from penstock.decider import recorder
+from penstock.decider.publishing import recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode, utc_now
@@ -34,7 +35,7 @@ from penstock.events.worker import HostLost
 POOLS = {**EMAILS, "reports": {"min_workers": 1, "max_workers": 9, "strategy": "hybrid"}}
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("memory"))
 async def here(request: pytest.FixtureRequest, monkeypatch) -> AsyncIterator[World]:
     monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 1.5)
     tables: dict[str, Any] = {"pools": POOLS, "host": {"name": "x", "lease_seconds": 1.0}}
@@ -75,7 +76,7 @@ async def eventful(here: World) -> None:
 
 async def saved(here: World, path: Path, **span: Any) -> Path:
     with path.open("wb") as file:
-        await recording.save(here.bus, here.subjects, Span(**span), file, lambda _: None)
+        await recorded_rounds.save(here.bus, here.subjects, Span(**span), file, lambda _: None)
     return path
 
 
@@ -108,7 +109,7 @@ async def test_all_that_was_decided_is_decided_again(here: World, tmp_path):
     path = await saved(here, tmp_path / "log")
     verdict = stretches.verify(path)
     assert verdict.is_equal, verdict
-    assert verdict.told >= len(told)
+    assert verdict.published >= len(told)
     assert verdict.equal_states >= 1
     assert verdict.decisions > verdict.rounds  # both pools in most of them
     assert any(each.reasons[0].step == "stale" for each in told)
@@ -169,7 +170,7 @@ async def test_decisions_are_proved_too_where_they_are_not_told(settings, tmp_pa
         path = await saved(here, tmp_path / "log")
     verdict = stretches.verify(path)
     assert verdict.is_equal
-    assert verdict.told < verdict.decisions == verdict.equal_decisions
+    assert verdict.published < verdict.decisions == verdict.equal_decisions
 
 
 async def test_a_decision_is_explained_from_the_log(here: World, caplog):
@@ -178,15 +179,15 @@ async def test_a_decision_is_explained_from_the_log(here: World, caplog):
     scaled = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
     told = await eventually(lambda: here.events(ScalingDecisionMade, pool="emails", current=10))
     for made in (scaled, told[-1]):
-        found = await explaining.explain(here.bus, here.subjects, made, encode(made))
+        found = await explanation.explain(here.bus, here.subjects, made, encode(made))
         assert found is not None
         assert found.recomputed == "equal", found
     assert any(chain(scaled) in each.getMessage() for each in caplog.records)
-    found = await explaining.explain(here.bus, here.subjects, scaled, encode(scaled))
+    found = await explanation.explain(here.bus, here.subjects, scaled, encode(scaled))
     assert found is not None
     rate = next(each for each in found.changes if each.input == "arrival_per_second")
-    assert (rate.found, rate.target) in {(5.0, 9), (5.0, 11)}
-    text = "\n".join(explaining.sentences(scaled, found))
+    assert (rate.measured, rate.target) in {(5.0, 9), (5.0, 11)}
+    text = "\n".join(explanation.sentences(scaled, found))
     assert "the same, bit for bit" in text
     assert "it would have been" in text
 
@@ -196,10 +197,10 @@ async def test_a_decision_whose_round_is_gone_is_told_as_it_was(here: World):
     made = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
     checkpoints = here.subjects.round(CheckpointTaken.__name__)
     await here.bus.remove(here.subjects.snapshots_stream, checkpoints)
-    found = await explaining.explain(here.bus, here.subjects, made, encode(made))
+    found = await explanation.explain(here.bus, here.subjects, made, encode(made))
     assert found is not None
     assert found.recomputed == "not in the log"
-    assert made.reasons[0].text in "\n".join(explaining.sentences(made, found))
+    assert made.reasons[0].text in "\n".join(explanation.sentences(made, found))
 
 
 async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World):
@@ -216,15 +217,17 @@ async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World
         for event in (job, done):
             await here.append(here.subjects.event(event), encode(event))
     pool = topology.pools(here.settings)["emails"]
-    trace = await arrivals.read(here.bus, here.subjects, Span(), pool)
+    trace = await recorded_arrivals.read(here.bus, here.subjects, Span(), pool)
     assert trace is not None
     assert (len(trace.times), trace.duration_seconds) == (40, pytest.approx(19.5))
     few = replace(pool, profile=replace(pool.profile, max_workers=1))
-    plenty, short = arrivals.simulate(trace, {"as it was": pool, "instead": few}, 0.5)
+    plenty, short = recorded_arrivals.simulate(trace, {"as it was": pool, "instead": few}, 0.5)
     assert (plenty.jobs, short.settings) == (40, "emails, instead")
     assert short.late_share > plenty.late_share
     assert short.worker_seconds < plenty.worker_seconds
-    assert await arrivals.read(here.bus, here.subjects, Span(since=utc_now()), pool) is None
+    assert (
+        await recorded_arrivals.read(here.bus, here.subjects, Span(since=utc_now()), pool) is None
+    )
 
 
 async def test_the_command_reads_the_broker(settings, tmp_path):
@@ -236,7 +239,7 @@ async def test_the_command_reads_the_broker(settings, tmp_path):
         shell = Shell(tmp_path)
         answer = await asyncio.to_thread(shell.json, "replay", "--since", "10m", "--save", "log")
         assert answer["equal"] is True
-        assert answer["verdict"]["told"] >= 3
+        assert answer["verdict"]["published"] >= 3
         again = await asyncio.to_thread(shell.text, "replay", "--from", "log")
         assert "Equal bit for bit: all" in again
         told = await asyncio.to_thread(shell.json, "decision", "explain", scaled.id)

@@ -28,7 +28,7 @@ from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, JobRefused, NotFound, job
 from penstock.jobs.errors import BadSchedule
-from penstock.jobs.schedule import Schedule
+from penstock.jobs.schedules.schedule import Schedule
 from penstock.orchestrator.scheduling.declared_schedules import agree
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from tests.buses import both
 from tests.integration.turned_jobs import counted, hold, join, mend, note
 from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -18,14 +19,14 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing, Strea
 from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobCarried, JobDispatched
 from penstock.jobs import awaiting
-from penstock.jobs import payload as payloads
-from penstock.jobs import queue as queues
 from penstock.jobs.errors import NotFound
-from penstock.jobs.graphs import Step
 from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload as payloads
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.workflows.client import Step
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as stage:
         yield stage
@@ -160,7 +161,9 @@ async def test_a_message_whose_job_ended_a_log_ago_is_dropped_quietly(
         record = (await client.wait(name, WITHIN)).record
         await stage.turn_over()
         again = Outgoing(
-            subjects.queue(QUEUE), record.payload, queues.headers(name, record.life_from, 1, {})
+            subjects.queue(QUEUE),
+            record.payload,
+            queue_messages.headers(name, record.life_from, 1, {}),
         )
         await stage.bus.append(again)
         await client.wait(await client.dispatch(note(diary=diary, line="after")), WITHIN)
@@ -168,7 +171,7 @@ async def test_a_message_whose_job_ended_a_log_ago_is_dropped_quietly(
 
         last = (await stage.bus.extent(subjects.events_stream)).last
         forged = _with_id(record.payload, "never-dispatched")
-        headers = queues.headers("never-dispatched", last + 1, 1, {})
+        headers = queue_messages.headers("never-dispatched", last + 1, 1, {})
         await stage.bus.append(Outgoing(subjects.queue(QUEUE), forged, headers))
         await eventually(stage.dead_letters, WITHIN, "dead letter")
     assert lines(diary) == ["after", "once"]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
+from tests.buses import both
 from tests.integration.turning import LIMIT_BYTES, QUEUE, Stage
 from tests.making import MakeSettings
 
@@ -23,7 +24,7 @@ from penstock.runtime.service import Service
 def burst(text: str) -> None: ...
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as stage:
         yield stage

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.buses import both
 from tests.integration.turned_jobs import note
 from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -19,9 +20,9 @@ from penstock.events.job import JobCancelled, JobCommitted, JobDispatched, JobEv
 from penstock.health.facts import BrokerFacts, Facts, LogFacts
 from penstock.health.report import State as Health
 from penstock.health.rules import judge
-from penstock.jobs import queue as queues
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
+from penstock.jobs.queues import queue_messages
 
 _LOCATION = "x" * 300_000
 _COMMITS = 4
@@ -29,7 +30,7 @@ _MOST_BYTES = 1_048_576 - 600
 """Of an event, its headers left out."""
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as stage:
         yield stage
@@ -98,7 +99,7 @@ async def test_a_message_of_a_job_that_ended_is_dropped_quietly_behind_one_that_
         name = await client.dispatch(note(diary=str(diary), line="once"))
         record = (await client.wait(name, WITHIN)).record
         await turn_over(stage, "large")
-        headers = queues.headers(name, record.life_from, 1, {})
+        headers = queue_messages.headers(name, record.life_from, 1, {})
         await stage.bus.append(Outgoing(stage.subjects.queue(QUEUE), record.payload, headers))
         await client.wait(await client.dispatch(note(diary=str(diary), line="after")), WITHIN)
         assert await stage.dead_letters() == []
@@ -114,7 +115,7 @@ async def test_a_graph_that_is_too_large_stays(stage: Stage) -> None:
         steps = tuple(
             GraphStep(
                 name=name,
-                payload=stage.client.prepare(
+                payload=stage.client.dispatcher.prepare(
                     note(diary="", line=line), f"large_step_{number}"
                 ).payload,
                 needs=(number - 1,) if number else (),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.buses import both
 from tests.integration.turned_jobs import hold, note
 from tests.integration.turning import WITHIN, Stage
 from tests.making import MakeSettings
@@ -18,10 +19,10 @@ from penstock.events.batch import BATCH_EVENTS, BatchCompleted
 from penstock.events.graph import GRAPH_EVENTS, GraphCompleted
 from penstock.jobs import Client
 from penstock.jobs.errors import NotFound
-from penstock.jobs.story import read_event
+from penstock.jobs.event_log import read_event
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=both("nats"))
 async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
     async with Stage(request.param, settings) as stage:
         yield stage

@@ -17,8 +17,9 @@ from penstock.health.rules import judge
 from penstock.health.survey import survey
 from penstock.jobs import Client, job, registry
 from penstock.jobs.lifecycle import State
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "reports"
 JOBS = """
@@ -64,7 +65,7 @@ def test_the_command_line_tells_where_jobs_wait_for_ever(shell: Shell) -> None:
 
 def test_a_queue_that_is_nowhere_is_not_paused_by_mistake(shell: Shell) -> None:
     refused = shell.call("queue", "pause", "report", code=2)
-    assert "no pool takes queue 'report' and it holds no jobs; did you mean 'reports'?" in (
+    assert "no pool serves queue 'report' and it holds no jobs; did you mean 'reports'?" in (
         refused.stderr
     )
     assert "report" not in {row["queue"] for row in shell.json("queue", "ls")}
@@ -109,7 +110,7 @@ async def test_workers_of_the_default_pool_find_queues_that_no_pool_names(
     client = Client.over(bus, made)
     registry.REGISTRY[nothing.name] = nothing
     workers_bus = await connect(made)
-    worker = Worker(workers_bus, alone(made, QUEUE))
+    worker = Worker(assemble(workers_bus, without_executor(made, QUEUE)))
     running = asyncio.create_task(worker.run())
     try:
         excluded = await client.dispatch(nothing(), queue="old_mail")

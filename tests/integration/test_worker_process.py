@@ -28,9 +28,9 @@ from penstock.bus.protocol import Outgoing
 from penstock.events.envelope import utc_now
 from penstock.jobs import Call, JobType, SyncClient
 from penstock.jobs.lifecycle import State
-from penstock.jobs.queue import DeadLetter
+from penstock.jobs.queues.queue_messages import DeadLetter
 from penstock.jobs.retry import Retries
-from penstock.worker.loop import UNRESPONSIVE
+from penstock.worker.running.ending import UNRESPONSIVE
 
 
 async def test_plain_and_async_functions_run(crew: Crew) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from penstock.jobs import Backoff, job
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 
 _QUEUE = "turned"
 

@@ -7,10 +7,10 @@ import sys
 
 from tests.integration import sample_jobs
 
-from penstock.worker import process
+from penstock.worker import app
 from penstock.worker.warm_parent import parent
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s %(message)s", level="INFO")
     assert sample_jobs.note
-    sys.exit(parent.main(entry=process.main))
+    sys.exit(parent.main(entry=app.main))

@@ -22,10 +22,10 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError
 from penstock.jobs import Call, Client, Step, awaiting
-from penstock.jobs.batches import OpenBatch
+from penstock.jobs.batches.client import OpenBatch
+from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
-from penstock.jobs.members import step_id
 
 _SHARES = {"waiting": 0.25, "delayed": 0.25, "paused": 0.20, "retrying": 0.08}
 """Of all; the rest is in batches, graphs and chains, and runs."""

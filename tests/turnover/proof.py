@@ -25,8 +25,8 @@ from penstock.bus.nats import connect
 from penstock.bus.protocol import BusError
 from penstock.bus.streams import events_reserve
 from penstock.jobs import Client
+from penstock.jobs.derived_ids import callback_id
 from penstock.jobs.errors import NotFound
-from penstock.jobs.members import callback_id
 
 _KINDS = ("orchestrator", "broker", "orchestrator", "executor", "worker", "metrics", "decider")
 _START_SECONDS, _SETTLED_SECONDS, _PATIENCE_SECONDS = 180.0, 240.0, 120.0

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.cli.catalogue import ALL
+from penstock.events.catalogue import ALL
 from penstock.events.envelope import MalformedEvent, UnknownEvent, encode, whole_micros
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStarted
 from penstock.events.recovering import RecoverAnswered, RecoverAsked
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.worker import WorkerReport
-from penstock.jobs.payload import Payload
+from penstock.jobs.payloads.payload import Payload
 
 
 def test_an_event_comes_back_as_it_was() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import docstrings
 import msgspec
 import pytest
-import tables
 from tests.unit.decider.asking import wanted
 
 from penstock.config import Settings
@@ -45,8 +45,8 @@ def sections(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
 
 def documented(kind: type[msgspec.Struct]) -> dict[str, str]:
     """A table that overrides a profile has the profile's meanings."""
-    beyond = tables.meanings_of(Profile) if issubclass(kind, ProfileOverride) else {}
-    return beyond | tables.meanings_of(kind)
+    beyond = docstrings.meanings_of(Profile) if issubclass(kind, ProfileOverride) else {}
+    return beyond | docstrings.meanings_of(kind)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_every_strategy_says_what_it_is_for_and_where_it_fails(generate, name) -
     assert generate.choice_in(rest)
     assert "\nWeakness" in rest
     if kind := options.declared(BUILTIN[name]):
-        meanings = tables.meanings_of(kind)
+        meanings = docstrings.meanings_of(kind)
         assert [f.name for f in msgspec.structs.fields(kind) if not meanings.get(f.name)] == []
 
 

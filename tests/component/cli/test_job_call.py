@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from penstock.cli.errors import Refused
-from penstock.cli.job_call import make_call
+from penstock.cli.jobs.call import make_call
 from penstock.config import Settings
 from penstock.jobs import BadArguments, UnknownJob, job
 

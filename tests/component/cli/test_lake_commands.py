@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli import lake
 from penstock.cli.errors import Failed
-from penstock.cli.forecasting import forecast
+from penstock.cli.installed import required
+from penstock.cli.pipeline.forecast import forecast
+from penstock.cli.scaling.tune import tune
 from penstock.cli.session import Session
-from penstock.cli.tune import tune
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "penstock.pipeline.forecasts", raising=False)
-    with pytest.raises(Failed, match=r"penstock-pipeline needs the package pyarrow; install"):
-        lake.part_of("pipeline", "forecasts")
-    with pytest.raises(Failed, match=r"install the package penstock-nowhere"):
-        lake.part_of("nowhere", "forecasts")
+def test_what_is_not_installed_is_named() -> None:
+    with (
+        pytest.raises(Failed, match=r"penstock-pipeline needs the package pyarrow; install"),
+        required("penstock-pipeline"),
+    ):
+        raise ModuleNotFoundError(name="pyarrow")
+    with (
+        pytest.raises(Failed, match=r"needs the package penstock-nowhere; install it"),
+        required("penstock-nowhere"),
+    ):
+        importlib.import_module("penstock.nowhere.forecasts")
+
+
+def test_a_command_names_the_package_that_it_needs(penstock, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, "penstock.cli.scaling.replay", raising=False)
+    for module in [name for name in sys.modules if name.startswith("penstock.decider")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "penstock.decider", None)
+    refused = penstock("replay")
+    assert refused.exit_code == 1
+    assert "needs the package penstock-decider; install it" in refused.output
 
 
 @pytest.mark.parametrize(

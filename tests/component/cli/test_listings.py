@@ -9,15 +9,9 @@ import msgspec
 import pytest
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
-from penstock.cli.decision import find_decision, newest_decisions
-from penstock.cli.explaining import sentences
-from penstock.cli.job_list import Wanted, newest_jobs
-from penstock.cli.job_view import description, detail
-from penstock.cli.pool import pool_rows
-from penstock.cli.queue import queue_rows
-from penstock.cli.worker_list import living_workers
+from penstock.cli.jobs.job_view import description
+from penstock.cli.scaling.explanation import sentences
 from penstock.config.load import check
 from penstock.events.envelope import Event, encode
 from penstock.events.job import JobDead, JobDispatched, JobError, JobProgressed, JobStarted
@@ -27,6 +21,12 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, WorkerReport
 from penstock.jobs import Client, job
 from penstock.jobs.lifecycle import State
+from penstock.testing.memory.bus import MemoryBus
+from penstock.views.decisions import find_decision, newest_decisions
+from penstock.views.job_history import Wanted, job_detail, newest_jobs
+from penstock.views.live_workers import living_workers
+from penstock.views.pool_board import pool_rows
+from penstock.views.queue_board import queue_rows
 
 SUBJECTS = Subjects()
 SETTINGS = check({"pools": {"reports": {}}, "excluded": ["old*"]})
@@ -93,7 +93,7 @@ async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
 
 
 async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.cancel(job_id)
@@ -112,7 +112,7 @@ async def test_what_cannot_be_told_is_left_out(bus) -> None:
 
 
 async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 8)
+    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 8)
     client = Client(bus)
     ids = [await client.dispatch(add(a=n)) for n in range(4)]
     for job_id in ids:
@@ -129,8 +129,8 @@ async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypat
 
 
 async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.eventlog.FIRST_SPAN", 1)
-    monkeypatch.setattr("penstock.cli.eventlog.DEEPEST_SPAN", 16)
+    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.views.lookback.DEEPEST_SPAN", 16)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.dispatch_many([add(a=n) for n in range(20)])
@@ -154,7 +154,7 @@ async def test_one_job_with_its_story(bus) -> None:
     assert 'arguments  {"a":1,"b":2}' in text
     assert "tags       sums" in text
     assert "JobDispatched  cli-test.add on reports" in text
-    told = msgspec.to_builtins(detail(view))
+    told = msgspec.to_builtins(job_detail(view))
     assert told["arguments"] == {"a": 1, "b": 2}
     assert [event["type"] for event in told["timeline"]] == ["JobDispatched"]
 
@@ -170,7 +170,7 @@ async def test_progress_without_end_is_one_line_with_the_last_and_the_count(bus)
     assert [line.split(maxsplit=1)[1] for line in description(view) if "Progressed" in line] == [
         "JobProgressed  52 of 60  (the last of 52)"
     ]
-    assert len(detail(view).timeline) == 54  # programs get each
+    assert len(job_detail(view).timeline) == 54  # programs get each
 
 
 # --- queues and pools -----------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def report(worker: str, *claims: Claim) -> bytes:
 
 
 async def test_workers_are_those_heard_and_the_silent_are_counted(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.worker_list.LISTEN_SECONDS", 0.2)
+    monkeypatch.setattr("penstock.views.live_workers.LISTEN_SECONDS", 0.2)
     workers = {"reports": PoolWorkers(planned=3, started=3, ready=3)}
     host = HostSnapshot(host="a", cpu_cores=1, memory_bytes=1, pools=workers)
     await publish(bus, host, SUBJECTS.host_snapshot("a"))

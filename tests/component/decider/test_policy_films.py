@@ -12,9 +12,9 @@ from tests.unit.decider.simulating import EXACT, shaped, simulation
 from penstock.config import Pool, Profile
 from penstock.config.profiles import USUAL_POLICIES
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.simulator.controller import Core
-from penstock.decider.simulator.engine import POOL, Run
-from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.model.controller import Core
+from penstock.decider.simulator.model.engine import POOL, Run
+from penstock.decider.simulator.model.load import Load
 
 SLA = 10.0
 HOUR = 3600.0

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.decider.simulating import poisson, scene
 
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.simulator.bound import bound_worker_seconds
-from penstock.decider.simulator.contenders import controller
-from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.bounds.bound import bound_worker_seconds
+from penstock.decider.simulator.model.load import Load
+from penstock.decider.simulator.studies.contenders import controller
 
 OTHERS = ("keda:1", "hpa:0.7", "flink", "spark", "peak")
 

@@ -12,10 +12,10 @@ from tests.unit.decider.simulating import load, poisson, scene, simulation
 from penstock.config import Pool, Profile
 from penstock.decider.core.decide import Outcome
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.simulator.contenders import controller
-from penstock.decider.simulator.controller import Core
-from penstock.decider.simulator.engine import POOL, Run
-from penstock.decider.simulator.load import Load
+from penstock.decider.simulator.model.controller import Core
+from penstock.decider.simulator.model.engine import POOL, Run
+from penstock.decider.simulator.model.load import Load
+from penstock.decider.simulator.studies.contenders import controller
 
 SETTINGS = {
     "queue_size": {"high_watermark": 10, "low_watermark": 2, "step_seconds": 5},

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from penstock.cli.main import cli
 from penstock.config import Profile
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.simulator import durations, picture, study
-from penstock.decider.simulator.load import Trace
-from penstock.decider.simulator.spawning import Spawning
-from penstock.decider.simulator.study import Row, Study
+from penstock.decider.simulator.model import durations
+from penstock.decider.simulator.model.load import Trace
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies import picture, study
+from penstock.decider.simulator.studies.study import Row, Study
 
 TRACE = Trace(
     name="short",

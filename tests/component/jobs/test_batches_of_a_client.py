@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Extent, Outgoing, StreamFull
 from penstock.bus.streams import dispatch_limit
 from penstock.config.load import check
 from penstock.events.batch import BatchClosed, BatchProgressed, BatchStopping, Counts
 from penstock.events.envelope import encode
-from penstock.jobs import Client, JobRefused, job, members, registry
-from penstock.jobs.batch_record import BatchState
+from penstock.jobs import Client, JobRefused, derived_ids, job, registry
+from penstock.jobs.batches.batch_record import BatchState
+from penstock.testing.memory.bus import MemoryBus
 
 
 @job(queue="reports")
@@ -33,11 +33,15 @@ async def test_a_job_that_could_not_be_counted_is_refused() -> None:
     client = Client(MemoryBus("p"), prefix="p")
     batches = client.batches
     async with batches.open(batch_id="big") as batch:
-        ids = await batches.add(batch.id, [build(table="a")], key="k", start=members.MAX_JOBS - 1)
-        places = [members.member(job_id) for job_id in ids]
+        ids = await batches.add(
+            batch.id, [build(table="a")], key="k", start=derived_ids.MAX_JOBS - 1
+        )
+        places = [derived_ids.member(job_id) for job_id in ids]
         assert [place.number for place in places if place] == [999_999]
         with pytest.raises(JobRefused, match="at most 1,000,000 jobs are added under one key"):
-            await batches.add(batch.id, [build(table="b")] * 2, key="k", start=members.MAX_JOBS - 1)
+            await batches.add(
+                batch.id, [build(table="b")] * 2, key="k", start=derived_ids.MAX_JOBS - 1
+            )
         await batches.add(batch.id, [build(table="c")])
 
 

@@ -12,7 +12,6 @@ import pytest
 from tests.unit.jobs.telling import BROKEN
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusUnavailable, Delivery, Outgoing, Stored
 from penstock.config import Settings
 from penstock.events.envelope import encode, utc_now
@@ -25,20 +24,14 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import BadName
-from penstock.jobs import (
-    AlreadyDispatched,
-    Client,
-    JobRefused,
-    NotFound,
-    UnknownJob,
-    job,
-    payload,
-    queue,
-    registry,
-)
+from penstock.jobs import AlreadyDispatched, Client, JobRefused, NotFound, UnknownJob, job, registry
+from penstock.jobs.dispatch.job_factory import JobFactory
 from penstock.jobs.errors import PayloadTooLarge
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import State
-from penstock.jobs.making import maker
+from penstock.jobs.payloads import payload
+from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 
 
 @job(queue="reports", tags=["sales"], tries=4, timeout_seconds=9)
@@ -82,7 +75,7 @@ class Broker:
     async def dead(self, job_id: str) -> None:
         await self.append(JobDead(job_id=job_id, queue="reports", error=BROKEN))
         record = (await self.client.job(job_id)).record
-        await self.bus.append(queue.dead(self.subjects, record, {}))
+        await self.bus.append(queue_messages.dead_letter(self.subjects, record, {}))
 
     async def letters(self) -> list[Stored]:
         return await self.bus.history(self.subjects.dead_stream, self.subjects.dead("*", "*"))
@@ -99,7 +92,10 @@ async def test_a_dispatched_job_waits_in_its_queue(broker: Broker) -> None:
     assert (view.state, view.attempts, view.result, view.error) == (State.WAITING, 0, None, None)
     assert view.record.tags == ("sales", "x")
     [delivery] = await broker.queued()
-    assert delivery.headers == {queue.JOB: job_id, queue.SEQUENCE: str(view.record.sequence)}
+    assert delivery.headers == {
+        queue_messages.JOB: job_id,
+        queue_messages.SEQUENCE: str(view.record.sequence),
+    }
     sent = payload.decode(delivery.body)
     assert (sent.id, sent.function, sent.queue) == (job_id, count.name, "reports")
     assert (sent.tries, sent.timeout_seconds, sent.tags) == (4, 9, ("sales", "x"))
@@ -117,7 +113,7 @@ async def test_many_at_once_keep_their_order(broker: Broker) -> None:
     calls = [count(table="x", limit=n) for n in range(1203)]
     ids = await broker.client.dispatch_many(calls)
     assert len(set(ids)) == 1203
-    by_id = {d.headers[queue.JOB]: payload.decode(d.body) for d in await broker.queued()}
+    by_id = {d.headers[queue_messages.JOB]: payload.decode(d.body) for d in await broker.queued()}
     sent = [count.decode(by_id[job_id].arguments)["limit"] for job_id in ids]
     assert sent == list(range(1203))
     assert await broker.client.dispatch_many([]) == []
@@ -160,8 +156,8 @@ async def test_a_delayed_job_is_kept_by_the_broker(broker: Broker, when: Any) ->
     broker.bus.tick()
 
     [delivery] = await broker.queued()
-    assert delivery.headers[queue.JOB] == job_id
-    assert delivery.headers[queue.SEQUENCE] == str(view.record.sequence)
+    assert delivery.headers[queue_messages.JOB] == job_id
+    assert delivery.headers[queue_messages.SEQUENCE] == str(view.record.sequence)
     assert await broker.scheduled() == []
 
 
@@ -223,7 +219,7 @@ async def test_a_job_that_is_not_there(broker: Broker) -> None:
 async def test_a_result_has_the_type_of_its_function(broker: Broker) -> None:
     job_id = await broker.client.dispatch(count(table="x"))
     await broker.started(job_id)
-    result = registry.encode_result({"x": 3})
+    result = encode_result({"x": 3})
     await broker.append(
         JobCompleted(job_id=job_id, queue="reports", attempt=1, run_seconds=1, result=result)
     )
@@ -333,7 +329,7 @@ async def test_a_dead_job_goes_again_under_its_own_id(broker: Broker) -> None:
     assert (view.state, view.record.life, view.record.queue) == (State.WAITING, 2, "urgent")
     assert view.record.tags == ("sales", "x")
     [delivery] = await broker.queued("urgent")
-    assert delivery.headers[queue.SEQUENCE] == str(view.record.sequence)
+    assert delivery.headers[queue_messages.SEQUENCE] == str(view.record.sequence)
     sent = payload.decode(delivery.body)
     assert (sent.id, sent.tries) == (old, 4)
     assert count.decode(sent.arguments) == {"table": "orders", "limit": 7}
@@ -370,7 +366,7 @@ async def test_functions_that_no_worker_can_import_are_refused_where_others_run_
     source = "from penstock.jobs import job\n@job(queue='reports')\ndef hello() -> None: ...\n"
     exec(source, script)
     hello, bus, settings = script["hello"], MemoryBus("p"), Settings(prefix="p")
-    remote = Client(bus, prefix="p", maker=maker(settings, "client"))
+    remote = Client(bus, prefix="p", factory=JobFactory.from_settings(settings, "client"))
     try:
         with pytest.raises(UnknownJob, match=r"__main__\.hello: .* jobs\.modules"):
             await remote.dispatch(hello())

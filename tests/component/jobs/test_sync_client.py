@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 
 from penstock.jobs import Client, SyncClient, job, registry
-from penstock.jobs.batches import Batches
-from penstock.jobs.dead import DeadLetters
-from penstock.jobs.graphs import Graphs
-from penstock.jobs.letters import Wanted
-from penstock.jobs.schedules import Schedules
-from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
-from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
+from penstock.jobs.batches.client import Batches
+from penstock.jobs.dead_letters.client import DeadLetters
+from penstock.jobs.dead_letters.letter import LetterFilter
+from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.sync import SyncBatches, SyncDeadLetters, SyncGraphs, SyncSchedules, drain
+from penstock.jobs.workflows.client import Graphs
 from penstock.testing import SyncBench
 
 ONLY_INSIDE = {
-    Client: {"connect", "over", "check_room", "hand_over", "prepare", "seals"},
+    Client: {"connect", "over"},
     Batches: {"add_from"},
 }
 """Verbs for the platform itself."""
@@ -63,7 +62,7 @@ def test_dead_letters_are_shown_retried_and_deleted(penstock_sync: SyncBench) ->
     penstock_sync.run_pending()
 
     assert [letter.job_id for letter in client.dead.find()] == ids[::-1]
-    assert client.dead.count(Wanted(queue="orders")) == 3
+    assert client.dead.count(LetterFilter(queue="orders")) == 3
     [group] = client.dead.groups()
     assert group.count == 3
 
@@ -71,7 +70,7 @@ def test_dead_letters_are_shown_retried_and_deleted(penstock_sync: SyncBench) ->
     penstock_sync.run_pending()
     assert client.job(ids[0]).result == 0
 
-    [page] = client.dead.delete_all(Wanted(queue="orders"))
+    [page] = client.dead.delete_all(LetterFilter(queue="orders"))
     assert [outcome.id for outcome in page] == ids[1:]
     assert client.dead.count() == 0
 
@@ -86,8 +85,7 @@ def test_a_search_that_is_left_early_is_closed(penstock_sync: SyncBench) -> None
         finally:
             closed.append(True)
 
-    dead = penstock_sync.client.dead
-    drained = dead._drain(letters())
+    drained = drain(letters(), penstock_sync.client.call)
     assert next(drained) == 1
     drained.close()  # type: ignore[attr-defined]
     assert closed == [True]

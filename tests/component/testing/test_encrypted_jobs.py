@@ -15,11 +15,13 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import Backoff, Context, JobType, awaiting, job, payload, queue, registry
+from penstock.jobs import Backoff, Client, Context, JobType, awaiting, job, registry
 from penstock.jobs.errors import MissingKey
 from penstock.jobs.lifecycle import State
-from penstock.jobs.queue import Outgoing
-from penstock.jobs.sealing import KeyRing, about_arguments, is_sealed
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import KeyRing, about_arguments, is_sealed
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.queues.queue_messages import Outgoing
 from penstock.testing import Bench
 
 SECRET = "4111-1111-1111-1111"
@@ -127,8 +129,7 @@ async def test_old_keys_still_open(penstock: Bench, keys: Path) -> None:
 async def test_a_client_without_keys_cannot_read_and_says_so(penstock: Bench) -> None:
     job_id = await penstock.client.dispatch(charge(card=SECRET))
     await penstock.run_pending()
-    blind = Bench(check({})).client
-    blind._bus = penstock.bus  # type: ignore[assignment]
+    blind = Client.over(penstock.bus.client(), check({}))
     with pytest.raises(MissingKey, match="need key 'first', known keys: none"):
         _ = (await blind.job(job_id)).result
     with pytest.raises(MissingKey, match="nothing can be encrypted"):
@@ -189,7 +190,7 @@ class TestWithoutTheKey:
         box = msgspec.Raw(ring.seal(call.arguments, about_arguments(call)))
         body = payload.encode(msgspec.structs.replace(call, arguments=box))
         subjects = Subjects()
-        headers = queue.headers("ghost", 1, 1, {})
+        headers = queue_messages.headers("ghost", 1, 1, {})
         await penstock.bus.append(Outgoing(subjects.queue("default"), body, headers))
         await penstock.run_pending()
         [letter] = penstock.bus.stored(subjects.dead_stream, ">")
@@ -231,7 +232,7 @@ async def forge(bench: Bench, call: payload.Payload) -> None:
     body, subjects = payload.encode(call), Subjects()
     event = JobDispatched(job_id=call.id, queue=call.queue, function=call.function, payload=body)
     at = await bench.bus.append(Outgoing(subjects.event(event), encode(event)))
-    headers = queue.headers(call.id, at, 1, {})
+    headers = queue_messages.headers(call.id, at, 1, {})
     await bench.bus.append(Outgoing(subjects.queue(call.queue), body, headers))
     await bench.run_pending()
 
@@ -247,7 +248,7 @@ async def test_arguments_of_another_job_are_not_run(penstock: Bench) -> None:
     )  # fmt: skip
     subjects = Subjects()
     at = await penstock.bus.append(Outgoing(subjects.event(event), encode(event)))
-    headers = queue.headers("forged", at, 1, {})
+    headers = queue_messages.headers("forged", at, 1, {})
     await penstock.bus.append(Outgoing(subjects.queue(record.queue), event.payload, headers))
     await penstock.run_pending()
     view = await penstock.client.job("forged")

@@ -10,16 +10,18 @@ from typing import Any
 
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, QueueDepth
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import Event
-from penstock.jobs import Client, queue
+from penstock.jobs import Client
+from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.view import JobView
+from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
+from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.process import alone
+from penstock.worker.parts import assemble
 
 QUEUE = "reports"
 WITHIN = 10.0
@@ -68,7 +70,7 @@ class Stage:
         self, bus: MemoryBus | None = None, exit_code: int = 0
     ) -> AsyncIterator[Worker]:
         """A worker that ends with the block, by itself and as it should."""
-        worker = Worker(bus or self.bus.client(), alone(self.settings, QUEUE))
+        worker = Worker(assemble(bus or self.bus.client(), without_executor(self.settings, QUEUE)))
         running = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -112,10 +114,10 @@ class Stage:
         """The job's first queue message, once more."""
         record = (await self.client.job(job_id)).record
         first = (await self.client.job(job_id)).events[0][0]
-        headers = queue.headers(job_id, first, 1, {})
+        headers = queue_messages.headers(job_id, first, 1, {})
         for _ in range(times):
             await self.bus.append(
-                queue.Outgoing(self.subjects.queue(record.queue), record.payload, headers)
+                queue_messages.Outgoing(self.subjects.queue(record.queue), record.payload, headers)
             )
 
 

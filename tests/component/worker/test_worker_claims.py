@@ -11,15 +11,18 @@ from tests.component.worker.given import QUEUE, settings
 from tests.component.worker.unreliable import Unreliable
 from tests.unit.jobs.telling import BROKEN
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusRefused, Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDispatched
-from penstock.jobs import Backoff, Client, job, payload, queue, registry
+from penstock.jobs import Backoff, Client, job, registry
 from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload
+from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
 
 NOWHERE = "$JS.ACK.p_JOBS.q_none.1.1.1.0.0"
@@ -63,12 +66,10 @@ class Side:
         return await self.claims.win(await self.take())
 
     async def complete(self, held: ClaimedJob) -> None:
-        held.result = b"\xc0"
-        await self.recorder.record([held])
+        await self.recorder.record([FinishedJob(held, Outcome(result=b"\xc0"))])
 
     async def fail(self, held: ClaimedJob) -> None:
-        held.error = BROKEN
-        await self.recorder.record([held])
+        await self.recorder.record([FinishedJob(held, Outcome(error=BROKEN))])
 
 
 class Broker:
@@ -95,7 +96,7 @@ class Broker:
     async def double(self, job_id: str) -> None:
         """A second queue message, just like the first."""
         view = await self.client.job(job_id)
-        headers = queue.headers(job_id, view.events[0][0], 1, {})
+        headers = queue_messages.headers(job_id, view.events[0][0], 1, {})
         body = view.record.payload
         await self.line.append(Outgoing(self.subjects.queue(QUEUE), body, headers))
 
@@ -175,12 +176,11 @@ async def test_a_late_ack_of_a_failed_attempt_does_not_take_the_message_of_the_n
 
 
 async def _failed_without_ack(side: Side, held: ClaimedJob) -> None:
-    held.error = BROKEN
     taken, held.delivery = (
         held.delivery,
         msgspec.structs.replace(held.delivery, ack_subject=NOWHERE),
     )
-    await side.recorder.record([held])
+    await side.fail(held)
     held.delivery = taken
 
 
@@ -303,8 +303,7 @@ async def test_a_failure_where_no_batch_is_taken_is_recorded_once_event_by_event
     [held] = await broker.a.win()
     broker.line.full_of_batches = True
     broker.line.lost_answers = list(lost)
-    held.error = BROKEN
-    await broker.a.recorder.record([held])
+    await broker.a.fail(held)
     story = ["JobDispatched", "JobStarted", "JobFailed", "JobRetrying"]
     assert await broker.story(job_id) == story
     [again] = await broker.b.win()
@@ -317,7 +316,7 @@ async def test_progress_whose_answer_was_lost(broker: Broker) -> None:
     [held] = await broker.a.win()
     broker.line.lost_answers = ["JobProgressed"]
     for done in (1, 2):
-        held.progress = (done, 2)
+        held.live.progress = (done, 2)
         await broker.a.recorder.progress(held)
     assert not held.lost
     await broker.a.complete(held)
@@ -393,11 +392,11 @@ async def test_rubbish_that_is_too_large_for_its_dead_letter_is_cut(broker: Brok
 async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, header: str) -> None:
     event = JobDispatched(job_id="a", queue=QUEUE, function=nothing.name, payload=b"")
     client = Client(broker.line, prefix="p")
-    made = client.prepare(nothing(), "a")
+    made = client.dispatcher.prepare(nothing(), "a")
     first = await broker.line.append(Outgoing(broker.subjects.event(event), encode(made)))
     delivery = Delivery(
         subject=broker.subjects.queue(QUEUE), body=made.payload,
-        headers=queue.headers("a", first, 1, {"traceparent": header}),
+        headers=queue_messages.headers("a", first, 1, {"traceparent": header}),
         ack_subject=NOWHERE, sequence=1, deliveries=1,
         stored_at=0, pending=0,
     )  # fmt: skip
@@ -410,8 +409,8 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
 async def test_a_sequence_that_cannot_be(broker: Broker, sequence: str) -> None:
     """Zero would make the start the first event of a job that nobody dispatched."""
     client = Client(broker.line, prefix="p")
-    made = client.prepare(nothing(), "ghost")
-    headers = {queue.JOB: "ghost", queue.SEQUENCE: sequence}
+    made = client.dispatcher.prepare(nothing(), "ghost")
+    headers = {queue_messages.JOB: "ghost", queue_messages.SEQUENCE: sequence}
     await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), made.payload, headers))
     assert await broker.a.win() == []
     assert await broker.line.count(broker.subjects.events_stream, ">") == {}
@@ -432,7 +431,7 @@ async def test_a_job_due_at_a_time_that_cannot_be_ends_no_worker(
     event = {**FORGED_DISPATCH, "job_id": "forged", "due_at": due_at}
     subject = broker.subjects.events("job", "forged", "JobDispatched")
     await broker.line.append(Outgoing(subject, msgspec.json.encode(event)))
-    headers = queue.headers("forged", 1_000, 1, {})
+    headers = queue_messages.headers("forged", 1_000, 1, {})
     message = Outgoing(broker.subjects.queue(QUEUE), payload.encode(call), headers)
     await broker.line.append(message)
     assert [held.id for held in await broker.a.win()] == [other]
@@ -451,7 +450,7 @@ async def test_a_message_that_cannot_be_handled_is_a_dead_letter(
     async def overflow(*_: object) -> None:
         raise OverflowError("date value out of range")
 
-    monkeypatch.setattr(broker.b.claims.joblog, "look_up", overflow)
+    monkeypatch.setattr(broker.b.claims.joblog, "read_checked", overflow)
     assert await broker.b.win() == []
     assert len(await broker.letters()) == 1
     assert not await broker.b.take()
@@ -459,11 +458,11 @@ async def test_a_message_that_cannot_be_handled_is_a_dead_letter(
     assert (await broker.client.job(job_id)).record.state is State.COMPLETED
 
 
-@pytest.mark.parametrize("header", [queue.SEQUENCE, queue.ATTEMPT])
+@pytest.mark.parametrize("header", [queue_messages.SEQUENCE, queue_messages.ATTEMPT])
 async def test_numbers_of_a_header_have_bounds(broker: Broker, header: str) -> None:
     [job_id] = await broker.dispatch()
     body = (await broker.client.job(job_id)).record.payload
-    headers = {**queue.headers(job_id, 1, 1, {}), header: "1" + "0" * 400}
+    headers = {**queue_messages.headers(job_id, 1, 1, {}), header: "1" + "0" * 400}
     await broker.a.win()
     await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), body, headers))
     assert await broker.b.win() == []

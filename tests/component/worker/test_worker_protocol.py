@@ -19,12 +19,14 @@ from tests.component.worker.given import QUEUE, settings
 from tests.histories import check, read_all
 from tests.unit.jobs.telling import BROKEN
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, Outgoing
 from penstock.config.topology import pools
-from penstock.jobs import Backoff, Client, job, queue, registry
+from penstock.jobs import Backoff, Client, job, registry
+from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
 
 _ROUNDS = 60
@@ -88,7 +90,7 @@ class Play:
         if self.ids:
             job_id = self.ids[which % len(self.ids)]
             view = await self.client.job(job_id)
-            headers = queue.headers(job_id, view.events[0][0], 1, {})
+            headers = queue_messages.headers(job_id, view.events[0][0], 1, {})
             message = Outgoing(self.subjects.queue(QUEUE), view.record.payload, headers)
             await self.bus.append(message)
 
@@ -103,14 +105,12 @@ class Play:
     async def complete(self, which: int) -> None:
         if taken := self._take(which):
             side, held = taken
-            held.result = b"\xc0"
-            await self.recorders[side].record([held])
+            await self.recorders[side].record([FinishedJob(held, Outcome(result=b"\xc0"))])
 
     async def fail(self, which: int) -> None:
         if taken := self._take(which):
             side, held = taken
-            held.error = BROKEN
-            await self.recorders[side].record([held])
+            await self.recorders[side].record([FinishedJob(held, Outcome(error=BROKEN))])
 
     async def release(self, which: int) -> None:
         if taken := self._take(which):

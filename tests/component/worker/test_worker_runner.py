@@ -19,9 +19,11 @@ from tests.unit.jobs.telling import call
 from penstock.bus.protocol import Delivery
 from penstock.jobs import Cancelled
 from penstock.jobs.errors import TimedOut
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
 from penstock.jobs.retry import Retries
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.running.current_run import CurrentRun
+from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.runner import Runner
 
 ROOT = Path(__file__).parents[3]
@@ -51,25 +53,28 @@ class Thread:
     """A runner, and what it has finished."""
 
     def __init__(self) -> None:
-        self.finished: list[ClaimedJob] = []
-        self._more = asyncio.Event()
-        self.runner = Runner(lambda job: job, self._collect)
+        self.current = CurrentRun()
+        self.runner = Runner(lambda job: job, self.current)
+        self._finished: list[FinishedJob] = []
 
-    def _collect(self) -> None:
-        self.finished += self.runner.collect()
-        self._more.set()
+    @property
+    def finished(self) -> list[ClaimedJob]:
+        """In the order in which they finished."""
+        self._finished += self.runner.collect()
+        return [job for job, _ in self._finished]
 
-    async def run(self, *jobs: ClaimedJob) -> list[ClaimedJob]:
-        """The finished jobs, once all of these are."""
+    async def run(self, *jobs: ClaimedJob) -> list[Outcome]:
+        """How these jobs ended, once all have."""
         self.runner.add(list(jobs))
         return await self.wait_for(*jobs)
 
-    async def wait_for(self, *jobs: ClaimedJob) -> list[ClaimedJob]:
+    async def wait_for(self, *jobs: ClaimedJob) -> list[Outcome]:
         async with asyncio.timeout(WITHIN):
             while not {*jobs} <= {*self.finished}:
-                await self._more.wait()
-                self._more.clear()
-        return self.finished
+                await self.runner.finished.wait()
+                self.runner.finished.clear()
+        outcomes = dict(self._finished)
+        return [outcomes[job] for job in jobs]
 
 
 @pytest.fixture
@@ -80,16 +85,17 @@ async def thread() -> AsyncIterator[Thread]:
     await once(lambda: not thread.runner.alive)
 
 
-def result(job: ClaimedJob) -> Any:
-    assert job.error is None, job.error
-    return msgspec.msgpack.decode(job.result)
+def result(outcome: Outcome) -> Any:
+    assert outcome.error is None, outcome.error
+    return msgspec.msgpack.decode(outcome.result)
 
 
 async def test_jobs_run_in_order_one_at_a_time(thread: Thread) -> None:
     jobs = [held(lambda n: (n, threading.current_thread().name), n=n) for n in range(5)]
-    assert await thread.run(*jobs) == jobs
-    assert [result(job) for job in jobs] == [[n, "job"] for n in range(5)]
-    assert all((job.ended_at or 0) >= (job.begun_at or 1e99) for job in jobs)
+    outcomes = await thread.run(*jobs)
+    assert thread.finished == jobs
+    assert [result(outcome) for outcome in outcomes] == [[n, "job"] for n in range(5)]
+    assert all(outcome.run_seconds >= 0 for outcome in outcomes)
 
 
 async def test_an_async_function_runs_to_its_end(thread: Thread) -> None:
@@ -97,8 +103,8 @@ async def test_an_async_function_runs_to_its_end(thread: Thread) -> None:
         await asyncio.sleep(0)
         return 2 * n
 
-    [job] = await thread.run(held(double, n=21))
-    assert result(job) == 42
+    [outcome] = await thread.run(held(double, n=21))
+    assert result(outcome) == 42
 
 
 class Odd(BaseException):
@@ -114,8 +120,7 @@ async def test_whatever_is_raised_ends_only_its_job(thread: Thread, error: BaseE
     def fail() -> None:
         raise error
 
-    failed, good = held(fail), held(lambda: 1)
-    await thread.run(failed, good)
+    failed, good = await thread.run(held(fail), held(lambda: 1))
     assert failed.error is not None
     assert failed.error.kind.endswith(type(error).__name__)
     assert "in fail" in failed.error.traceback
@@ -124,15 +129,15 @@ async def test_whatever_is_raised_ends_only_its_job(thread: Thread, error: BaseE
 
 async def test_a_job_s_span_can_be_written_to_where_nothing_is_traced(thread: Thread) -> None:
     """``ctx.span`` is an empty span then, not None."""
-    job = held(lambda: job.span.set_attribute("rows", 3))
+    job = held(lambda: job.live.span.set_attribute("rows", 3))
     [done] = await thread.run(job)
     assert done.error is None
 
 
 async def test_a_result_that_cannot_travel_is_a_failure(thread: Thread) -> None:
-    [job] = await thread.run(held(object))
-    assert job.error is not None
-    assert job.error.kind == "builtins.TypeError"
+    [outcome] = await thread.run(held(object))
+    assert outcome.error is not None
+    assert outcome.error.kind == "builtins.TypeError"
 
 
 async def test_jobs_not_begun_are_taken_back(thread: Thread) -> None:
@@ -169,10 +174,11 @@ async def test_a_running_job_is_interrupted(thread: Thread, function: Any, reaso
     job = held(function, came=came)
     thread.runner.add([job])
     await once(lambda: came)
-    thread.runner.interrupt(job, reason)
-    await thread.wait_for(job)
-    assert job.error is not None
-    assert job.error.kind == ("timeout" if reason is TimedOut else "penstock.jobs.errors.Cancelled")
+    thread.current.interrupt(job, reason)
+    [outcome] = await thread.wait_for(job)
+    assert outcome.error is not None
+    kind = "timeout" if reason is TimedOut else "penstock.jobs.errors.Cancelled"
+    assert outcome.error.kind == kind
 
 
 @pytest.fixture
@@ -199,10 +205,10 @@ async def test_an_interruption_that_comes_late_hits_nobody_else(thread: Thread) 
         thread.runner.add([job, following])
         while not last_words:
             pass
-        thread.runner.interrupt(job, Cancelled)
-        await thread.wait_for(job, following)
-        assert job.error is not None or result(job) == 7
-        assert result(following) == 8
+        thread.current.interrupt(job, Cancelled)
+        first, second = await thread.wait_for(job, following)
+        assert first.error is not None or result(first) == 7
+        assert result(second) == 8
     assert thread.runner.alive
 
 
@@ -211,11 +217,11 @@ async def test_one_that_has_ended_or_not_begun_is_not_interrupted(thread: Thread
     first, second = held(lambda: gate.pass_through("1")), held(lambda: gate.pass_through("2"))
     thread.runner.add([first, second])
     await once(lambda: gate.came)
-    thread.runner.interrupt(second, Cancelled)
+    thread.current.interrupt(second, Cancelled)
     gate.open()
     await once(lambda: thread.finished == [first, second])
-    thread.runner.interrupt(first, Cancelled)
-    assert first.error is second.error is None
+    thread.current.interrupt(first, Cancelled)
+    assert all(one.error is None for one in await thread.wait_for(first, second))
 
 
 async def test_cpu_time_is_the_job_s_own(thread: Thread) -> None:
@@ -224,20 +230,22 @@ async def test_cpu_time_is_the_job_s_own(thread: Thread) -> None:
         while time.thread_time() < until:
             pass
 
-    busy, idle = held(work), held(lambda: None)
-    await thread.run(busy, idle)
+    busy, idle = await thread.run(held(work), held(lambda: None))
     assert busy.cpu_seconds >= 0.03
     assert idle.cpu_seconds < 0.02
     assert busy.run_seconds >= 0.03
 
 
 _TRACED = """
-import asyncio, sys
+import asyncio, sys, threading
 from penstock.jobs import Cancelled
 from tests.component.worker.test_worker_runner import Thread, held
 
+came = threading.Event()
+
 def ended_early():
     try:
+        came.set()
         while True:
             pass
     except Cancelled:
@@ -254,13 +262,12 @@ async def main():
     thread = Thread()
     first = held(ended_early)
     running = asyncio.create_task(thread.run(first))
-    while thread.runner.current is not first:
+    while not came.is_set():
         await asyncio.sleep(0)
-    thread.runner.interrupt(first, Cancelled)
-    await running
-    second = held(lambda: traced() and None)
-    await thread.run(second)
-    assert first.error is None and second.error is None
+    thread.current.interrupt(first, Cancelled)
+    [early] = await running
+    [late] = await thread.run(held(lambda: traced() and None))
+    assert early.error is None and late.error is None
     thread.runner.stop()
 
 asyncio.run(main())

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.config import Pool, Profile
 from penstock.decider.core.decide import Outcome, decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import PoolState, State
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers, Quantiles
@@ -58,7 +58,7 @@ def state(watching_since: float = NOW - 1000, **pools: PoolState | dict[str, int
             name: each if isinstance(each, PoolState) else PoolState(placement=each)
             for name, each in pools.items()
         },
-        known=frozenset({"a", "b", "c"}),
+        joined=frozenset({"a", "b", "c"}),
         watching_since=watching_since,
     )
 
@@ -78,9 +78,9 @@ def inputs(
     usual = 0.5 if ages else host_age
     return Inputs(
         pools={each.name: each for each in pools},
-        seen_pools={each.pool: SeenPool(each, NOW - age) for each in snapshots},
-        seen_hosts={
-            each.host: SeenHost(each, NOW - ages.get(each.host, usual))
+        measured_pools={each.pool: MeasuredPool(each, NOW - age) for each in snapshots},
+        measured_hosts={
+            each.host: MeasuredHost(each, NOW - ages.get(each.host, usual))
             for each in ([host()] if hosts is None else hosts)
         },
         strategies=strategies,

@@ -11,7 +11,7 @@ from tests.unit.decider.given import NOW, host, snapshot
 from penstock.config import Pool
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.policies.shipped import SHIPPED
@@ -68,7 +68,7 @@ def play(
     """
     state = State(
         pools={pool.name: PoolState(placement={"a": start} if start else {})},
-        known=frozenset({"a"}),
+        joined=frozenset({"a"}),
         watching_since=begin - 1000,
     )
     found = []
@@ -81,8 +81,8 @@ def play(
             state,
             Inputs(
                 pools={pool.name: pool},
-                seen_pools={pool.name: SeenPool(snapshot(pool.name, **fields), now)},
-                seen_hosts={"a": SeenHost(host("a", cores=10_000, memory=2**50), now)},
+                measured_pools={pool.name: MeasuredPool(snapshot(pool.name, **fields), now)},
+                measured_hosts={"a": MeasuredHost(host("a", cores=10_000, memory=2**50), now)},
                 strategies={"wants": Wants(wanted)},
                 policies=policies,
                 rules=Rules(),

@@ -10,13 +10,13 @@ from tests.unit.decider.given import NOW, host, pool, snapshot
 
 from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config import Pool
-from penstock.decider.adopting import records
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
-from penstock.decider.journal import Made, tell
-from penstock.decider.recorder import Recorder
+from penstock.decider.publishing.adopting import records
+from penstock.decider.publishing.journal import Made, decision_event
+from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import Event, encode
 from penstock.events.subjects import Subjects
@@ -33,8 +33,8 @@ class Log:
     def __init__(self, epoch: int = 1) -> None:
         self.entries: list[Entry] = []
         self.epoch = epoch - 1
-        self.seen: dict[str, SeenPool] = {}
-        self.hosts: dict[str, SeenHost] = {}
+        self.seen: dict[str, MeasuredPool] = {}
+        self.hosts: dict[str, MeasuredHost] = {}
         self.sequence = 0
         self.begin_term(POOLS)
 
@@ -52,14 +52,14 @@ class Log:
         the record that the broker does not take, from the first."""
         at = NOW + second
         for one in [snapshot(name, arrival_per_second=rate) for name in self.pools]:
-            self.seen[one.pool] = SeenPool(one, at)
+            self.seen[one.pool] = MeasuredPool(one, at)
             self._append(SUBJECTS.pool_snapshot(one.pool), encode(one), at)
-        self.hosts["a"] = SeenHost(host("a"), at)
+        self.hosts["a"] = MeasuredHost(host("a"), at)
         self._append(SUBJECTS.host_snapshot("a"), encode(self.hosts["a"].snapshot), at)
         inputs = Inputs(
             pools=self.pools,
-            seen_pools={name: self.seen[name] for name in self.pools},
-            seen_hosts=dict(self.hosts),
+            measured_pools={name: self.seen[name] for name in self.pools},
+            measured_hosts=dict(self.hosts),
             strategies=BUILTIN,
             rules=Rules(),
             due=None if due is None else frozenset(due),
@@ -73,7 +73,7 @@ class Log:
         for number, message in enumerate(messages):
             if number == len(messages) - 1:
                 for decision in outcome.decisions:
-                    event = tell(decision, made, "decider/test")
+                    event = decision_event(decision, made, "decider/test")
                     self._outside(SUBJECTS.event(event), event)
             taken = number >= lost
             answers.append(

@@ -9,12 +9,12 @@ import numpy as np
 
 from penstock.config import Profile
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.simulator.contenders import Scene
-from penstock.decider.simulator.controller import Look, Plan
-from penstock.decider.simulator.durations import Lognormal
-from penstock.decider.simulator.engine import HOST, Simulation
-from penstock.decider.simulator.load import Load, Trace, draw
-from penstock.decider.simulator.spawning import Spawning
+from penstock.decider.simulator.model.controller import Look, Plan
+from penstock.decider.simulator.model.durations import Lognormal
+from penstock.decider.simulator.model.engine import HOST, Simulation
+from penstock.decider.simulator.model.load import Load, Trace, draw
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies.contenders import Scene
 
 EXACT = Spawning(seconds=1.0, contention=0.0, cv=0.0)
 

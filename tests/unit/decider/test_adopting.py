@@ -14,12 +14,12 @@ from tests.unit.decider.given import NOW, inputs, pool, snapshot, state
 
 from penstock.config import ConfigError
 from penstock.decider import program
-from penstock.decider.adopting import adopt, gather, records
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
+from penstock.decider.publishing.adopting import adopt, gather, records
 
 
 def test_settings_of_strategies_have_the_types_that_these_declare():
@@ -89,7 +89,11 @@ def test_the_fingerprint_covers_every_module_that_the_core_imports():
 
 def _imported() -> Iterator[tuple[str, Path]]:
     """Our modules that deciding, and the reading of settings, import, however far."""
-    waiting = ["penstock.decider.core", "penstock.decider.adopting", "penstock.config.topology"]
+    waiting = [
+        "penstock.decider.core",
+        "penstock.decider.publishing.adopting",
+        "penstock.config.topology",
+    ]
     seen: set[Path] = set()
     while waiting:
         module = waiting.pop()

@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import NOW, pool, snapshot, took
 
-from penstock.decider.core.strategies.deadline.hands import Group, Hands, Service
+from penstock.decider.core.strategies.deadline.keep import passage_seconds
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
-from penstock.decider.core.strategies.deadline.passage import passage_seconds
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
 from penstock.decider.core.strategies.deadline.strategy import Deadline, Options
+from penstock.decider.core.strategies.deadline.worker_groups import (
+    Service,
+    WorkerGroup,
+    WorkerGroups,
+)
 from penstock.decider.core.strategy import Demand, StrategyInputs
 from penstock.events.snapshot import Budget, Forecast, SpawnFit, WaitingJob
 
@@ -71,17 +75,17 @@ def test_a_burst_is_answered_at_once_with_as_many_as_start_all_in_time() -> None
     assert 40 <= asked.workers <= 60
     values = asked.reasons[0].values
     assert values["binding_place"] == 200
-    assert "job 200 of 200 in line" in asked.reasons[0].text
+    assert "job 200 of 200 in the queue" in asked.reasons[0].text
 
 
 def test_the_binding_job_is_named_or_one_near_it() -> None:
     named = {"waiting_jobs": (WaitingJob("01old", 7.0), WaitingJob("01new", 0.5))}
     oldest = demand(**waits(1, 7.0), **named).reasons[0]
     assert oldest.values["binding_job"] == "01old"
-    assert "job 1 of 1 in line (01old), waiting for 7 s," in oldest.text
+    assert "job 1 of 1 in the queue (01old), waiting for 7 s," in oldest.text
     last = demand(**waits(200, 0.0), **named).reasons[0]
     assert last.values["near_job"] == "01new"
-    assert "job 200 of 200 in line (near 01new)" in last.text
+    assert "job 200 of 200 in the queue (near 01new)" in last.text
     assert "(" not in demand(**waits(1, 7.0)).reasons[0].text  # a snapshot of before
 
 
@@ -254,7 +258,7 @@ def test_passage_times_know_no_units(line, room, growth, variance, factor) -> No
 
 
 groups = st.lists(
-    st.builds(Group, st.integers(1, 20), st.one_of(st.none(), st.floats(0, 5))), max_size=3
+    st.builds(WorkerGroup, st.integers(1, 20), st.one_of(st.none(), st.floats(0, 5))), max_size=3
 )
 
 
@@ -262,7 +266,7 @@ groups = st.lists(
 def test_the_fewest_have_begun_so_many_and_one_less_has_not(
     found, place, seconds, cv2, job_seconds
 ) -> None:
-    hands = Hands(tuple(found), 1.0, Service(job_seconds, cv2), safety=2.0)
+    hands = WorkerGroups(tuple(found), 1.0, Service(job_seconds, cv2), safety=2.0)
     fewest = math.ceil(hands.fewest(place, seconds) - 1e-9)
     assert hands.begun(fewest, seconds) >= place - 1e-6
     if fewest > 0:
@@ -273,10 +277,12 @@ def test_the_fewest_have_begun_so_many_and_one_less_has_not(
 def test_the_fewest_know_no_units(found, place, seconds, job_seconds, factor) -> None:
     def turned(by: float) -> float:
         scaled = [
-            Group(each.workers, None if each.ready_seconds is None else each.ready_seconds * by)
+            WorkerGroup(
+                each.workers, None if each.ready_seconds is None else each.ready_seconds * by
+            )
             for each in found
         ]
-        hands = Hands(tuple(scaled), 1.0 * by, Service(job_seconds * by, 1.0), safety=2.0)
+        hands = WorkerGroups(tuple(scaled), 1.0 * by, Service(job_seconds * by, 1.0), safety=2.0)
         return hands.fewest(place, seconds * by)
 
     assert turned(factor) == pytest.approx(turned(1.0), rel=1e-6)
@@ -312,7 +318,7 @@ def test_late_jobs_that_end_far_slower_than_they_run_are_told_as_such() -> None:
     measured = {"job_seconds": 0.001, "throughput_per_second": 65.0, "sla": 30.0}
     [reason] = demand(current=1, **waits(1529, 73.0), **measured).reasons
     assert reason.workers == 1
-    assert "the promise is broken now: the oldest has waited 73 s of 30 s" in reason.text
+    assert "the promise is broken now: the oldest job has waited 73 s of 30 s" in reason.text
     assert (
         "65 jobs a second end, 0.015 s of a worker's time for each that runs 0.001" in reason.text
     )

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.decider.given import GIB, host, pool, snapshot
 
-from penstock.decider.core.capacity import Budget, Need, budget, carries, need, start_budget
+from penstock.decider.core.hosts.capacity import (
+    Budget,
+    Need,
+    budget,
+    carries,
+    start_budget,
+    worker_need,
+)
 from penstock.decider.core.inputs import Rules
 
 MIB = 1024**2
@@ -61,7 +68,7 @@ def test_the_operators_ceiling():
     ids=["measured before settings", "settings before measured", "never nothing"],
 )
 def test_need(measured, found):
-    assert need(snapshot(**measured), pool().profile) == found
+    assert worker_need(snapshot(**measured), pool().profile) == found
 
 
 @pytest.mark.parametrize(
@@ -72,5 +79,5 @@ def test_need(measured, found):
 def test_what_jobs_start_is_kept_free_beside_what_was_measured(memory, kept):
     profile = pool(jobs_memory_bytes=GIB).profile
     hosts = [host(memory=size) for size in memory]
-    found = need(snapshot(worker_memory_bytes=60 * MIB), profile, hosts)
+    found = worker_need(snapshot(worker_memory_bytes=60 * MIB), profile, hosts)
     assert found.memory_bytes == 60 * MIB + kept

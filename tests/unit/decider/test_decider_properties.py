@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import GIB, NOW, host, pool, snapshot
 
-from penstock.decider.core.capacity import Budget, budget, need
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.hosts.capacity import Budget, budget, worker_need
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import PoolState, State, dump
 
@@ -66,7 +66,7 @@ def states(draw):
             )
             for name in NAMES
         },
-        known=frozenset(HOSTS),
+        joined=frozenset(HOSTS),
         watching_since=NOW - draw(ages),
     )
 
@@ -74,11 +74,11 @@ def states(draw):
 @st.composite
 def rounds(draw):
     """A state and the inputs of a round; anything may be missing or old."""
-    seen = {name: SeenPool(draw(measured(name)), NOW - draw(ages)) for name in NAMES}
+    seen = {name: MeasuredPool(draw(measured(name)), NOW - draw(ages)) for name in NAMES}
     for name in draw(st.sets(st.sampled_from(NAMES), max_size=1)):
         del seen[name]
     hosts = {
-        name: SeenHost(
+        name: MeasuredHost(
             host(
                 name,
                 cores=draw(st.sampled_from([1, 4, 32])),
@@ -95,8 +95,8 @@ def rounds(draw):
     due = draw(st.none() | st.frozensets(st.sampled_from(NAMES), min_size=1))
     found = Inputs(
         pools={name: draw(pools(name)) for name in NAMES},
-        seen_pools=seen,
-        seen_hosts=hosts,
+        measured_pools=seen,
+        measured_hosts=hosts,
         strategies=BUILTIN,
         rules=Rules(placement=draw(st.sampled_from(["spread", "pack"]))),
         due=due,
@@ -133,10 +133,12 @@ def test_no_host_is_asked_for_more_than_it_carries(given_round):
     found = msgspec.structs.replace(found, due=None)
     outcome = decide(before, found, NOW)
     needs = {
-        name: need(seen.snapshot if (seen := found.seen_pools.get(name)) else None, each.profile)
+        name: worker_need(
+            seen.snapshot if (seen := found.measured_pools.get(name)) else None, each.profile
+        )
         for name, each in found.pools.items()
     }
-    for name, seen in found.seen_hosts.items():
+    for name, seen in found.measured_hosts.items():
         earlier = load({p: s.placement.get(name, 0) for p, s in before.pools.items()}, needs)
         now = load(outcome.plans[name], needs)
         if now.workers <= earlier.workers and NOW - seen.at > 5:
@@ -159,10 +161,10 @@ def load(counts, needs):
 def test_stale_or_missing_never_lowers(given_round):
     """With the hosts there, bounds that allow it and room for it."""
     before, found = given_round
-    present = {name: SeenHost(host(name), NOW) for name in (*HOSTS, "gone")}
-    found = msgspec.structs.replace(found, seen_hosts=present)
+    present = {name: MeasuredHost(host(name), NOW) for name in (*HOSTS, "gone")}
+    found = msgspec.structs.replace(found, measured_hosts=present)
     for decision in decide(before, found, NOW).decisions:
-        seen, each = found.seen_pools.get(decision.pool), found.pools[decision.pool]
+        seen, each = found.measured_pools.get(decision.pool), found.pools[decision.pool]
         if each.scalable and (seen is None or NOW - seen.at > found.rules.stale_seconds):
             assert decision.target >= min(decision.current, each.profile.max_workers)
 

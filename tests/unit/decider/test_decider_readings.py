@@ -6,7 +6,7 @@ import pytest
 
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.state import PoolState
-from penstock.decider.readings import short_workers
+from penstock.decider.own_metrics import short_workers
 from penstock.events.scaling import Reason
 
 

@@ -38,7 +38,7 @@ def test_cooldowns_come_from_the_decisions_and_workers_from_the_commands():
         "y": PoolState(),
         "new": PoolState(),
     }
-    assert found.known == {"a", "b"}
+    assert found.joined == {"a", "b"}
 
 
 def test_without_any_command_the_decisions_say_it_all():

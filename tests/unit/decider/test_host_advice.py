@@ -14,7 +14,7 @@ from tests.unit.decider.given import GIB, NOW, host, pool, snapshot
 from tests.unit.decider.playing import Wants
 
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, Rules, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.state import State
 
 Told = list[tuple[float, dict[str, Any]]]
@@ -36,8 +36,8 @@ def told(
         there = [host(f"h{index}", max_workers=10) for index in range(hosts(at))]
         inputs = Inputs(
             pools={one.name: one},
-            seen_pools={one.name: SeenPool(snapshot(), now)},
-            seen_hosts={each.host: SeenHost(each, now) for each in there},
+            measured_pools={one.name: MeasuredPool(snapshot(), now)},
+            measured_hosts={each.host: MeasuredHost(each, now) for each in there},
             strategies={"wants": Wants(wanted(at))},
             rules=Rules(),
         )
@@ -93,8 +93,8 @@ def test_more_hosts_do_not_help_a_worker_that_is_too_large_for_each():
         now = NOW + number * 10
         inputs = Inputs(
             pools={one.name: one},
-            seen_pools={one.name: SeenPool(snapshot(), now)},
-            seen_hosts={"a": SeenHost(host("a", memory=GIB), now)},
+            measured_pools={one.name: MeasuredPool(snapshot(), now)},
+            measured_hosts={"a": MeasuredHost(host("a", memory=GIB), now)},
             strategies={"wants": Wants(3)},
             rules=Rules(),
         )
@@ -118,8 +118,8 @@ def test_it_never_flaps(loads, hosts):
 def test_the_advice_is_kept_as_plain_values(wanted):
     inputs = Inputs(
         pools={"emails": pool(strategy="wants")},
-        seen_pools={"emails": SeenPool(snapshot(), NOW)},
-        seen_hosts={"a": SeenHost(host("a", max_workers=10), NOW)},
+        measured_pools={"emails": MeasuredPool(snapshot(), NOW)},
+        measured_hosts={"a": MeasuredHost(host("a", max_workers=10), NOW)},
         strategies={"wants": Wants(wanted)},
         rules=Rules(),
     )

@@ -14,7 +14,7 @@ from penstock.config.load import check as settings_of
 from penstock.config.topology import pools
 from penstock.decider.core.lint.check import RULES, lint
 from penstock.decider.core.lint.facts import Facts
-from penstock.decider.core.lint.promises import HEEDLESS
+from penstock.decider.core.lint.promises import PROMISE_BLIND
 from penstock.decider.core.registry import BUILTIN
 
 
@@ -29,8 +29,8 @@ def facts(
     return Facts(
         settings=settings,
         pools=pools(settings),
-        seen_pools={} if seen is None else {"mails": snapshot("mails", **seen)},
-        seen_hosts={each.host: each for each in hosts},
+        measured_pools={} if seen is None else {"mails": snapshot("mails", **seen)},
+        measured_hosts={each.host: each for each in hosts},
     )
 
 
@@ -63,7 +63,7 @@ CASES: dict[str, tuple[Facts, str]] = {
         ),
         "4 jobs/s of 3 s keep 12 workers busy, max_workers is 10",
     ),
-    "heedless-strategy": (
+    "strategy-ignores-promise": (
         facts({"strategy": "simple_rate", "sla_seconds": 5}),
         "strategy simple_rate does not look at the promise (95% within 5 s)",
     ),
@@ -137,12 +137,12 @@ def test_the_strategies_that_heed_no_promise_are_named_rightly():
     """By whether their source looks at the promise or at ages; `combined` does as its parts do, and
     `deadline` consists of several modules."""
     looks = ("sla_seconds", "oldest_waiting", "ages", "pickup")
-    heedless = {
+    unresponsive = {
         name
         for name, strategy in BUILTIN.items()
         if not any(word in inspect.getsource(inspect.getmodule(strategy)) for word in looks)
     }
-    assert heedless - {"combined", "deadline"} == HEEDLESS
+    assert unresponsive - {"combined", "deadline"} == PROMISE_BLIND
 
 
 def test_rules_have_names_and_a_line_each():

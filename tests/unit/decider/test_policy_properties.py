@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.decider.given import NOW
 from tests.unit.decider.test_decider_properties import NAMES, load, rounds
 
-from penstock.decider.core.capacity import budget, need
 from penstock.decider.core.decide import decide
+from penstock.decider.core.hosts.capacity import budget, worker_need
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.policies.policy import Policy, Proposal, Verdict
 from penstock.decider.core.policies.shipped import SHIPPED
@@ -88,10 +88,12 @@ def test_no_host_is_asked_for_more_than_it_carries(given_round):
     found = msgspec.structs.replace(found, due=None)
     outcome = decide(before, found, NOW)
     needs = {
-        name: need(seen.snapshot if (seen := found.seen_pools.get(name)) else None, each.profile)
+        name: worker_need(
+            seen.snapshot if (seen := found.measured_pools.get(name)) else None, each.profile
+        )
         for name, each in found.pools.items()
     }
-    for name, seen in found.seen_hosts.items():
+    for name, seen in found.measured_hosts.items():
         counts = {pool: each.placement.get(name, 0) for pool, each in before.pools.items()}
         earlier, now = load(counts, needs), load(outcome.plans[name], needs)
         if seen.snapshot.draining or now.workers <= earlier.workers:

@@ -12,9 +12,9 @@ from tests.unit.decider.given import NOW
 from tests.unit.decider.recorded import POOLS, Log, eventful
 
 from penstock.config import ConfigError
-from penstock.decider import adopting, recorder
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
+from penstock.decider.publishing import adopting, recorder
 from penstock.decider.replay import stretches, whatif
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import BadLog
@@ -37,7 +37,7 @@ def test_all_of_it_is_equal(log: Log, tmp_path: Path):
     found = verdict(log, tmp_path)
     assert found.is_equal
     assert (found.rounds, found.states) == (70, 2)
-    assert found.decisions == found.told == 80
+    assert found.decisions == found.published == 80
     assert found.begins_at == datetime.fromtimestamp(NOW + 0.05, UTC)
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tests.unit.decider.simulating import EXACT, Steps, load, poisson, scene, simulation
 
-from penstock.decider.simulator.contenders import controller
-from penstock.decider.simulator.engine import DECISION_SECONDS, Troubles
-from penstock.decider.simulator.looks import Pace
-from penstock.decider.simulator.spawning import Spawning
+from penstock.decider.simulator.model.engine import DECISION_SECONDS, Troubles
+from penstock.decider.simulator.model.looks import Pace
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies.contenders import controller
 
 
 def test_an_example_computed_by_hand() -> None:
@@ -110,7 +110,7 @@ def test_jobs_of_a_lost_host_run_again_elsewhere() -> None:
 
 def test_the_core_keeps_its_plan_while_nothing_is_measured() -> None:
     jobs = poisson(5.0, 240)
-    deaf = Troubles(deaf=((100.0, 160.0),))
+    deaf = Troubles(telemetry_gaps=((100.0, 160.0),))
     given_scene, planned = scene(jobs, strategy="hybrid"), []
     core = controller("hybrid", given_scene)
     core._watch = lambda outcome, now: planned.append((now, outcome.decisions[0].target))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.decider.simulating import poisson, scene
 
-from penstock.decider.simulator import contenders
-from penstock.decider.simulator.contenders import UnknownContender
-from penstock.decider.simulator.rules import (
+from penstock.decider.simulator.studies import contenders
+from penstock.decider.simulator.studies.contenders import UnknownContender
+from penstock.decider.simulator.studies.rules import (
     BacklogPerInstance,
     CatchUp,
     Doubling,
+    PoolView,
     QueueLength,
-    Sight,
     TimeToClear,
     Utilisation,
 )
@@ -25,9 +25,9 @@ def sight(
     planned: int = 0,
     rate: float = 0.0,
     idle: int = 0,
-) -> Sight:
+) -> PoolView:
     """Jobs of 2 s."""
-    return Sight(
+    return PoolView(
         now=now,
         waiting=waiting,
         running=running,

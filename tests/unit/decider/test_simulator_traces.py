@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.decider.simulator import durations, load, traces
-from penstock.decider.simulator.load import Trace
+from penstock.decider.simulator.model import durations, load, traces
+from penstock.decider.simulator.model.load import Trace
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.config import ConfigError, Pool, Profile
-from penstock.decider.simulator.tuning import (
+from penstock.decider.simulator.studies.tuning import (
     AS_IT_IS,
     Day,
     changed,

@@ -23,8 +23,9 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.jobs import lifecycle, payload
+from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.payloads import payload
 
 JOB = "j1"
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

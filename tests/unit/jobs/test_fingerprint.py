@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.events.job import JobError
-from penstock.jobs.fingerprint import fingerprint, normalised, own_frames
+from penstock.jobs.dead_letters.fingerprint import fingerprint, normalised, own_frames
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/venv/lib/python3.11/site-packages/penstock/worker/running/runner.py", line 120, in _one

@@ -9,8 +9,9 @@ from tests.unit.jobs.telling import NOW, event, told
 
 from penstock.events.job import JobDispatched, JobEvent, JobFailed, JobRecovered, JobStarted
 from penstock.events.subjects import Subjects
-from penstock.jobs import loss, queue
+from penstock.jobs import worker_loss
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
 
 RUNNING = (JobDispatched, event(JobStarted, message=10))
 REASON = "worker w on h was killed by signal 11 (SIGSEGV)"
@@ -22,14 +23,14 @@ def lost(times: int) -> JobRecord:
 
 
 def test_the_first_loss_costs_no_time_and_the_delay_grows_from_the_second_on() -> None:
-    delays = [loss.delay_seconds(losses, draw=0.0) for losses in range(1, 7)]
+    delays = [worker_loss.delay_seconds(losses, draw=0.0) for losses in range(1, 7)]
     assert delays == [0.0, 1.0, 3.0, 9.0, 27.0, 60.0]
 
 
 @pytest.mark.parametrize(("before", "state"), [(0, State.WAITING), (1, State.RETRYING)])
 def test_a_job_that_goes_again(before: int, state: State) -> None:
     record = lost(before)
-    made = loss.recovered(record, REASON, source="executor/h", now=NOW, delayed=True)
+    made = worker_loss.recovered(record, REASON, source="executor/h", now=NOW, delayed=True)
     after = told(*_story(before), made)
     assert (after.state, after.lost_workers, after.attempt) == (state, before + 1, 1)
     assert after.put_off == (REASON if before else "")
@@ -37,25 +38,25 @@ def test_a_job_that_goes_again(before: int, state: State) -> None:
 
 
 def test_a_job_that_waits_is_kept_by_the_brokers_schedule_with_the_attempt_it_had() -> None:
-    made = loss.recovered(lost(1), REASON, source="executor/h", now=NOW, delayed=True)
+    made = worker_loss.recovered(lost(1), REASON, source="executor/h", now=NOW, delayed=True)
     after = told(*_story(1), made)
-    message = queue.follow_up(Subjects("p"), after, NOW, {})
+    message = queue_messages.follow_up(Subjects("p"), after, NOW, {})
     assert message is not None
     assert message.subject == Subjects("p").schedule("reports", after.id)
-    assert message.headers[queue.SEQUENCE] == str(after.sequence)
-    assert queue.ATTEMPT not in message.headers, "the first attempt still"
+    assert message.headers[queue_messages.SEQUENCE] == str(after.sequence)
+    assert queue_messages.ATTEMPT not in message.headers, "the first attempt still"
 
 
 def test_what_the_platform_interrupts_goes_again_without_delay() -> None:
-    made = loss.recovered(lost(3), REASON, source="worker/h.w", now=NOW, delayed=False)
+    made = worker_loss.recovered(lost(3), REASON, source="worker/h.w", now=NOW, delayed=False)
     assert made.due_at is None
 
 
 def test_a_dead_job_says_how_its_worker_ended() -> None:
-    dead = loss.poisoned(lost(4), REASON, source="executor/h", now=NOW)
+    dead = worker_loss.poisoned(lost(4), REASON, source="executor/h", now=NOW)
     assert dead.error.kind == "poison"
     assert dead.error.message == f"lost its worker 5 times in a row; the last time: {REASON}"
-    once = loss.poisoned(lost(0), REASON, source="executor/h", now=NOW)
+    once = worker_loss.poisoned(lost(0), REASON, source="executor/h", now=NOW)
     assert once.error.message == f"lost its worker: {REASON}"
 
 
@@ -63,18 +64,18 @@ def test_a_dead_job_says_how_its_worker_ended() -> None:
     ("max_lost", "tries", "limit"), [(0, 0, 5), (0, 1, 1), (0, 2, 5), (4, 1, 4), (9, 0, 9)]
 )
 def test_how_many_workers_a_job_may_lose(max_lost: int, tries: int, limit: int) -> None:
-    started = event(JobStarted, max_lost=loss.own_limit(max_lost, tries))
-    assert loss.limit(told(JobDispatched, started), max_lost_workers=5) == limit
+    started = event(JobStarted, max_lost=worker_loss.own_limit(max_lost, tries))
+    assert worker_loss.limit(told(JobDispatched, started), max_lost_workers=5) == limit
 
 
 def test_a_failure_between_makes_the_next_loss_the_first() -> None:
     record = told(*_story(2), JobFailed)
-    made = loss.recovered(record, REASON, source="executor/h", now=NOW, delayed=True)
+    made = worker_loss.recovered(record, REASON, source="executor/h", now=NOW, delayed=True)
     assert made.due_at is None
 
 
 def test_a_due_time_lies_within_the_delay() -> None:
-    made = loss.recovered(lost(2), REASON, source="executor/h", now=NOW, delayed=True)
+    made = worker_loss.recovered(lost(2), REASON, source="executor/h", now=NOW, delayed=True)
     assert made.due_at is not None
     assert timedelta(seconds=1.5) <= made.due_at - NOW <= timedelta(seconds=3)
 

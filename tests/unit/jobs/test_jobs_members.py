@@ -7,34 +7,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events.subjects import check_name
-from penstock.jobs import members
-from penstock.jobs.graph_order import BadGraph, by_level, levels
-from penstock.jobs.members import Member
+from penstock.jobs import derived_ids
+from penstock.jobs.derived_ids import Member
+from penstock.jobs.workflows.graph_order import BadGraph, by_level, levels
 
 TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,36}", fullmatch=True).filter(
-    lambda token: members.member(token) is None
+    lambda token: derived_ids.member(token) is None
 )
 
 
 @given(TOKENS, st.text(), st.integers(0, 999_999))
 def test_the_name_of_a_job_tells_its_place(batch: str, key: str, number: int) -> None:
-    place = Member(batch, members.lane(key), number)
-    assert members.member(check_name("job", place.job_id)) == place
+    place = Member(batch, derived_ids.producer_key(key), number)
+    assert derived_ids.member(check_name("job", place.job_id)) == place
 
 
 @pytest.mark.parametrize(
     "name", ["019b5c2e-7a41-7000-8000-000000000001", "a_1", "nightly_then", "a_0123abcd_1234567"]
 )
 def test_other_jobs_have_no_place(name: str) -> None:
-    assert members.member(name) is None
+    assert derived_ids.member(name) is None
 
 
 def test_callbacks_and_steps_are_named_after_the_whole() -> None:
-    assert members.callback_id("b", "then") == "b_then"
-    assert members.callback_id("b", "then", 2) == "b_then_2"
-    assert members.first_callback("b_then_2") == "b_then"
-    assert members.first_callback("b_other_2") == "b_other_2"
-    assert members.step(members.step_id("g", 7)) == ("g", 7)
+    assert derived_ids.callback_id("b", "then") == "b_then"
+    assert derived_ids.callback_id("b", "then", 2) == "b_then_2"
+    assert derived_ids.first_callback("b_then_2") == "b_then"
+    assert derived_ids.first_callback("b_other_2") == "b_other_2"
+    assert derived_ids.step(derived_ids.step_id("g", 7)) == ("g", 7)
 
 
 def test_levels_are_as_early_as_can_be() -> None:

@@ -22,10 +22,13 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import Backoff, job, payload, queue, schedule
-from penstock.jobs.making import Maker, Terms
-from penstock.jobs.queue import DeadLetter
-from penstock.jobs.schedule import Schedule
+from penstock.jobs import Backoff, job
+from penstock.jobs.dispatch.job_factory import JobFactory, Terms
+from penstock.jobs.payloads import payload
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.queues.queue_messages import DeadLetter
+from penstock.jobs.schedules import schedule
+from penstock.jobs.schedules.schedule import Schedule
 
 SUBJECTS = Subjects("p")
 
@@ -47,14 +50,14 @@ def rebuild(table: str) -> None: ...
 
 def test_a_dispatched_call_leaves_out_what_it_does_not_limit() -> None:
     """msgspec leaves out a default that is identical, and writes out one that is only equal."""
-    dispatched = Maker("client", 10_000).event(rebuild(table="orders"), Terms())
+    dispatched = JobFactory("client", 10_000).event(rebuild(table="orders"), Terms())
     raw = msgspec.msgpack.decode(dispatched.payload)
     assert set(raw) == {"type", "id", "function", "queue", "arguments", "dispatched_at"}
     assert dispatched.correlation_id is None
 
 
 def test_a_tick_of_a_schedule_leaves_out_what_it_does_not_limit() -> None:
-    template = Maker("client", 10_000).event(rebuild(table="orders"), Terms())
+    template = JobFactory("client", 10_000).event(rebuild(table="orders"), Terms())
     nightly = Schedule(
         name="nightly",
         cron="0 3 * * *",
@@ -114,26 +117,32 @@ SOON = timedelta(seconds=31)
 
 
 def test_a_waiting_job_belongs_into_its_queue() -> None:
-    message = queue.follow_up(SUBJECTS, WAITING, NOW, {"traceparent": "00-1"})
+    message = queue_messages.follow_up(SUBJECTS, WAITING, NOW, {"traceparent": "00-1"})
     assert message is not None
     assert (message.subject, message.body) == ("p.jobs.reports", b"call")
-    assert message.headers == {queue.JOB: JOB, queue.SEQUENCE: "1", "traceparent": "00-1"}
+    assert message.headers == {
+        queue_messages.JOB: JOB,
+        queue_messages.SEQUENCE: "1",
+        "traceparent": "00-1",
+    }
 
 
 def test_a_released_job_names_its_last_event() -> None:
-    message = queue.follow_up(SUBJECTS, told(JobDispatched, JobStarted, JobReleased), NOW, {})
+    message = queue_messages.follow_up(
+        SUBJECTS, told(JobDispatched, JobStarted, JobReleased), NOW, {}
+    )
     assert message is not None
-    assert message.headers == {queue.JOB: JOB, queue.SEQUENCE: "3"}
+    assert message.headers == {queue_messages.JOB: JOB, queue_messages.SEQUENCE: "3"}
 
 
 def test_a_retry_is_a_schedule_that_the_broker_keeps() -> None:
-    message = queue.follow_up(SUBJECTS, RETRYING, NOW, {})
+    message = queue_messages.follow_up(SUBJECTS, RETRYING, NOW, {})
     assert message is not None
     assert message.subject == f"p.schedules.reports.{JOB}"
     assert message.headers == {
-        queue.JOB: JOB,
-        queue.SEQUENCE: "4",
-        queue.ATTEMPT: "2",
+        queue_messages.JOB: JOB,
+        queue_messages.SEQUENCE: "4",
+        queue_messages.ATTEMPT: "2",
         "Nats-Schedule": "@at 2026-11-20T12:00:30Z",
         "Nats-Schedule-Target": "p.jobs.reports",
     }
@@ -142,21 +151,21 @@ def test_a_retry_is_a_schedule_that_the_broker_keeps() -> None:
 def test_a_schedule_is_told_in_utc() -> None:
     tokyo = timezone(timedelta(hours=9))
     delayed = told(event(JobDispatched, due_at=datetime(2026, 11, 21, 9, tzinfo=tokyo)))
-    message = queue.follow_up(SUBJECTS, delayed, NOW, {})
+    message = queue_messages.follow_up(SUBJECTS, delayed, NOW, {})
     assert message is not None
     assert message.headers["Nats-Schedule"] == "@at 2026-11-21T00:00:00Z"
 
 
 def test_what_is_due_goes_straight_into_the_queue() -> None:
-    message = queue.follow_up(SUBJECTS, RETRYING, NOW + SOON, {})
+    message = queue_messages.follow_up(SUBJECTS, RETRYING, NOW + SOON, {})
     assert message is not None
     assert message.subject == "p.jobs.reports"
-    assert message.headers[queue.ATTEMPT] == "2"
+    assert message.headers[queue_messages.ATTEMPT] == "2"
 
 
 def test_a_dead_job_has_a_letter_with_all_that_is_needed() -> None:
     record = told(event(JobDispatched, tags=("a",)), JobStarted, JobFailed, JobDead)
-    message = queue.follow_up(SUBJECTS, record, NOW, {"traceparent": "00-1"})
+    message = queue_messages.follow_up(SUBJECTS, record, NOW, {"traceparent": "00-1"})
     assert message is not None
     assert message.subject == f"p.dead.reports.{JOB}"
     letter = msgspec.json.decode(message.body, type=DeadLetter)
@@ -176,4 +185,4 @@ def test_a_dead_job_has_a_letter_with_all_that_is_needed() -> None:
     ids=["running", "completed", "cancelled"],
 )
 def test_nothing_follows(record: object) -> None:
-    assert queue.follow_up(SUBJECTS, record, NOW + SOON, {}) is None  # type: ignore[arg-type]
+    assert queue_messages.follow_up(SUBJECTS, record, NOW + SOON, {}) is None  # type: ignore[arg-type]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jobs import payload
 from penstock.jobs.errors import BadSchedule
-from penstock.jobs.schedule import Schedule, check, dispatched, fired, next_tick, step
+from penstock.jobs.payloads import payload
+from penstock.jobs.schedules.schedule import Schedule, check, dispatched, fired, next_tick, step
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 CALL = payload.Payload(

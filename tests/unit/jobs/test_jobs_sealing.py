@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from penstock.config import ConfigError
 from penstock.config.masking import MASK, masked
-from penstock.jobs import payload, sealing, showing
 from penstock.jobs.errors import MissingKey, Undecryptable
-from penstock.jobs.payload import Payload
-from penstock.jobs.registry import encode
+from penstock.jobs.job_type import encode
+from penstock.jobs.payloads import encryption, payload, redaction
+from penstock.jobs.payloads.encryption import KeyRing, is_sealed
+from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.retry import Backoff
-from penstock.jobs.sealing import KeyRing, is_sealed
 
 OLD, NEW = b"o" * 32, b"n" * 32
 RING = KeyRing({"old": OLD})
 
 
-JOB_1 = sealing.about_result("job-1", "pay", "work")
+JOB_1 = encryption.about_result("job-1", "pay", "work")
 
 
 @given(st.binary(max_size=200))
@@ -57,7 +57,7 @@ def test_it_opens_for_nothing_else(other: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("field", ["purpose", "job", "function", "queue", "takes"])
 def test_what_it_says_about_itself_is_authenticated(field: str) -> None:
-    envelope = sealing.unpack(RING.seal(b"x", JOB_1))
+    envelope = encryption.unpack(RING.seal(b"x", JOB_1))
     lie: Any = {"rows": "job-0"} if field == "takes" else "result-2"
     forged = encode(
         msgspec.msgpack.Ext(80, encode(msgspec.structs.replace(envelope, **{field: lie})))
@@ -87,7 +87,7 @@ def test_keys_rotate() -> None:
     ring = KeyRing({"new": NEW, "old": OLD})
     assert ring.open(before, JOB_1) == b"x"
     after = ring.seal(b"x", JOB_1)
-    assert sealing.unpack(after).key == "new"
+    assert encryption.unpack(after).key == "new"
     with pytest.raises(MissingKey, match="need key 'new', known keys: old; add it to the file"):
         RING.open(after, JOB_1)
     with pytest.raises(MissingKey, match="nothing can be encrypted"):
@@ -108,7 +108,7 @@ PAY = Payload(
 
 
 def sealed_call(call: Payload = PAY, **about: Any) -> Payload:
-    box = RING.seal(call.arguments, sealing.about_arguments(call, **about))
+    box = RING.seal(call.arguments, encryption.about_arguments(call, **about))
     return msgspec.structs.replace(call, arguments=msgspec.Raw(box))
 
 
@@ -139,7 +139,7 @@ def test_every_field_of_a_call_is_bound_or_known_to_change() -> None:
 def test_arguments_do_not_open_in_a_call_that_was_changed(field: str) -> None:
     call = travelled(sealed_call(), **{field: CHANGED[field]})
     with pytest.raises(Undecryptable):
-        sealing.arguments(call, RING)
+        encryption.arguments(call, RING)
 
 
 @given(st.floats(0, 1e9), st.integers(0, 10**6), st.lists(st.text(max_size=5)).map(tuple))
@@ -147,7 +147,9 @@ def test_arguments_open_in_the_call_they_were_sealed_in(
     seconds: float, tries: int, tags: tuple[str, ...]
 ) -> None:
     call = msgspec.structs.replace(PAY, timeout_seconds=seconds, tries=tries, tags=tags)
-    assert bytes(sealing.arguments(travelled(sealed_call(call), dispatched_at=9.0), RING)) == PLAIN
+    assert (
+        bytes(encryption.arguments(travelled(sealed_call(call), dispatched_at=9.0), RING)) == PLAIN
+    )
 
 
 def test_arguments_open_whether_defaults_were_written_out_or_not() -> None:
@@ -159,14 +161,14 @@ def test_arguments_open_whether_defaults_were_written_out_or_not() -> None:
     )
     assert len(payload.encode(written_out)) > len(payload.encode(plain))
     for call in (plain, written_out):
-        assert bytes(sealing.arguments(travelled(sealed_call(call)), RING)) == PLAIN
+        assert bytes(encryption.arguments(travelled(sealed_call(call)), RING)) == PLAIN
 
 
 def test_a_callback_opens_after_its_batch_was_reopened_and_no_other_does() -> None:
     call = sealed_call(msgspec.structs.replace(PAY, id="nightly_then"))
-    assert bytes(sealing.arguments(travelled(call, id="nightly_then_2"), RING)) == PLAIN
+    assert bytes(encryption.arguments(travelled(call, id="nightly_then_2"), RING)) == PLAIN
     with pytest.raises(Undecryptable):
-        sealing.arguments(travelled(call, id="nightly_catch"), RING)
+        encryption.arguments(travelled(call, id="nightly_catch"), RING)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +185,18 @@ def test_a_template_opens_for_the_jobs_of_its_schedule(job_id: str, opens: bool)
     template = sealed_call(template="s-gen")
     call = travelled(template, id=job_id, expires_at=9.0)
     if opens:
-        assert bytes(sealing.arguments(call, RING)) == PLAIN
+        assert bytes(encryption.arguments(call, RING)) == PLAIN
         return
     with pytest.raises(Undecryptable):
-        sealing.arguments(call, RING)
+        encryption.arguments(call, RING)
 
 
 def test_arguments_of_a_job_are_no_template_for_ids_that_begin_like_its_own() -> None:
     with pytest.raises(Undecryptable):
-        sealing.arguments(travelled(sealed_call(), id="a-1"), RING)
+        encryption.arguments(travelled(sealed_call(), id="a-1"), RING)
 
 
-SECRET = msgspec.Raw(RING.seal(encode("4111"), sealing.about_result("g_step_0", "read", "work")))
+SECRET = msgspec.Raw(RING.seal(encode("4111"), encryption.about_result("g_step_0", "read", "work")))
 
 
 def step(index: int, **about: Any) -> Payload:
@@ -204,8 +206,8 @@ def step(index: int, **about: Any) -> Payload:
 
 def test_a_step_opens_the_sealed_result_that_its_own_seal_names() -> None:
     taking = travelled(step(1, takes={"card": "g_step_0"}), handed={"card": SECRET})
-    assert msgspec.msgpack.decode(sealing.arguments(taking, RING)) == {"card": "4111"}
-    assert sealing.holds_sealed(taking)
+    assert msgspec.msgpack.decode(encryption.arguments(taking, RING)) == {"card": "4111"}
+    assert encryption.holds_sealed(taking)
 
 
 @pytest.mark.parametrize(
@@ -220,16 +222,16 @@ def test_a_step_opens_the_sealed_result_that_its_own_seal_names() -> None:
 )
 def test_no_other_step_opens_it(forged: Payload) -> None:
     with pytest.raises(Undecryptable, match="which its own arguments do not name"):
-        sealing.arguments(travelled(forged, handed={"card": SECRET}), RING)
+        encryption.arguments(travelled(forged, handed={"card": SECRET}), RING)
 
 
 def test_plain_results_are_handed_on_as_they_are() -> None:
     plain = {"outcome": msgspec.Raw(encode("completed"))}
-    opened = sealing.arguments(travelled(step(1), handed=plain), RING)
+    opened = encryption.arguments(travelled(step(1), handed=plain), RING)
     assert msgspec.msgpack.decode(opened) == {"outcome": "completed"}
     call = msgspec.structs.replace(PAY, handed=plain)
-    assert not sealing.holds_sealed(call)
-    assert sealing.holds_sealed(travelled(PAY, handed={"card": SECRET}))
+    assert not encryption.holds_sealed(call)
+    assert encryption.holds_sealed(travelled(PAY, handed={"card": SECRET}))
 
 
 VALUES = st.recursive(
@@ -254,9 +256,9 @@ def key_file(folder: Path, text: str, mode: int = 0o600) -> str:
 
 def test_a_file_of_keys(tmp_path: Path) -> None:
     line = base64.b64encode(NEW).decode()
-    ring = sealing.load(key_file(tmp_path, f"# rotated in May\n2026-05 {line}\n\n"))
-    assert sealing.unpack(ring.seal(b"x", JOB_1)).key == "2026-05"
-    assert not sealing.load("")
+    ring = encryption.load(key_file(tmp_path, f"# rotated in May\n2026-05 {line}\n\n"))
+    assert encryption.unpack(ring.seal(b"x", JOB_1)).key == "2026-05"
+    assert not encryption.load("")
 
 
 @pytest.mark.parametrize(
@@ -272,14 +274,14 @@ def test_a_file_of_keys(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, mode: int, said: str) -> None:
     with pytest.raises(ConfigError) as error:
-        sealing.load(key_file(tmp_path, text, mode))
+        encryption.load(key_file(tmp_path, text, mode))
     assert said in str(error.value)
     assert "YWJj" not in str(error.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        sealing.load(str(tmp_path / "none"))
+        encryption.load(str(tmp_path / "none"))
 
 
 # --- masking --------------------------------------------------------------------------------------
@@ -307,20 +309,20 @@ def call(arguments: bytes, **more: Any) -> bytes:
 def test_what_is_shown_of_a_call() -> None:
     plain = encode({"card": "4111", "password": "x", "name": "y"})
     shown = {"card": MASK, "password": MASK, "name": "y"}
-    assert showing.arguments(call(plain, masked=("card",))) == shown
+    assert redaction.arguments(call(plain, masked=("card",))) == shown
     sealed = RING.seal(plain, JOB_1)
-    assert showing.arguments(call(sealed)) == "(encrypted with key old)"
+    assert redaction.arguments(call(sealed)) == "(encrypted with key old)"
     handed = {"row": msgspec.Raw(encode({"card": 1})), "other": msgspec.Raw(sealed)}
-    assert showing.arguments(call(encode({}), masked=("card",), handed=handed)) == {
+    assert redaction.arguments(call(encode({}), masked=("card",), handed=handed)) == {
         "row": {"card": MASK}, "other": "(encrypted with key old)",
     }  # fmt: skip
-    assert showing.arguments(b"rubbish").startswith("(unreadable")
+    assert redaction.arguments(b"rubbish").startswith("(unreadable")
 
 
 def test_what_is_shown_of_an_event() -> None:
     body = base64.b64encode(call(encode({"token": "t"}))).decode()
     tree = {"payload": body, "steps": [{"payload": body}], "result": "AAAA", "queue": "q"}
-    assert showing.event(tree) == {
+    assert redaction.event(tree) == {
         "payload": {"token": MASK},
         "steps": [{"payload": {"token": MASK}}],
         "result": "(3 bytes; see 'penstock job show')",

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.jobs.telling import event
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing, Stored
 from penstock.events.batch import BATCH_EVENTS, BatchClosed, BatchCompleted, BatchCreated, Counts
 from penstock.events.envelope import Event, UnknownEvent, encode, new_id
@@ -28,9 +27,11 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import batch_record, story
-from penstock.jobs.batch_record import BatchState
-from penstock.jobs.story import read_event
+from penstock.jobs.batches import batch_record
+from penstock.jobs.batches.batch_record import BatchState
+from penstock.jobs.event_log import read_event
+from penstock.jobs.job_log import JobLog
+from penstock.testing.memory.bus import MemoryBus
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DONE = JobCompleted(job_id="a", queue="q", attempt=1, run_seconds=1.0)
@@ -103,7 +104,7 @@ async def _warnings(kinds: list[type[JobEvent]], caplog: pytest.LogCaptureFixtur
         await bus.append(Outgoing(subjects.event(made), encode(made)))
     caplog.clear()
     with caplog.at_level("WARNING", logger="penstock.jobs"):
-        await story.read(bus, subjects, key)
+        await JobLog(bus, subjects).read(key)
     return [record.getMessage() for record in caplog.records]
 
 

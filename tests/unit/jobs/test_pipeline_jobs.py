@@ -1,4 +1,4 @@
-"""Commands of the pipeline as jobs: what is told of one that failed."""
+"""Jobs of the pipeline: the error of a process that failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG = "05:19:35.929 INFO    py4j.clientserver  Closing down clientserver connect
         ),
         (f"Traceback\n{LOG}\nMemoryError", "MemoryError"),
         (LOG, LOG),
-        ("", "it said nothing"),
+        ("", "it printed no error"),
     ],
     ids=["its own words", "it broke", "only a log", "nothing"],
 )

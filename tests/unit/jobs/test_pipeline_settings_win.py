@@ -64,8 +64,8 @@ def test_what_a_dispatcher_names_is_ignored(commands: Path, job, arguments, capl
     recorded = commands.read_text("utf-8")
     assert "foreign" not in recorded
     for words, key in map(json.loads, recorded.splitlines()):
-        assert words[words.index("--lake") + 1] == "/own/lake"
-        assert words[words.index("--master") + 1] == "local[2]"
+        settings = json.loads(words[-1])
+        assert (settings["lake"], settings["master"]) == ("/own/lake", "local[2]")
         assert key == ("" if job is pipeline.report else "/own/seed")
     assert "arguments are ignored" in caplog.text
 

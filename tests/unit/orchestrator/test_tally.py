@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jobs.members import MAX_JOBS, Member
-from penstock.jobs.slots import Slots
+from penstock.jobs.batches.slots import Slots
+from penstock.jobs.derived_ids import MAX_JOBS, Member
 from penstock.orchestrator.core.tally import PackedTally, Slot, Tally
 
 PLACES = st.dictionaries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli.catalogue import LOGGED
+from penstock.events.catalogue import LOGGED
 from penstock.events.envelope import Event
 from penstock.pipeline.core.columns import column_name, columns, shapes
 

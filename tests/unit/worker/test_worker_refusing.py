@@ -8,7 +8,7 @@ import pytest
 
 from penstock.bus.protocol import Delivery
 from penstock.events.subjects import Subjects
-from penstock.jobs import queue
+from penstock.jobs.queues import queue_messages
 from penstock.worker.claiming.refusing import pause_seconds
 
 
@@ -34,12 +34,14 @@ def test_what_a_message_tells_the_broker_is_not_repeated_in_the_workers_name() -
         pending=0,
     )
     due = datetime(2026, 11, 22, 12, tzinfo=UTC)
-    again = queue.again(Subjects(), delivery, "a", due, {queue.LOCKED_SINCE: "5"})
+    again = queue_messages.postponed(
+        Subjects(), delivery, "a", due, {queue_messages.LOCKED_SINCE: "5"}
+    )
     assert (again.subject, again.body) == ("penstock.schedules.work.a", b"call")
     assert again.headers == {
         "Penstock-Job": "a",
         "traceparent": "t",
-        queue.LOCKED_SINCE: "5",
+        queue_messages.LOCKED_SINCE: "5",
         "Nats-Schedule": "@at 2026-11-22T12:00:00Z",
         "Nats-Schedule-Target": "penstock.jobs.work",
     }

@@ -36,7 +36,7 @@ class Connection:
         self.subjects = Subjects(settings.prefix)
         self._settings = settings
         self._client = WireClient()
-        self._client.ours = streams.names(settings, self.subjects)
+        self._client.own_prefixes = streams.names(settings, self.subjects)
         self.clock = BrokerClock()
         self._inboxes: set[Inbox] = set()
         self._may_not_make = False

@@ -24,41 +24,50 @@ USUAL_POLICIES = (
 PACES = frozenset({"cooldown", "conservative"})
 """Policies that slow down a strategy which would follow every measurement at once."""
 OWN_PACE = frozenset({"deadline"})
-"""Strategies that weigh each change themselves, and are not slowed down unless a pool says so."""
+"""Strategies that weigh each change themselves; only a pool's own setting slows them down."""
 
 
 _MOST_FOR_JOBS = 4
-"""A quarter: so that a small host has room for the worker and for others."""
+"""A quarter, so that a small host has memory for the worker and for others."""
 
 
 class Profile(Section, frozen=True, kw_only=True):
     """A named bundle of settings for a pool.
 
     Attributes:
-        sla_seconds: the promise: a job starts within this. quantile: for this share of jobs.
-        budget_window_seconds: over so long a time; jobs beyond that share may be late in it.
-        min_workers / max_workers: bounds of the pool over all hosts.
+        sla_seconds: the promise: a job starts within this time.
+        quantile: the share of jobs for which the promise holds.
+        budget_window_seconds: the promise is counted over this time; jobs beyond ``quantile`` may
+            be late in it.
+        min_workers: lower bound of the pool over all hosts.
+        max_workers: upper bound of the pool over all hosts.
         forecast: arrivals are forecast, and workers started for those to come where a forecast does
             better than the rate of now.
-        strategy: who says how many workers are needed.
-        options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
-            each takes stands in strategies.md.
-        policies: which policies may hold or limit what the strategy wants, in this order; where
-            they are not named, those usual for the strategy; see policies.md. policy_options: their
-            settings, one table each: ``[pools.NAME.policy_options.POLICY]``.
-        advisor: decide and tell, but command nothing: the plan stays what it was.
+        strategy: the strategy that computes how many workers are needed.
+        options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; those
+            of each are listed in strategies.md.
+        policies: policies that may hold or limit the strategy's demand, in this order; empty for
+            those usual for the strategy; see policies.md.
+        policy_options: settings of policies, one table each:
+            ``[pools.NAME.policy_options.POLICY]``.
+        advisor: decide and publish the decisions, but command nothing: the plan stays as it is.
         breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
-        scale_up_cooldown_seconds / scale_down_cooldown_seconds: least time between two steps in
-            one direction; scaling up through a breach is never held back.
+        scale_up_cooldown_seconds: least time between two steps up; scaling up through a breach is
+            never held back.
+        scale_down_cooldown_seconds: least time between two steps down.
         scale_down_share: at most this share of a pool is removed in one step (at least 1 worker).
-        tries / timeout_seconds: for jobs that do not say themselves; timeout 0 means none.
+        tries: attempts of jobs that do not set their own.
+        timeout_seconds: of an attempt, for jobs that do not set their own; 0 means none.
         breach_cost: weight of this pool where capacity is scarce.
-        cpu_cores / memory_bytes: need of one worker before it is measured.
+        cpu_cores: cores that one worker needs, before that is measured.
+        memory_bytes: memory that one worker needs, before that is measured.
         jobs_memory_bytes: what a job takes in processes of its own, such as Spark below a worker:
             kept free for it beside that, but no more than a quarter of the largest host's memory.
         scalable: False pins the pool at its minimum.
-        limit_memory_bytes / limit_jobs / limit_seconds: a worker that uses so much memory, has done
-            so many jobs or is so old ends after its job and is replaced; 0 is no limit.
+        limit_memory_bytes: a worker that uses more memory ends after its job and is replaced; 0 is
+            no limit.
+        limit_jobs: a worker ends after this many jobs and is replaced; 0 is no limit.
+        limit_seconds: a worker that is older ends after its job and is replaced; 0 is no limit.
         middleware: put around each of its jobs, outermost first; each ``module:attribute``.
     """
 
@@ -182,10 +191,13 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
             ``exclusive`` (pinned workers, never scaled) or ``spark`` (Workers of the Spark cluster
             under ``[cluster]``, scaled by its tasks; see spark.md).
         queues: in priority order; empty means one queue of the pool's name.
-        slots / slot_memory_bytes: of a Spark Worker: tasks at a time, and memory for each. They are
-            what it is reckoned to need, where cpu_cores and memory_bytes do not say otherwise.
-        serves / slots_per_job: of a Spark pool: pools whose jobs work on this cluster. From its
-            dispatch on a job counts here with so many tasks, until those that it brings do.
+        slots: of a Spark Worker: how many tasks it runs at a time. Its need of cores, where
+            ``cpu_cores`` is not set.
+        slot_memory_bytes: of a Spark Worker: memory for each task. Its need of memory, where
+            ``memory_bytes`` is not set.
+        serves: of a Spark pool: pools whose jobs work on this cluster.
+        slots_per_job: of a Spark pool: tasks that a job of a served pool counts here, from its
+            dispatch until its own tasks do.
         priorities: each queue has three lanes, ``high``, ``normal`` and ``low``; a worker takes
             from a lower one only what it finds when the higher ones are empty.
         profile: what the pool starts from; an exclusive pool's is ``exclusive``.

@@ -25,8 +25,10 @@ class Nats(Section, frozen=True, kw_only=True):
 
     Attributes:
         url: server or comma-separated servers; empty lets `penstock up` start its own.
-        nkey_file: seed of an NKey, as `penstock deploy keys` makes them. credentials_file: a NATS
-            `.creds` file. user / password: where neither is used.
+        nkey_file: seed of an NKey, as `penstock deploy keys` makes them.
+        credentials_file: a NATS `.creds` file, where there is no NKey.
+        user: name of the user, where neither an NKey nor a `.creds` file is used.
+        password: of ``user``.
         worker_nkey_file: the seed that an executor's workers use instead of its own.
         ca_file: certificate authority, turns TLS on (so does ``tls://`` in ``url``): nothing is
             sent before the TLS handshake, and nothing without it. Credentials for a server that is
@@ -54,12 +56,13 @@ class Streams(Section, frozen=True, kw_only=True):
 
     Attributes:
         replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
-        events_max_age_days / events_max_bytes: how old history in the event log may become, and
-            what it may take with the jobs that have not ended. The orchestrator shortens it, and
-            carries what lives past its end. The broker reserves more, so that ends of jobs can
-            always be stored: ``reserve = max(events_max_bytes / 4, 4 MB)``. No job is accepted
-            above ``events_max_bytes + reserve / 2``: the other half is for ends of jobs.
-            The broker counts, and reserves, bytes as they were before they were compressed.
+        events_max_age_days: how old history in the event log may become. The orchestrator shortens
+            it, and carries what lives past its end.
+        events_max_bytes: bytes of the event log, with the jobs that have not ended. The broker
+            reserves more, so that ends of jobs can always be stored: ``reserve =
+            max(events_max_bytes / 4, 4 MB)``. No job is accepted above ``events_max_bytes + reserve
+            / 2``: the other half is for ends of jobs. The broker counts, and reserves, bytes as
+            they were before they were compressed.
         compression: how the broker stores event log and snapshots; ``s2`` takes two fifths of the
             disk for events, at most three for snapshots. What is read is the same. The orchestrator
             sets it for streams that exist; the broker obeys from its next restart on, and leaves
@@ -120,7 +123,8 @@ class Dispatch(Section, frozen=True, kw_only=True):
         outbox_close_seconds: how long a client that is closed goes on sending what is in the
             outbox; the rest stays there for the next one. 0 does not wait.
         automatic_tags: what each job is tagged with by itself: ``env:...``, ``queue:...``,
-            ``host:...`` (where it was dispatched). environment: the first one's text.
+            ``host:...`` (where it was dispatched).
+        environment: the text of the tag ``env:...``.
     """
 
     when_away: Literal["fail", "wait", "outbox"] = "fail"
@@ -138,7 +142,7 @@ class Dispatch(Section, frozen=True, kw_only=True):
 
 
 class Encryption(Section, frozen=True, kw_only=True):
-    """What only holders of a key can read, and what nobody is shown.
+    """Encryption of arguments and results, and masking of values in output.
 
     Attributes:
         key_file: a line ``id key`` each, the key being 32 bytes in base64; the first one encrypts,
@@ -161,24 +165,27 @@ class Encryption(Section, frozen=True, kw_only=True):
             raise ValueError("every_job = true needs key_file, the path of a file with keys")
 
 
-def _host_name(found: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", found.split(".", maxsplit=1)[0])[:64] or "local"
+def _host_name(raw_name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", raw_name.split(".", maxsplit=1)[0])[:64] or "local"
 
 
 class Host(Section, frozen=True, kw_only=True):
     """The executor's host.
 
     Attributes:
-        name: unique among hosts. run_dir: sockets and records of living workers; empty means a
-            folder of this host's name below the user's runtime folder.
-        reserve_cpu_cores / reserve_memory_bytes: never given to workers.
-        max_cpu_share / max_memory_share: never used beyond, by anybody.
+        name: unique among hosts.
+        run_dir: sockets and records of living workers; empty means a folder of this host's name
+            below the user's runtime folder.
+        reserve_cpu_cores: cores that are never given to workers.
+        reserve_memory_bytes: memory that is never given to workers.
+        max_cpu_share: share of the cores that no plan exceeds, whatever uses them.
+        max_memory_share: share of the memory that no plan exceeds, whatever uses it.
         max_workers: ceiling over all pools; 0 for none.
         drain_seconds: how long a busy worker may finish before it is killed.
         orphan_grace_seconds: workers end this long after their executor vanished.
         lease_seconds: a host silent this long is lost; its share moves to others.
-        max_parallel_starts: how many workers may be starting at a time; 0 is twice the cores.
-            Of Spark Workers, whose Java keeps a core busy, never more than there are cores.
+        max_parallel_starts: how many workers may be starting at a time; 0 is twice the cores. Of
+            Spark Workers, whose Java keeps a core busy, never more than there are cores.
     """
 
     name: Name = msgspec.field(default_factory=lambda: _host_name(socket.gethostname()))
@@ -200,7 +207,7 @@ class Stuck(Section, frozen=True, kw_only=True):
     Attributes:
         strategy: what becomes of one: ``graceful`` (asked to stop; goes on elsewhere from its last
             checkpoint), ``checkpoint`` (its worker is killed; likewise), ``restart`` (its worker is
-            killed; it begins anew) or ``off`` (nothing; it is only told).
+            killed; it begins anew) or ``off`` (nothing; it is only reported).
         silent_seconds: without a sign of life for so long, the part of the score for it is full.
         expected_seconds: how long a job may run where too few like it were seen.
         longer: the part for the run time is full at so many times what is expected.
@@ -240,8 +247,8 @@ class Decider(Section, frozen=True, kw_only=True):
     Attributes:
         lease_seconds: a leader silent this long is replaced.
         stale_seconds: measurements older than this never lower a worker count.
-        repeat_seconds: pools are decided each second; a decision that says what the last one said
-            becomes an event only this long after it. 0 makes every decision an event.
+        repeat_seconds: pools are decided each second; a decision equal to the last one becomes
+            an event only this long after it. 0 makes every decision an event.
         placement: ``spread`` a pool over hosts, or ``pack`` it.
         rebalance_seconds: a pool that is spread and was left alone this long moves one worker to a
             host that has at least two fewer of them (a host came, or came back). 0: never. Workers
@@ -262,10 +269,11 @@ class Spark(Section, frozen=True, kw_only=True):
         remote: a Spark Connect address (``sc://…``) to use instead of the host's own server.
         token_file: holds the token that the server behind ``remote`` asks for.
         threads: local threads of the host's own server; 0 means one per usable core.
-        memory: its Java heap. idle_seconds: it is stopped when unused this long.
+        memory: its Java heap.
+        idle_seconds: it is stopped when unused this long.
         conf: Spark settings handed to the server.
         measure_cost: jobs record their CPU seconds, rows, shuffled bytes and peak memory on Spark.
-            Turns on its web UI, on loopback: whoever has an account on the host can read there.
+            Turns on its web UI, on loopback, which every user of the host can read.
         ui_url: where that of a remote Spark is.
     """
 
@@ -286,7 +294,8 @@ class Cluster(Section, frozen=True, kw_only=True):
         master: ``local`` (`penstock up` starts a Master on this machine) or the address of one,
             ``spark://host:7077``.
         ui_url: its web address; empty means port 8080 of the same host.
-        port / ui_port: where a local Master listens.
+        port: where a local Master listens.
+        ui_port: where a local Master serves its web UI.
         interface: address that Master and Workers of this host listen at.
         secret_file: what all who belong to the cluster share; mode 0600. Empty, with a local
             Master: `penstock up` makes one in .penstock/.
@@ -312,12 +321,13 @@ class Pipeline(Section, frozen=True, kw_only=True):
         memory_bytes: kept free for Spark on the host of that pool's worker, but no more than a
             quarter of the largest host's memory.
         land: when what is new is landed and summed up, as a cron expression; empty: never.
-        forecast: when forecasts are made and told, of what is new, too. weeks: learnt from.
-        report: when a report of the last seven days is written. report_file: its place, a page;
-            empty: nowhere.
-        zone: of these expressions, and of forecasts.
-        nkey_file: the seed of the role ``pipeline``, on the hosts whose workers run these
-            jobs; where the broker knows its users by NKeys.
+        forecast: when forecasts are made of what is new, too, and published, as a cron expression.
+        weeks: how much of the past forecasts learn from.
+        report: when a report of the last seven days is written, as a cron expression.
+        report_file: the page that the report is written to; empty: no report.
+        zone: time zone of the cron expressions, and of forecasts.
+        nkey_file: the seed of the role ``pipeline``, on the hosts whose workers run these jobs;
+            where the broker knows its users by NKeys.
         special_days: dates that are like a Sunday, such as ``2026-12-25``.
     """
 
@@ -367,8 +377,8 @@ class Telemetry(Section, frozen=True, kw_only=True):
     """Traces, metrics and logs by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
 
     Attributes:
-        endpoint: base address of a collector; the standard ``OTEL_EXPORTER_OTLP_ENDPOINT`` is
-            read where this is empty.
+        endpoint: base address of a collector; the standard ``OTEL_EXPORTER_OTLP_ENDPOINT`` is read
+            where this is empty.
         signals: which of ``traces``, ``metrics`` and ``logs`` are sent.
         sample_share: share of stories that are traced.
         jobs_per_second: so many jobs a worker traces a second at most, that being watched slows
@@ -389,12 +399,14 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 class Http(Section, frozen=True, kw_only=True):
     """Where services answer `/healthz`, `/readyz` and `/metrics`. There is no password.
 
-    A port that is taken is told in the log; the service goes on without its pages.
+    If a port is taken, the service logs it and runs without its pages.
 
     Attributes:
         address: of this machine; empty turns the pages off.
-        metrics_port / decider_port / orchestrator_port / executor_port: 0 takes a free one and says
-            which in the log.
+        metrics_port: of the metrics service; 0 takes a free port and logs it.
+        decider_port: of the decider; 0 takes a free port and logs it.
+        orchestrator_port: of the orchestrator; 0 takes a free port and logs it.
+        executor_port: of the executor; 0 takes a free port and logs it.
     """
 
     address: str = "127.0.0.1"
@@ -412,7 +424,7 @@ class Settings(Section, frozen=True, kw_only=True):
         excluded: glob patterns of queues that are left alone.
         default_pool: the pool, of kind ``queue`` or ``group``, that also takes every queue which no
             pool names and which is not excluded; its workers and its measurements find them within
-            seconds. Empty: jobs on such a queue wait, and health says so.
+            seconds. Empty: jobs on such a queue wait, and `penstock health` reports them.
     """
 
     prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,32}$")] = "penstock"

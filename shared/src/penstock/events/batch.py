@@ -1,4 +1,4 @@
-"""What happens to a batch: jobs that are counted together. Order: `penstock.jobs.batch_record`."""
+"""What happens to a batch, in the order that `penstock.jobs.batches.batch_record` allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job to be dispatched when something has ended.
 
     Attributes:
-        payload: the encoded call. into: the parameter that is given the outcome; empty for none.
+        payload: the encoded call.
+        into: the parameter that is given the outcome; empty for none.
     """
 
     payload: bytes
@@ -56,8 +57,9 @@ class BatchCreated(BatchEvent, frozen=True, kw_only=True, tag=True):
     """A batch is open: jobs can be added.
 
     Attributes:
-        allowed_failures: more failed jobs than this end it. allowed_percent: the same as a share of
-            its jobs, judged once it is closed; None where the number counts.
+        allowed_failures: more failed jobs than this end it.
+        allowed_percent: the same as a share of its jobs, judged once it is closed; None where the
+            number counts.
         open_seconds: open and without a new job for so long, it is given up.
     """
 
@@ -82,8 +84,8 @@ class BatchStopping(BatchEvent, frozen=True, kw_only=True, tag=True):
     """Its remaining jobs are being cancelled.
 
     Attributes:
-        cause: ``failures`` (more than allowed), ``client`` (somebody cancelled it), ``abandoned``
-            (left open by whoever was adding jobs).
+        cause: ``failures`` (more than allowed), ``client`` (a client cancelled it), ``abandoned``
+            (its producers left it open).
     """
 
     cause: Literal["failures", "client", "abandoned"]
@@ -97,7 +99,7 @@ class BatchCompleted(BatchEvent, frozen=True, kw_only=True, tag=True):
 
 
 class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """All its jobs have ended; more failed than allowed, or nobody closed it."""
+    """All its jobs have ended; more failed than allowed, or it was never closed."""
 
     counts: Counts
     reason: str
@@ -127,8 +129,8 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
         slots: how each of its jobs stands, by who added it: a byte a job, compressed (zlib); None
             where that is not known, of a batch that has ended.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
-        added_at / progressed_at: POSIX seconds of the last job added and the last progress told.
-        others: as of `penstock.jobs.batch_record.BatchRecord`, by the same names.
+        added_at: POSIX seconds of the last job added.
+        progressed_at: POSIX seconds of the last `BatchProgressed`.
     """
 
     state: str

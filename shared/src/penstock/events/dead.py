@@ -1,4 +1,4 @@
-"""What people do with dead letters. That a job goes again is told by the job: `JobRevived`."""
+"""Dead letters that were deleted. A requeued job has an event of its own: `JobRevived`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ class DeadLettersDeleted(Event, frozen=True, kw_only=True, tag=True):
     """Dead letters of a queue were given up: these jobs can only be retried while events last.
 
     Attributes:
-        count: how many. matching: the filter they were chosen by; a single one's id.
+        count: number of dead letters that were deleted.
+        matching: the filter that chose them; the id of a single one.
         reason: who wanted it, for people.
     """
 

@@ -1,4 +1,4 @@
-"""Forecasts that were made of the lake, told with how far off such forecasts were."""
+"""Forecasts made of the lake, with the errors of earlier forecasts."""
 
 from __future__ import annotations
 
@@ -25,15 +25,21 @@ class ForecastMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     against what is measured; with ``off`` it is worth no more than seasonal-naive.
 
     Attributes:
-        model: that lost least: ``harmonic``, ``mean-day``, ``mean-week`` or seasonal-naive itself.
-        starts_at: of the first step; step_seconds: of each.
+        model: the model with the least loss: ``harmonic``, ``mean-day``, ``mean-week`` or
+            seasonal-naive itself.
+        starts_at: when the first step begins.
+        step_seconds: length of a step.
         mean_per_second: jobs a second, expected in each step.
-        p80_per_second: one step in 5 brings more. p95_per_second: one in 20.
-        p99_per_second: one in 100.
-        relative_loss: quantile loss over seasonal-naive's; None where it cannot be told yet.
+        p80_per_second: jobs a second that one step in 5 exceeds.
+        p95_per_second: jobs a second that one step in 20 exceeds.
+        p99_per_second: jobs a second that one step in 100 exceeds.
+        relative_loss: quantile loss over seasonal-naive's; None where it is not known yet.
         coverage: share of the steps that stayed below each quantile, by its name.
-        origins: earlier forecasts that this is said of. trained_since / trained_until: of what.
-        off: why it helps nobody; empty where it does.
+        origins: number of earlier forecasts that ``relative_loss`` and ``coverage`` were computed
+            from.
+        trained_since: first moment of the arrivals that the model learnt from.
+        trained_until: last moment of these.
+        off: why the forecast is not used; empty where it is.
     """
 
     model: str

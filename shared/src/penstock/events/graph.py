@@ -16,7 +16,8 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One job of a graph.
 
     Attributes:
-        payload: the encoded call. needs: steps (by position) that must have completed before.
+        payload: the encoded call.
+        needs: steps (by position) that must have completed before.
         takes: parameters that are given the result of one of them.
     """
 
@@ -71,7 +72,7 @@ class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
 
 
 class GraphStopping(GraphEvent, frozen=True, kw_only=True, tag=True):
-    """Somebody cancelled it: no step is dispatched any more, those that run are cancelled."""
+    """A client cancelled it: no step is dispatched any more, those that run are cancelled."""
 
     reason: str
 
@@ -110,7 +111,6 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
             known, of a graph that has ended.
         again: steps whose jobs are to be given another life.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
-        others: as of `penstock.jobs.graph_record.GraphRecord`, by the same names.
     """
 
     state: str

@@ -13,8 +13,9 @@ class HealthChanged(Event, frozen=True, kw_only=True, tag=True):
     Attributes:
         component: ``broker``, ``streams``, ``disk``, ``queues``, ``workers``, ``services``,
             ``spark``, ``clock``, or ``installation`` for the worst of them.
-        state / before: ``healthy``, ``warning``, ``degraded`` or ``unhealthy``.
-        reasons: what was found; empty when it is healthy again.
+        state: ``healthy``, ``warning``, ``degraded`` or ``unhealthy``.
+        before: the state until now.
+        reasons: what is wrong; empty when it is healthy again.
     """
 
     noun: ClassVar[str] = "health"
@@ -30,8 +31,9 @@ class HistoryBegins(Event, frozen=True, kw_only=True, tag=True):
     """Earlier messages left the log, but for those of what is too large to be carried.
 
     Attributes:
-        log: always ``log``. sequence: of the first message that was not looked at.
-        since: when the last one before it was stored.
+        log: always ``log``.
+        sequence: sequence of the first message that was not examined.
+        since: when the last message before it was stored.
     """
 
     noun: ClassVar[str] = "health"

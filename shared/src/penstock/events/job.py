@@ -85,7 +85,8 @@ class SparkCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an attempt's work cost on Spark, over all its stages.
 
     Attributes:
-        cpu_seconds: of executors. peak_memory_bytes: of the stage that used most for execution.
+        cpu_seconds: of executors.
+        peak_memory_bytes: of the stage that used most for execution.
         stages: that ran at least one task.
     """
 
@@ -103,8 +104,8 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         forgiven: an error that its author declared harmless; empty where there was none.
-        peak_memory_bytes: resident memory of the worker's process at most, while the attempt ran;
-            0 where it was not measured: below 10 ms, or where the kernel does not tell.
+        peak_memory_bytes: resident memory of the worker's process at most, while the attempt ran; 0
+            where it was not measured: below 10 ms, or where the kernel does not report it.
         spark_cost: where `spark.measure_cost` is on.
     """
 
@@ -184,7 +185,7 @@ class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
-    """A dead or cancelled job goes again: a new life, told in full, with attempts counted anew.
+    """A dead or cancelled job was requeued: a new life, with its call, attempts counted anew.
 
     Attributes:
         payload: the encoded call; another than before where the arguments were ``changed``.
@@ -208,11 +209,13 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     Nothing happened to the job. Where earlier events are still there, they count and this does not.
 
     Attributes:
-        state: as of `penstock.jobs.lifecycle.State`. dispatch_id: id of its first event.
-        changed_by / changed_id: sequence and id of the last event that counted.
-        life_from / token / void_before: sequences of earlier events, which stay what they were.
-            Checkpoints of attempts before the last of these are void.
-        others: as of `penstock.jobs.lifecycle.JobRecord`, by the same names.
+        state: as of `penstock.jobs.lifecycle.State`.
+        dispatch_id: id of its first event.
+        changed_by: sequence of the last event that changed the job.
+        changed_id: id of that event.
+        life_from: sequence of the event with which the job's present life began.
+        token: sequence of the latest attempt's `JobStarted`.
+        void_before: checkpoints of attempts before this sequence are void.
     """
 
     queue: str

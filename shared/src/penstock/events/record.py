@@ -35,7 +35,8 @@ class RoundDecided(RecordEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         due: the pools that were decided; None for all.
-        digest: of the round's decisions as JSON, also of those that were not worth an event.
+        digest: hash of the round's decisions as JSON, also of those that have no event of their
+            own.
         checkpoint: sequence of the checkpoint that recomputing starts from.
     """
 
@@ -63,9 +64,11 @@ class CheckpointTaken(RecordEvent, frozen=True, kw_only=True, tag=True):
     """Everything that the round of this number starts from; large ones come in parts.
 
     Attributes:
-        part / parts: counted from 1.
+        part: number of this part, counted from 1.
+        parts: how many parts there are.
         state: what the decider remembers beyond single pools.
-        pools / hosts: those of this part.
+        pools: pools of this part.
+        hosts: hosts of this part.
     """
 
     part: Int64 = 1
@@ -79,7 +82,8 @@ class SettingsAdopted(Event, frozen=True, kw_only=True, tag=True):
     """Settings that decisions were made under; large ones come in parts.
 
     Attributes:
-        fingerprint: of all parts. pools: of this part, each with its profile worked out.
+        fingerprint: hash of all parts.
+        pools: pools of this part, each with its profile applied.
         rules: what holds for all pools and hosts.
     """
 

@@ -1,4 +1,4 @@
-"""Asking executors about stuck jobs, and what they answer. Plain subjects: who hears, answers."""
+"""Requests to executors about stuck jobs, and their answers. Plain subjects: each may answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     """A running job as its executor sees it; the parts of the score are 0 (well) to 1.
 
     Attributes:
-        process: state of the worker's process. outcome: what was done about it.
+        process: state of the worker's process.
+        outcome: what was done about it.
     """
 
     job_id: str
@@ -36,11 +37,13 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoverAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants to know about, or to recover, the jobs whose score is above ``threshold``.
+    """A request to list, or to recover, the jobs whose score is above ``threshold``.
 
     Attributes:
         answer_to: last token of the subject that the answer is expected on.
-        job_id / queue: only these; empty for all. strategy: ``off`` only looks.
+        job_id: only these; empty for all.
+        queue: only these; empty for all.
+        strategy: ``off`` only looks.
     """
 
     answer_to: str

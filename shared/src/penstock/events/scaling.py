@@ -40,7 +40,8 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     """How many workers a pool should have, and why.
 
     Attributes:
-        current: planned workers before; target: planned after.
+        current: workers planned before the decision.
+        target: workers planned after it.
         predicted_pickup_seconds: for a job arriving now, given the target; None when unknown.
         snapshot_ids: the pool's own snapshot. The other inputs, so that the decision can be
             recomputed: see `RoundDecided`, of the same ``epoch`` and number ``round``.
@@ -89,9 +90,9 @@ class SlaRecovered(PoolEvent, frozen=True, kw_only=True, tag=True):
 
 
 class PromiseBurning(PoolEvent, frozen=True, kw_only=True, tag=True):
-    """More jobs start late than the promise allows, for so long that somebody should look.
+    """More jobs start late than the promise allows, for so long that an operator should look.
 
-    Told when it begins and when it gets worse; see `Budget` of the pool's snapshot.
+    Published when it begins and when it gets worse; see `Budget` of the pool's snapshot.
 
     Attributes:
         pace: ``slow`` (half the budget in a quarter of the window), ``fast`` (a quarter of it in a
@@ -103,11 +104,13 @@ class PromiseBurning(PoolEvent, frozen=True, kw_only=True, tag=True):
 
 
 class SlaBreachLasts(PoolEvent, frozen=True, kw_only=True, tag=True):
-    """A breach goes on; told now and then by the policy `breach-notification`.
+    """A breach goes on; published now and then by the policy `breach-notification`.
 
     Attributes:
-        wanted: workers that the strategy wants; workers: those decided.
-        held_by: the last rule that left fewer workers, empty if none did; text: what it said.
+        wanted: workers that the strategy wants.
+        workers: workers that were decided.
+        held_by: the last rule that left fewer workers, empty if none did.
+        text: the sentence of that rule.
     """
 
     breached_seconds: float
@@ -132,9 +135,12 @@ class ScalingIneffective(PoolEvent, frozen=True, kw_only=True, tag=True):
     """More workers did not get more done, as jobs took the longer: the bottleneck is elsewhere.
 
     Attributes:
-        workers_before / workers: busy workers that are compared, each the mean over a while.
-        job_seconds_before / job_seconds: mean run time of a job with so many.
-        held_at: no workers are added beyond this; held_seconds: for so long.
+        workers_before: busy workers of the earlier stretch, as a mean.
+        workers: busy workers of the later stretch, as a mean.
+        job_seconds_before: mean run time of a job in the earlier stretch.
+        job_seconds: mean run time of a job in the later stretch.
+        held_at: no workers are added beyond this number.
+        held_seconds: how long none are added.
     """
 
     workers_before: float
@@ -156,12 +162,13 @@ class PolicySpoke(PoolEvent, frozen=True, kw_only=True, tag=True):
 class HostCountAdvised(Event, frozen=True, kw_only=True, tag=True):
     """All hosts together are too small for what pools need, or one could go.
 
-    Told when it has been so for a while, and again when the number changes: a provisioner that acts
-    on each of these events does what is right.
+    Published when this has lasted for a while, and again when the number changes: a provisioner
+    that acts on each of these events does what is right.
 
     Attributes:
         scope: always ``all``.
-        hosts: those that take workers now; needed: as many as are needed.
+        hosts: hosts that take workers now.
+        needed: hosts that are needed.
         short_workers: by pool, workers that are wanted and fit nowhere.
     """
 

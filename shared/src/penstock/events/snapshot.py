@@ -1,7 +1,7 @@
 """What was measured about a pool or a host at an instant: the inputs of every decision.
 
-Every measurement carries its age when the snapshot was taken, so that a decision can tell a fresh
-zero from a missing value. A value that was never measured is None, never zero.
+Every measurement carries its age when the snapshot was taken, so that a decision distinguishes a
+fresh zero from a missing value. A value that was never measured is None, never zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         cv2: squared coefficient of variation: variance over squared mean.
-        age_seconds: since its newest sample came in; None where nobody knows.
+        age_seconds: since its newest sample came in; None where it is not known.
     """
 
     count: Int64
@@ -37,8 +37,10 @@ class SpawnFit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     line through the starts of late (least squares), and the quantiles of what is left around it.
 
     Attributes:
-        mean_seconds / p95_seconds / p99_seconds: of L(1), from command to ready.
-        contention_seconds: what each further one adds; 0 where it does not show.
+        mean_seconds: mean of L(1), from command to ready.
+        p95_seconds: 95 % quantile of L(1).
+        p99_seconds: 99 % quantile of L(1).
+        contention_seconds: time that each further worker adds; 0 where none can be measured.
         most_together: the largest ``k`` that was seen; beyond it the line is a guess.
     """
 
@@ -61,9 +63,9 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             ``-naive`` behind them; ``trained`` (of `ForecastMade`) or ``trained-change`` (the
             level, changed as that one changes).
         horizon_seconds: about as long as a worker takes to start, and the measuring.
-        mean_per_second: expected; p80_per_second … p99_per_second: upper quantiles.
-        relative_loss: quantile loss over that of the level lately (the best other model's where
-            it is off); below 1 is better than no forecast. None before it can be told.
+        mean_per_second: expected jobs a second; the other three are upper quantiles.
+        relative_loss: quantile loss over that of the level lately (the best other model's where it
+            is off); below 1 is better than no forecast. None before it is known.
         age_seconds: since the figures were made.
     """
 
@@ -88,14 +90,20 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Workbook*, ch. 5).
 
     Attributes:
-        sla_seconds / quantile: the promise that was counted for.
-        window_seconds: it holds over so long a time.
-        jobs: started within the window; late: of them, later than promised.
+        sla_seconds: the promise: jobs start within this time.
+        quantile: the promise: the share of jobs that do.
+        window_seconds: the promise holds over this time.
+        jobs: jobs started within the window.
+        late: jobs of the window that started after the promise.
         waiting_late: jobs that wait now and are late already.
-        remaining_share: of the budget: 1 when nothing was late, 0 when it is spent, less beyond.
-        burn_rate_short: over the window's last 24th (1 h of a day) and its twelfth (5 min).
-        burn_rate_long: over the window's last quarter (6 h of a day) and its twelfth (30 min).
-        parts: (seconds, jobs, late) over those stretches, shortest first: where a restart goes on.
+        remaining_share: share of the budget that is left: 1 when nothing was late, 0 when it is
+            spent, less beyond.
+        burn_rate_short: burn rate over the window's last 24th (1 h of a day) and its twelfth (5
+            min).
+        burn_rate_long: burn rate over the window's last quarter (6 h of a day) and its twelfth (30
+            min).
+        parts: (seconds, jobs, late) over those stretches, shortest first, for a restart to continue
+            from.
     """
 
     sla_seconds: float
@@ -121,7 +129,8 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     """A pool at an instant; a group's figures are aggregated over its queues.
 
     Attributes:
-        waiting: jobs that could start now. ``delayed``: scheduled or retrying, not yet due.
+        waiting: jobs that could start now.
+        delayed: jobs scheduled or retrying, not yet due.
         running: jobs claimed by workers.
         expected: those of the waiting that are not there yet: tasks which jobs of other pools are
             going to bring to a Spark pool.
@@ -130,17 +139,23 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
             to the newest; empty where they are not known, or all so young that they do not matter.
         waiting_jobs: some of them by id, the oldest first: a decision names the job that it was
             made for, and needs none of this else.
-        arrival_per_second: from the growth of the queue's stored sequence; None before two samples.
+        arrival_per_second: measured by the growth of the queue's stored sequence; None before two
+            samples.
         arrival_trend: ``up``, ``down`` or ``stable``; forecast is None when there is none.
-        service: run-time distribution; pickup: pickup-time distribution; spawn: command to first
-            job taken. None before the first sample. spawn_fit: the same by how many start together.
+        service: run-time distribution.
+        pickup: pickup-time distribution.
+        spawn: seconds from command to first job taken. None before the first sample.
+        spawn_fit: start time by how many workers start together.
         forecast: of arrivals; None before there is one, and where the pool's settings forbid it.
-        budget: of jobs that may start late; None where nobody counts.
-        workers_ready: workers that took or could take a job; workers_idle: of those, without job.
-        worker_cpu_cores / worker_memory_bytes: used by one worker while it works, a mean.
-        queue_age_seconds: age of the queue measurements; worker_age_seconds: of the workers' own
-            reports (None while none was ever heard); worker_use_age_seconds: of what they use
-            (None where nobody knows).
+        budget: what is left of the jobs that may start late; None where it is not counted.
+        workers_ready: workers that took or could take a job.
+        workers_idle: ready workers without a job.
+        worker_cpu_cores: mean of the cores used by one worker while it works.
+        worker_memory_bytes: mean of the memory used by one worker while it works.
+        queue_age_seconds: age of the queue measurements.
+        worker_age_seconds: age of the workers' latest report; None before the first.
+        worker_use_age_seconds: age of the workers' use of cores and memory; None where it is
+            unknown.
         wakeup: why the snapshot was taken: ``tick``, ``first-job`` or ``backlog``.
     """
 
@@ -195,11 +210,15 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
     """A host at an instant. Sizes are what its cgroup allows, not what the machine has.
 
     Attributes:
-        cpu_cores: usable cores; memory_bytes: usable memory.
-        cpu_busy_cores / memory_used_bytes: used by everything on the host;
-        own_cpu_busy_cores / own_memory_bytes: the part used by this executor's workers.
+        cpu_cores: usable cores.
+        memory_bytes: usable memory.
+        cpu_busy_cores: cores used by everything on the host.
+        memory_used_bytes: memory used by everything on the host.
+        own_cpu_busy_cores: the part of ``cpu_busy_cores`` used by this executor's workers.
+        own_memory_bytes: the part of ``memory_used_bytes`` used by this executor's workers.
         max_workers: the operator's own ceiling, None for none.
-        epoch / version: of the last command this host obeyed.
+        epoch: leader epoch of the last command this host obeyed.
+        version: version of that command.
         pools: workers by pool.
         spark: ``unused``, ``running``, ``remote`` or ``down``.
     """

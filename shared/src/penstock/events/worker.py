@@ -149,7 +149,8 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         state: ``starting``, ``idle``, ``busy`` or ``draining``.
         number: counts up, so that a gap shows lost reports.
-        claims: what it holds now. ``queues``: what it did since the last report.
+        claims: what it holds now.
+        queues: what it did since the last report.
         spark_session: id of the Spark session that it has open; empty for none.
     """
 

@@ -1,9 +1,9 @@
 """The author's side: mark a function as a job, dispatch it, ask how it went."""
 
-from penstock.jobs.awaiting import Awaiting, awaiting
-from penstock.jobs.callbacks import Outcome
+from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.client import Client
 from penstock.jobs.context import Context
+from penstock.jobs.dispatch.awaiting import Awaiting, awaiting
 from penstock.jobs.errors import (
     AlreadyDispatched,
     BadArguments,
@@ -14,11 +14,12 @@ from penstock.jobs.errors import (
     Skip,
     UnknownJob,
 )
-from penstock.jobs.graphs import Step
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
-from penstock.jobs.registry import Call, JobType, job
+from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
 from penstock.jobs.sync import SyncClient
+from penstock.jobs.workflows.client import Step
 
 __all__ = [
     "AlreadyDispatched",

@@ -1,52 +1,62 @@
 """The data pipeline's jobs, for installations whose settings name a lake; see docs/pipeline.md.
 
-Each is a `penstock` command in a process of its own: Spark's Java and Python processes come and go
-with it, and the worker stays as small as any.
+Each runs in a process of its own, which the distribution ``penstock-pipeline`` provides: Spark's
+Java and Python processes start and end with it, and the worker stays as small as any.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-from typing import Any
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+import msgspec
 
 from penstock.config.embedded import PIPELINE_QUEUE
 from penstock.config.settings import Pipeline
 from penstock.jobs.context import Context
-from penstock.jobs.registry import Call, job
+from penstock.jobs.job_type import Call
+from penstock.jobs.registry import job
 from penstock.runtime.interpreter import module_command
 
-_LOOK_SECONDS = 5.0
-_SAID_LETTERS = 2000
-_WHY = "penstock: "
-_LOGGED = re.compile(r"\d\d:\d\d:\d\d\.\d{3} ")
+GROUP = "penstock.job_processes"
+"""Entry-point group: the module that runs the jobs of ``pipeline``, as a program."""
+_HEARTBEAT_SECONDS = 5.0
+_ERROR_LETTERS = 2000
+_ERROR_MARK = "penstock: "
+_LOG_LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} ")
 
 
 class PipelineFailed(RuntimeError):
-    """A command of the pipeline ended with an error: why, in its own words."""
+    """A job of the pipeline failed; the text is the last error of its process."""
 
 
-_of_this_worker: list[Pipeline] = []
+_host_settings: list[Pipeline] = []
 
 
-def use(own: Pipeline) -> None:
-    """Has the jobs of this process work with these settings; the worker calls it at its start."""
-    _of_this_worker[:] = [own]
+def use(settings: Pipeline) -> None:
+    """Makes the jobs of this process use these settings; the worker calls it when it starts."""
+    _host_settings[:] = [settings]
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
 def land(context: Context, lake: str = "", master: str = "", nkey_file: str = "") -> dict[str, int]:
-    """Lands what was stored since the last time, and sums it up; rows in the lake by part.
+    """Lands what was stored since the last time, and rolls it up; rows in the lake by part.
+
+    The arguments are ignored: the settings of the worker's host decide where a job writes, which
+    Spark it trusts, and whose key it uses. Messages of earlier versions have them.
 
     Args:
-        lake: ignored, as the others: the settings of the worker's host decide where a job writes,
-            which Spark it trusts, and whose key it uses. Messages of earlier versions have them.
+        context: of this attempt.
+        lake: ignored.
+        master: ignored.
+        nkey_file: ignored.
     """
-    own = _settings(context, lake=lake, master=master, nkey_file=nkey_file)
-    said = _run(context, own.nkey_file, "run", *_where(own), "--catch-up", "--rollup")
-    return {part["part"]: part["rows"] for part in said}
+    settings = _settings(context, lake=lake, master=master, nkey_file=nkey_file)
+    rows: dict[str, int] = _run(context, "land", settings)
+    return rows
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=4 * 3600)
@@ -59,20 +69,27 @@ def forecast(
     special_days: tuple[str, ...] = (),
     nkey_file: str = "",
 ) -> list[str]:
-    """Forecasts, made of what is new, too, and told to whoever decides; of which pools.
+    """Lands what is new, then forecasts each pool's arrivals and publishes the forecasts.
 
     Args:
+        context: of this attempt.
         lake: ignored, as the others; see `land`.
+        master: ignored.
+        weeks: ignored.
+        zone: ignored.
+        special_days: ignored.
+        nkey_file: ignored.
+
+    Returns:
+        The pools that have a forecast now.
     """
-    own = _settings(
+    settings = _settings(
         context, lake=lake, master=master, weeks=weeks, zone=zone, special_days=special_days,
         nkey_file=nkey_file,
     )  # fmt: skip
     land.function(context)
-    special = [part for day in own.special_days for part in ("--special-day", day)]
-    options = ("--weeks", f"{own.weeks:g}", "--zone", own.zone, *special)
-    said = _run(context, own.nkey_file, "forecast", *_where(own), *options)
-    return [made["pool"] for made in said]
+    pools: list[str] = _run(context, "forecast", settings)
+    return pools
 
 
 @job(queue=PIPELINE_QUEUE, tries=3, timeout_seconds=3600)
@@ -80,83 +97,102 @@ def report(context: Context, lake: str = "", master: str = "", out: str = "") ->
     """Writes a page about the last seven days.
 
     Args:
+        context: of this attempt.
         lake: ignored, as the others; see `land`.
+        master: ignored.
+        out: ignored.
 
     Raises:
-        PipelineFailed: this host's settings name no page.
+        PipelineFailed: the settings of this host name no page.
     """
-    own = _settings(context, lake=lake, master=master, report_file=out)
-    if not own.report_file:
+    settings = _settings(context, lake=lake, master=master, report_file=out)
+    if not settings.report_file:
         raise PipelineFailed("pipeline.report_file is empty here; name the page on this host")
-    _run(context, "", "report", *_where(own), "--out", own.report_file)
+    _run(context, "report", settings)
 
 
-def by_clock(wanted: Pipeline) -> dict[str, tuple[str, Call]]:
+def by_clock(settings: Pipeline) -> dict[str, tuple[str, Call]]:
     """Cron expression and call by the name of the schedule."""
-    found = {
-        "pipeline-land": (wanted.land, land()),
-        "pipeline-forecast": (wanted.forecast, forecast()),
+    schedules = {
+        "pipeline-land": (settings.land, land()),
+        "pipeline-forecast": (settings.forecast, forecast()),
     }
-    if wanted.report_file:
-        found["pipeline-report"] = (wanted.report, report())
-    return {name: (cron, call) for name, (cron, call) in found.items() if wanted.lake and cron}
+    if settings.report_file:
+        schedules["pipeline-report"] = (settings.report, report())
+    if not settings.lake:
+        return {}
+    return {name: (cron, call) for name, (cron, call) in schedules.items() if cron}
 
 
 def _settings(context: Context, **arguments: Any) -> Pipeline:
-    """What this worker's host says, whatever the call says.
+    """The settings of this worker's host; arguments that differ from them are logged.
 
     Raises:
-        PipelineFailed: it names no lake.
+        PipelineFailed: the settings name no lake.
     """
-    own = _of_this_worker[0] if _of_this_worker else Pipeline()
-    if not own.lake:
+    settings = _host_settings[0] if _host_settings else Pipeline()
+    if not settings.lake:
         raise PipelineFailed(
             "pipeline.lake is empty in the settings of this worker's host; name the lake there: "
             "the jobs of the pipeline take nothing from their arguments"
         )
     differing = sorted(
-        name for name, value in arguments.items() if value and value != getattr(own, name)
+        name for name, value in arguments.items() if value and value != getattr(settings, name)
     )
     if differing:
         context.logger.warning(
             "arguments are ignored, this host's settings [pipeline] are in force: %s",
             ", ".join(differing),
         )
-    return own
+    return settings
 
 
-def _where(own: Pipeline) -> tuple[str, ...]:
-    return "--lake", own.lake, "--master", own.master
-
-
-def _run(context: Context, nkey_file: str, command: str, *options: str) -> Any:
-    """What the command said, with a key of its own if need be. Raises PipelineFailed."""
-    words = [command] if command == "report" else ["pipeline", command]
-    argv = module_command("penstock.cli.main", "--json", *words, *options)
-    key = {"PENSTOCK_NATS__NKEY_FILE": nkey_file} if nkey_file else {}
+def _run(context: Context, name: Literal["land", "forecast", "report"], settings: Pipeline) -> Any:
+    """Runs one job in a process and returns the JSON it printed. Raises PipelineFailed."""
+    command = module_command(_module(), name, msgspec.json.encode(settings).decode())
+    # a report only reads the lake: it needs no key of the broker
+    with_key = settings.nkey_file and name != "report"
+    key = {"PENSTOCK_NATS__NKEY_FILE": settings.nkey_file} if with_key else {}
     with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **key}
-    ) as run:
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **key},
+    ) as process:
         try:
             while True:
                 try:
-                    said, errors = run.communicate(timeout=_LOOK_SECONDS)
+                    output, errors = process.communicate(timeout=_HEARTBEAT_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     context.heartbeat()
-        except BaseException:  # a timeout or an order to end: it goes on another time
-            run.terminate()
+        except BaseException:  # a timeout or a cancellation: a later attempt continues
+            process.terminate()
             raise
-    if run.returncode:
+    if process.returncode:
         raise PipelineFailed(reason(errors))
-    return json.loads(said)
+    return msgspec.json.decode(output)
+
+
+def _module() -> str:
+    for point in entry_points(group=GROUP, name="pipeline"):
+        return point.module
+    raise PipelineFailed("this worker's host lacks the package penstock-pipeline; install it there")
 
 
 def reason(errors: str) -> str:
-    """Why a command ended, of what it said on standard error; without its log."""
-    told = errors.strip().splitlines() or ["it said nothing"]
-    starts = [number for number, line in enumerate(told) if line.startswith(_WHY)]
+    """Why a process ended.
+
+    Args:
+        errors: its standard error.
+
+    Returns:
+        The last error without the log lines around it, else the last line.
+    """
+    lines = errors.strip().splitlines() or ["it printed no error"]
+    starts = [number for number, line in enumerate(lines) if line.startswith(_ERROR_MARK)]
     if not starts:
-        return told[-1][-_SAID_LETTERS:]
-    lines = (line for line in told[starts[-1] :] if not _LOGGED.match(line))
-    return "\n".join(lines)[-_SAID_LETTERS:]
+        return lines[-1][-_ERROR_LETTERS:]
+    own = (line for line in lines[starts[-1] :] if not _LOG_LINE.match(line))
+    return "\n".join(own)[-_ERROR_LETTERS:]

@@ -7,14 +7,15 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.memory import MemoryBus
 from penstock.events.batch import BATCH_EVENTS
 from penstock.events.graph import GRAPH_EVENTS
-from penstock.jobs import batch_record, graph_record, members
-from penstock.jobs.batch_record import BatchRecord
+from penstock.jobs import derived_ids
+from penstock.jobs.batches import batch_record
+from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.graph_record import GraphRecord
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
+from penstock.jobs.workflows import graph_record
+from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.testing.dispatched import (
     Dispatched,
     Wanted,
@@ -24,6 +25,7 @@ from penstock.testing.dispatched import (
     listed,
     of_payload,
 )
+from penstock.testing.memory.bus import MemoryBus
 
 
 class Assertions:
@@ -174,7 +176,7 @@ def _call(job: JobType[Any, Any], on_queue: str, arguments: dict[str, Any]) -> s
 
 
 def _in_batch(found: Dispatched, batch_id: str) -> bool:
-    place = members.member(found.job_id)
+    place = derived_ids.member(found.job_id)
     return place is not None and place.batch == batch_id
 
 

@@ -19,7 +19,7 @@ _BATCH = 100
 
 
 class Outbox:
-    """Holds events while the broker is away; past 10,000 the oldest are dropped, and it says so."""
+    """Holds events while the broker is away; past 10,000 the oldest are dropped, and logged."""
 
     def __init__(self, bus: Bus, subjects: Subjects, retry_seconds: float = 0.5) -> None:
         self._bus, self._subjects, self._retry_seconds = bus, subjects, retry_seconds

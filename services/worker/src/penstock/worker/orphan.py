@@ -1,10 +1,10 @@
-"""Whether this worker's executor is still there, and the end of a worker that has nobody left.
+"""Whether this worker's executor is still there, and the end of a worker that is left alone.
 
-The executor holds an exclusive lock on ``executor.lock`` for as long as it lives; the kernel tells,
-not a message. Without an executor a worker finishes its job and ends. Without an executor *and*
-without a broker nothing that it does can be recorded, and nobody is left to end it, whatever its
-job, its loop or its libraries wait for: a thread of its own sees to its end, and a kernel timer
-where that thread cannot run.
+The executor holds an exclusive lock on ``executor.lock`` for as long as it lives; the kernel
+shows it, no message is needed. Without an executor a worker finishes its job and ends. Without an
+executor *and* without a broker nothing that it does can be recorded, and no process is left to end
+it, whatever its job, its loop or its libraries wait for: a thread of its own ends it, and a kernel
+timer where that thread cannot run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.worker.running.watchdog import Watchdog
 
 log = logging.getLogger("penstock.worker")
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _LAST_SECONDS = 3.0
 """After its grace an abandoned worker has this long to end by itself."""
 _CLOSING_SECONDS = 30.0
@@ -58,7 +58,7 @@ class Orphan:
             watching = (self._path, self._watchdog, connected, abandoned)
             threading.Thread(target=self._watch, args=watching, name="orphan", daemon=True).start()
 
-    def lapsed(self) -> bool:
+    def is_orphaned(self) -> bool:
         """True when the executor has been gone for longer than the grace."""
         if self._path is None or is_held(self._path):
             self._since = None
@@ -85,7 +85,7 @@ class Orphan:
         interpreter may keep even this thread from looking again.
         """
         since: float | None = None
-        while not self._closed.wait(_LOOK_SECONDS):
+        while not self._closed.wait(_POLL_SECONDS):
             if connected() or is_held(lock):
                 since = None
                 timer.disarm("abandoned")

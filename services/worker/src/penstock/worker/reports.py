@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -15,7 +17,13 @@ from penstock import telemetry
 from penstock.bus.protocol import Bus
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, QueueReport, WorkerReport
+from penstock.runtime.workers.assignment import Assignment
+from penstock.telemetry import names
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.claiming.in_flight import InFlightJobs
+from penstock.worker.running.outcome import FinishedJob
+from penstock.worker.spark.lease import SparkLease
+from penstock.worker.state import WorkerState
 
 _PAGE = resource.getpagesize()
 _MAX_CLAIMS = 64
@@ -35,7 +43,7 @@ class _Tally:
 
 
 class Reporter:
-    """Counts what the worker does and tells it on the worker's own plain subject.
+    """Counts what the worker does and publishes it on the worker's own plain subject.
 
     Args:
         sla_seconds: a job picked up later than this is late.
@@ -44,22 +52,27 @@ class Reporter:
     def __init__(
         self,
         bus: Bus,
-        subjects: Subjects,
+        assignment: Assignment,
         *,
-        host: str,
-        worker: str,
-        pool: str,
         sla_seconds: float,
+        in_flight: InFlightJobs,
+        spark: SparkLease,
+        state: WorkerState,
     ) -> None:
-        self._bus = bus
-        self._subject = subjects.worker_report(host, worker)
-        self._host, self._worker, self._pool = host, worker, pool
+        self._bus, self._assignment = bus, assignment
+        subjects = Subjects(assignment.settings.prefix)
+        self._subject = subjects.worker_report(assignment.host, assignment.worker)
+        self._in_flight, self._spark, self._state = in_flight, spark, state
         self._sla_seconds = sla_seconds
+        self._is_first_job = True
         self._started_at = time.time()
         self._number = 0
         self._tallies: dict[str, _Tally] = {}
 
     def started(self, jobs: list[ClaimedJob]) -> None:
+        if self._is_first_job:
+            self._is_first_job = False
+            _record_first_job(self._assignment, jobs[0])
         for job in jobs:
             tally = self._tally(job.queue)
             tally.started += 1
@@ -69,28 +82,29 @@ class Reporter:
             if tally.slowest is None or job.pickup_seconds > tally.slowest.pickup_seconds:
                 tally.slowest = job
 
-    def finished(self, jobs: list[ClaimedJob]) -> None:
-        for job in jobs:
-            if job.verdict is not None:  # it did not run: its time says nothing about others'
+    def finished(self, jobs: Sequence[FinishedJob]) -> None:
+        for job, outcome in jobs:
+            if outcome.verdict is not None:  # it did not run: its time is no measurement
                 continue
             tally = self._tally(job.queue)
-            tally.failed += job.error is not None
-            tally.services.append(job.run_seconds)
+            tally.failed += outcome.error is not None
+            tally.services.append(outcome.run_seconds)
 
     def _tally(self, queue: str) -> _Tally:
         return self._tallies.setdefault(queue, _Tally())
 
-    async def send(
-        self, state: str, held: list[ClaimedJob], *, spark: str, because: str = ""
-    ) -> None:
-        """Sends a report and starts counting anew."""
+    async def send(self) -> None:
+        """Publishes a report and starts counting anew."""
         self._number += 1
+        state = "busy" if self._in_flight.unfinished else "idle"
+        if not self._state.takes_jobs:
+            state = "draining"
         now = time.time()
         tallies, self._tallies = self._tallies, {}
         report = WorkerReport(
-            worker=self._worker,
-            host=self._host,
-            pool=self._pool,
+            worker=self._assignment.worker,
+            host=self._assignment.host,
+            pool=self._assignment.pool,
             pid=os.getpid(),
             state=state,
             number=self._number,
@@ -104,15 +118,34 @@ class Reporter:
                     ack_subject=job.delivery.ack_subject,
                     running_seconds=now - job.started_at,
                     queue=job.queue,
-                    silent_seconds=job.silent_seconds(),
+                    silent_seconds=job.live.silent_seconds(),
                 )
-                for job in held[:_MAX_CLAIMS]
+                for job in islice(self._in_flight.jobs.values(), _MAX_CLAIMS)
             ),
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
-            spark_session=spark,
-            stopping_because=because,
+            spark_session=self._spark.session_id,
+            stopping_because=self._state.stopping,
         )
         await self._bus.signal(self._subject, msgspec.json.encode(report))
+
+
+def _record_first_job(assignment: Assignment, job: ClaimedJob) -> None:
+    """The last span of a scaling: from its command to the worker's first job."""
+    if not telemetry.enabled():
+        return
+    telemetry.start(
+        names.first_job(assignment.pool),
+        parent=assignment.headers,
+        links=telemetry.links(job.delivery.headers),
+        started_at=assignment.commanded_at,
+        attributes={
+            names.POOL: assignment.pool,
+            names.HOST: assignment.host,
+            names.WORKER: assignment.worker,
+            names.JOB: job.id,
+            names.SPAWN_SECONDS: time.time() - assignment.commanded_at,
+        },
+    ).end()
 
 
 def _queue_report(tally: _Tally) -> QueueReport:

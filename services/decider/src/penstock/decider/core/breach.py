@@ -18,7 +18,7 @@ REPEAT_SECONDS = 30.0
 def watch(
     state: PoolState, snapshot: PoolSnapshot, profile: Profile, outlook: Outlook, now: float
 ) -> tuple[PoolState, list[Notice]]:
-    """What a fresh snapshot, and the outlook with what can be started, say about the promise."""
+    """The state and notices for a fresh snapshot, and the outlook with the planned workers."""
     state, predicted = _predict(state, snapshot, profile, outlook, now)
     state, broken = _breach(state, snapshot, profile, now)
     state, burning = _burn(state, snapshot)
@@ -52,7 +52,7 @@ def _breach(
     state: PoolState, snapshot: PoolSnapshot, profile: Profile, now: float
 ) -> tuple[PoolState, list[Notice]]:
     oldest = snapshot.oldest_waiting_seconds if snapshot.waiting else 0.0
-    if oldest is None:  # unknown: whatever was true still is
+    if oldest is None:  # an unknown age is no proof of a change
         return state, []
     late = oldest > profile.sla_seconds
     if late == (state.breached_at is not None):
@@ -67,12 +67,12 @@ def _breach(
 
 
 def _burn(state: PoolState, snapshot: PoolSnapshot) -> tuple[PoolState, list[Notice]]:
-    """Told when it begins and each time it gets worse, until nothing burns any more."""
+    """Reported when it begins and each time it gets worse, until the budget burns no longer."""
     if snapshot.budget is None:
         return state, []
-    found = pace(snapshot.budget)
-    if found and PACES.index(found) <= PACES.index(state.burning):
+    worst_pace = pace(snapshot.budget)
+    if worst_pace and PACES.index(worst_pace) <= PACES.index(state.burning):
         return state, []
-    state = msgspec.structs.replace(state, burning=found)
-    fields = {"pool": snapshot.pool, "pace": found, "budget": snapshot.budget}
-    return state, [Notice(event=PromiseBurning, fields=fields)] if found else []
+    state = msgspec.structs.replace(state, burning=worst_pace)
+    fields = {"pool": snapshot.pool, "pace": worst_pace, "budget": snapshot.budget}
+    return state, [Notice(event=PromiseBurning, fields=fields)] if worst_pace else []

@@ -1,7 +1,7 @@
 """The smallest change of one input that would have changed a decision.
 
 Each input is varied alone, outward from what was measured, by doubling steps and then by bisection
-over the production core: what is answered was decided, not estimated.
+over the production core: each answer was decided, not estimated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.decider.core.decide import decide
-from penstock.decider.core.inputs import Inputs, SeenHost, SeenPool
+from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool
 from penstock.decider.core.state import PoolState, State
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 
@@ -35,13 +35,19 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One input, what it was, what it would have to be, and the number of workers then.
+    """A change of one input that would have changed the decision.
 
-    ``distance``: how far that is, as a share of what it was.
+    Attributes:
+        input: its name.
+        measured: the value it had.
+        needed: the value it would need.
+        target: the number of workers then.
+        distance: from the one value to the other, as a share of the measured one.
+        text: the same as a sentence.
     """
 
     input: str
-    found: float
+    measured: float
     needed: float
     target: int
     distance: float
@@ -49,15 +55,22 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Dial(msgspec.Struct, frozen=True):
-    """An input that can be turned: ``turn`` gives the round with another value of it.
+    """An input that can be varied.
 
-    ``follows``: an answer equal to the value explains nothing (the plan simply stays what it was).
+    Attributes:
+        name: of the input.
+        value: as it was measured.
+        turn: gives the round with another value of it.
+        describe: a clause about such a value.
+        whole: only whole numbers make sense.
+        least: the smallest value.
+        follows: an answer equal to the value explains nothing (the plan simply stays).
     """
 
     name: str
     value: float
     turn: Callable[[float], Setting]
-    say: Callable[[float], str]
+    describe: Callable[[float], str]
     whole: bool = False
     least: float = 0.0
     follows: bool = False
@@ -74,13 +87,13 @@ def nearest(setting: Setting, pool: str) -> list[Change]:
     if len(setting.inputs.pools) > MOST_POOLS:
         alone = _with_inputs(setting, due=frozenset([pool]))
         setting = alone if _target(alone, pool) == target else setting
-    found = [
+    changes = [
         change
         for dial in _dials(setting, pool)
         for sign in (-1, 1)
         if (change := _search(dial, sign, pool, target)) is not None
     ]
-    return sorted(found, key=lambda change: (change.distance, change.input))
+    return sorted(changes, key=lambda change: (change.distance, change.input))
 
 
 def _search(dial: _Dial, sign: int, pool: str, target: int) -> Change | None:
@@ -104,11 +117,11 @@ def _search(dial: _Dial, sign: int, pool: str, target: int) -> Change | None:
         return None
     return Change(
         input=dial.name,
-        found=dial.value,
+        measured=dial.value,
         needed=other,
         target=answer,
         distance=abs(other - dial.value) / max(abs(dial.value), 1.0),
-        text=f"{dial.say(other)} it would have been {answer}",
+        text=f"{dial.describe(other)} it would have been {answer}",
     )
 
 
@@ -130,32 +143,33 @@ def _halve(dial: _Dial, pool: str, target: int, span: tuple[float, float]) -> fl
 
 def _target(setting: Setting, pool: str) -> int | None:
     outcome = decide(setting.state, setting.inputs, setting.now)
-    return next((each.target for each in outcome.decisions if each.pool == pool), None)
+    targets = (made.target for made in outcome.decisions if made.pool == pool)
+    return next(targets, None)
 
 
-# --- what can be turned ---------------------------------------------------------------------------
+# --- inputs that can be varied -------------------------------------------------------------------
 def _dials(setting: Setting, pool: str) -> Iterator[_Dial]:
-    seen = setting.inputs.seen_pools.get(pool)
-    if seen is not None:
-        yield from _measured(setting, seen)
+    measurement = setting.inputs.measured_pools.get(pool)
+    if measurement is not None:
+        yield from _measured(setting, measurement)
     yield _promise(setting, pool)
     yield _current(setting, pool)
-    hosts = sorted(setting.inputs.seen_hosts)[:_MOST_HOSTS]
-    yield from (dial for host in hosts for dial in _room(setting, host))
+    hosts = sorted(setting.inputs.measured_hosts)[:_MOST_HOSTS]
+    yield from (dial for host in hosts for dial in _capacity(setting, host))
 
 
-def _measured(setting: Setting, seen: SeenPool) -> Iterator[_Dial]:
-    snapshot = seen.snapshot
+def _measured(setting: Setting, measurement: MeasuredPool) -> Iterator[_Dial]:
+    snapshot = measurement.snapshot
 
     def turned(change: Callable[[float], PoolSnapshot]) -> Callable[[float], Setting]:
-        return lambda value: _with_snapshot(setting, seen, change(value))
+        return lambda value: _with_snapshot(setting, measurement, change(value))
 
     waiting, rate = snapshot.waiting, snapshot.arrival_per_second
     yield _Dial(
         "waiting",
         waiting,
         turned(lambda value: _waiting(snapshot, round(value))),
-        lambda value: f"with {_more(value - waiting)} waiting jobs ({value:.0f})",
+        lambda value: f"with {_difference(value - waiting)} waiting jobs ({value:.0f})",
         whole=True,
     )
     if rate is not None:
@@ -204,7 +218,7 @@ def _current(setting: Setting, pool: str) -> _Dial:
     remembered = setting.state.pools.get(pool) or PoolState()
     placement = dict(remembered.placement)
     home = max(placement, key=lambda host: placement[host], default="") or min(
-        setting.inputs.seen_hosts, default=""
+        setting.inputs.measured_hosts, default=""
     )
 
     def turn(value: float) -> Setting:
@@ -222,15 +236,15 @@ def _current(setting: Setting, pool: str) -> _Dial:
     )
 
 
-def _room(setting: Setting, host: str) -> Iterator[_Dial]:
-    seen = setting.inputs.seen_hosts[host]
+def _capacity(setting: Setting, host: str) -> Iterator[_Dial]:
+    measurement = setting.inputs.measured_hosts[host]
 
     def turn(**fields: Any) -> Setting:
-        changed = SeenHost(replace(seen.snapshot, **fields), seen.at)
-        hosts = {**setting.inputs.seen_hosts, host: changed}
-        return _with_inputs(setting, seen_hosts=hosts)
+        changed = MeasuredHost(replace(measurement.snapshot, **fields), measurement.at)
+        hosts = {**setting.inputs.measured_hosts, host: changed}
+        return _with_inputs(setting, measured_hosts=hosts)
 
-    memory, cores = seen.snapshot.memory_bytes / GIB, seen.snapshot.cpu_cores
+    memory, cores = measurement.snapshot.memory_bytes / GIB, measurement.snapshot.cpu_cores
     yield _Dial(
         f"memory of host {host}",
         memory,
@@ -251,9 +265,12 @@ def _with_inputs(setting: Setting, **fields: Any) -> Setting:
     return replace(setting, inputs=replace(setting.inputs, **fields))
 
 
-def _with_snapshot(setting: Setting, seen: SeenPool, snapshot: PoolSnapshot) -> Setting:
-    changed = {**setting.inputs.seen_pools, snapshot.pool: SeenPool(snapshot, seen.at)}
-    return _with_inputs(setting, seen_pools=changed)
+def _with_snapshot(setting: Setting, measurement: MeasuredPool, snapshot: PoolSnapshot) -> Setting:
+    changed = {
+        **setting.inputs.measured_pools,
+        snapshot.pool: MeasuredPool(snapshot, measurement.at),
+    }
+    return _with_inputs(setting, measured_pools=changed)
 
 
 def _waiting(snapshot: PoolSnapshot, waiting: int) -> PoolSnapshot:
@@ -270,25 +287,25 @@ def _aged(snapshot: PoolSnapshot, factor: float) -> PoolSnapshot:
     return replace(snapshot, oldest_waiting_seconds=oldest * factor, waiting_ages_seconds=ages)
 
 
-def _scaled(found: Quantiles, factor: float) -> Quantiles:
-    names = [name for name in found.__struct_fields__ if name.endswith("_seconds")]
+def _scaled(durations: Quantiles, factor: float) -> Quantiles:
+    names = [name for name in durations.__struct_fields__ if name.endswith("_seconds")]
     times = [name for name in names if name != "age_seconds"]
-    return replace(found, **{name: getattr(found, name) * factor for name in times})
+    return replace(durations, **{name: getattr(durations, name) * factor for name in times})
 
 
 def _resized(placement: dict[str, int], home: str, workers: int) -> dict[str, int]:
-    """More where most of them are; fewer from wherever some are left."""
-    found, extra = dict(placement), workers - sum(placement.values())
+    """Further workers go to ``home``; surplus ones leave the hosts with most of them first."""
+    resized, extra = dict(placement), workers - sum(placement.values())
     if extra > 0 and home:
-        found[home] = found.get(home, 0) + extra
-    for host in sorted(found, key=lambda each: -found[each]):
-        gone = min(found[host], max(-extra, 0))
-        found[host], extra = found[host] - gone, extra + gone
-    return {host: count for host, count in found.items() if count}
+        resized[home] = resized.get(home, 0) + extra
+    for host in sorted(resized, key=lambda name: -resized[name]):
+        removed = min(resized[host], max(-extra, 0))
+        resized[host], extra = resized[host] - removed, extra + removed
+    return {host: count for host, count in resized.items() if count}
 
 
 def _apart(value: float, host: str, before: float) -> tuple[str, str, str]:
-    """Both numbers with as few digits as show that they differ, and the host between them."""
+    """Both numbers with just enough digits to differ, and the host between them."""
     for digits in range(3, 18):
         now, then = f"{value:.{digits}g}", f"{before:.{digits}g}"
         if now != then or value == before:
@@ -296,5 +313,5 @@ def _apart(value: float, host: str, before: float) -> tuple[str, str, str]:
     return now, host, then
 
 
-def _more(difference: float) -> str:
+def _difference(difference: float) -> str:
     return f"{abs(difference):.0f} {'more' if difference > 0 else 'fewer'}"

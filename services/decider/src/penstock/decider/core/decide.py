@@ -7,21 +7,24 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.config import Pool
-from penstock.decider.core import heeding, hostcount, hosts, placement, rooms
-from penstock.decider.core.conclude import Decision, Round, conclude
-from penstock.decider.core.fairshare import Claim
-from penstock.decider.core.hosts import RollCall
+from penstock.decider.core.conclude import Decision, RoundContext, conclude
+from penstock.decider.core.desired import DesiredWorkers, desired_workers
+from penstock.decider.core.hosts import advice, headroom, liveness, pending, placement
+from penstock.decider.core.hosts.fairshare import Claim
+from penstock.decider.core.hosts.liveness import HostLiveness
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import PoolState, State, plans
-from penstock.decider.core.wish import Wish, wish
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A round's results.
 
     Attributes:
+        state: after the round.
+        decisions: of the pools that were due.
         plans: the full plan of every host, workers by pool.
+        notices: events beside the decisions.
         repeat: hosts that have not begun their last command: it is to be sent again.
     """
 
@@ -35,38 +38,48 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def decide(state: State, inputs: Inputs, now: float) -> Outcome:
     """Decides for the pools that are due.
 
-    1. roll call: which hosts are there; 2. what each pool wishes: demand, bounds, policies;
-    3. what the hosts can carry, shared fairly, and where; 4. decisions with their reasons, and what
-    they mean for the promise; 5. the plan of each host, and how many hosts are needed.
+    1. which hosts are alive; 2. what each pool desires: demand, bounds, policies; 3. what the hosts
+    can carry, shared fairly, and where; 4. decisions with their reasons, and what they mean for the
+    promise; 5. the plan of each host, and how many hosts are needed.
 
-    Pools in advisor mode are advised with the room that the others leave; their plan stays.
+    Pools in advisor mode are advised with the headroom that the others leave; their plan stays.
     Policies come before capacity, so that nothing they hold back can ask a host for too much.
-    Deterministic: the same state, inputs and ``now`` (POSIX seconds, broker's clock) give the same
-    outcome.
+    Deterministic: the same state, inputs and ``now`` give the same outcome.
+
+    Args:
+        state: after the last round.
+        inputs: measurements and settings.
+        now: POSIX seconds, broker's clock.
     """
     begin = _with_all_pools(state, inputs)
-    present, state, notices = hosts.call(begin, inputs, now)
+    hosts, state, notices = liveness.assess(begin, inputs, now)
     due = [inputs.pools[name] for name in sorted(inputs.due_pools)]
     moving = frozenset(pool.name for pool in due if not pool.profile.advisor)
-    needs = rooms.Needs(present, inputs)
-    found = rooms.open_rooms(present, state, inputs, moving, needs)
-    this = Round(state=state, inputs=inputs, present=present, rooms=found, needs=needs, now=now)
-    wishes = {pool.name: _wish(pool, this) for pool in due}
-    claims = [_claim(pool, wishes[pool.name], this) for pool in due]
-    shares = _shares(claims, this)
+    needs = headroom.Needs(hosts, inputs)
+    context = RoundContext(
+        state=state,
+        inputs=inputs,
+        hosts=hosts,
+        capacities=headroom.host_capacities(hosts, state, inputs, moving, needs),
+        needs=needs,
+        now=now,
+    )
+    desired = {pool.name: _desired(pool, context) for pool in due}
+    claims = [_claim(pool, desired[pool.name], context) for pool in due]
+    shares = _shares(claims, context)
     decisions = []
     for claim in claims:
-        decision, told = conclude(this, claim, wishes[claim.pool], shares[claim.pool])
+        decision, own_notices = conclude(context, claim, desired[claim.pool], shares[claim.pool])
         decisions.append(decision)
-        notices += told
-    after, told = _advised(_with(state, decisions), this, claims, shares)
-    notices += told
-    state, repeat = _asked(begin, after, present, inputs, now)
+        notices += own_notices
+    after, advice_notices = _advised(_with(state, decisions), context, claims, shares)
+    notices += advice_notices
+    state, repeat = _commanded(begin, after, hosts, inputs, now)
     return Outcome(
         state=state,
         repeat=repeat,
         decisions=tuple(decisions),
-        plans=plans(state, state.known | present.fresh | present.lost),
+        plans=plans(state, state.joined | hosts.fresh | hosts.lost),
         notices=tuple(notices),
     )
 
@@ -79,102 +92,103 @@ def _with_all_pools(state: State, inputs: Inputs) -> State:
     return msgspec.structs.replace(state, pools=pools)
 
 
-def _wish(pool: Pool, this: Round) -> Wish:
-    return wish(
+def _desired(pool: Pool, context: RoundContext) -> DesiredWorkers:
+    return desired_workers(
         pool,
-        this.inputs.seen_pools.get(pool.name),
-        this.state.pools[pool.name],
-        strategies=this.inputs.strategies,
-        policies=this.inputs.policies,
-        stale_seconds=this.inputs.rules.stale_seconds,
-        now=this.now,
+        context.inputs.measured_pools.get(pool.name),
+        context.state.pools[pool.name],
+        strategies=context.inputs.strategies,
+        policies=context.inputs.policies,
+        stale_seconds=context.inputs.rules.stale_seconds,
+        now=context.now,
     )
 
 
-def _claim(pool: Pool, wished: Wish, this: Round) -> Claim:
-    remembered = this.state.pools[pool.name]
+def _claim(pool: Pool, desired: DesiredWorkers, context: RoundContext) -> Claim:
+    remembered = context.state.pools[pool.name]
     exclusive = pool.kind == "exclusive"
-    trial = this.needs.is_trial(pool, remembered)
-    most = 1 if trial else wished.trail.workers
+    trial = context.needs.is_trial(pool, remembered)
+    most = 1 if trial else desired.history.workers
     return Claim(
         pool=pool.name,
-        floor=min(wished.floor, most),
-        demand=min(wished.demand, most),
-        workers=min(wished.trail.workers, most),
-        need=this.needs.of(pool, remembered),
-        tried=this.needs.measured(pool).memory_bytes if trial else 0.0,
-        placement=_begun(pool, remembered, this),
-        snapshot=wished.snapshot,
+        floor=min(desired.floor, most),
+        demand=min(desired.demand, most),
+        workers=min(desired.history.workers, most),
+        need=context.needs.of(pool, remembered),
+        tried=context.needs.measured(pool).memory_bytes if trial else 0.0,
+        placement=_begun(pool, remembered, context),
+        snapshot=desired.snapshot,
         profile=pool.profile,
         one_host=exclusive,
-        anchor=rooms.anchor(pool.name, remembered, this.inputs, this.present)
+        anchor=headroom.anchor(pool.name, remembered, context.inputs, context.hosts)
         if exclusive
         else None,
-        movable=_movable(pool, remembered, this),
+        movable=_movable(pool, remembered, context),
     )
 
 
-def _begun(pool: Pool, remembered: PoolState, this: Round) -> Mapping[str, int]:
-    """Where its workers are planned, without what heedless hosts have not begun."""
-    return heeding.kept(
+def _begun(pool: Pool, remembered: PoolState, context: RoundContext) -> Mapping[str, int]:
+    """The pool's placement without what unresponsive hosts have not begun."""
+    return pending.kept(
         remembered.placement,
         pool.name,
-        this.present.heedless,
-        this.state,
-        this.inputs.rules,
-        this.now,
-        # its jobs must never run on two hosts: it stays where it may be running
+        context.hosts.unresponsive,
+        context.state,
+        context.inputs.rules,
+        context.now,
+        # an exclusive pool's jobs must never run on two hosts: it stays where it may be running
         gives_up=pool.kind != "exclusive",
     )
 
 
-def _asked(
-    before: State, after: State, present: RollCall, inputs: Inputs, now: float
+def _commanded(
+    before: State, after: State, hosts: HostLiveness, inputs: Inputs, now: float
 ) -> tuple[State, frozenset[str]]:
     """The state with what hosts are commanded, and those whose command is sent again."""
-    alive = present.fresh | present.heedless
-    again = heeding.repeated(after.asked, alive, inputs.rules, now)
-    if again:
-        after = msgspec.structs.replace(after, asked={**after.asked, **again})
-    return heeding.ask(before, after, inputs, now), frozenset(again)
+    alive = hosts.fresh | hosts.unresponsive
+    repeated = pending.repeated(after.pending, alive, inputs.rules, now)
+    if repeated:
+        after = msgspec.structs.replace(after, pending={**after.pending, **repeated})
+    return pending.add_commands(before, after, inputs, now), frozenset(repeated)
 
 
-def _movable(pool: Pool, remembered: PoolState, this: Round) -> bool:
+def _movable(pool: Pool, remembered: PoolState, context: RoundContext) -> bool:
     """Moved one at a time, and only a pool that was left alone for a while."""
-    every = this.inputs.rules.rebalance_seconds
+    every = context.inputs.rules.rebalance_seconds
     if not every or pool.kind in {"exclusive", "spark"} or pool.profile.advisor:
         return False
-    return this.now - (remembered.placed_at or this.state.watching_since) >= every
+    return context.now - (remembered.placed_at or context.state.watching_since) >= every
 
 
-def _shares(claims: list[Claim], this: Round) -> dict[str, dict[str, int]]:
-    if this.present.forsaken:  # nowhere to move anything: the plan stands
-        return {claim.pool: dict(this.state.pools[claim.pool].placement) for claim in claims}
-    style, all_pools = this.inputs.rules.placement, this.inputs.due is None
+def _shares(claims: list[Claim], context: RoundContext) -> dict[str, dict[str, int]]:
+    if context.hosts.all_hosts_lost:  # no host to move anything to: the plan stands
+        return {claim.pool: dict(context.state.pools[claim.pool].placement) for claim in claims}
+    style, all_pools = context.inputs.rules.placement, context.inputs.due is None
     acting = [claim for claim in claims if not claim.profile.advisor]
-    shares = placement.allocate(acting, this.rooms, style, all_pools=all_pools)
+    shares = placement.allocate(acting, context.capacities, style, all_pools=all_pools)
     advised = [claim for claim in claims if claim.profile.advisor]
     if advised:
         names = frozenset(claim.pool for claim in advised)
-        placed = _placed(this.state, shares)
-        left = rooms.open_rooms(this.present, placed, this.inputs, names, this.needs)
+        placed = _placed(context.state, shares)
+        left = headroom.host_capacities(context.hosts, placed, context.inputs, names, context.needs)
         shares |= placement.allocate(advised, left, style, all_pools=all_pools)
     return shares
 
 
 def _advised(
-    state: State, this: Round, claims: list[Claim], shares: dict[str, dict[str, int]]
+    state: State, context: RoundContext, claims: list[Claim], shares: dict[str, dict[str, int]]
 ) -> tuple[State, list[Notice]]:
-    """The state with what is to be said about the number of hosts. Only a round over all knows."""
-    known = this.inputs.due is None and not (this.present.forsaken or this.present.deaf)
-    if not known or not hostcount.is_due(state.advice, this.now):
+    """The state with the advice on the number of hosts. Only a round over all pools can count."""
+    hosts = context.hosts
+    countable = context.inputs.due is None and not (hosts.all_hosts_lost or hosts.telemetry_gap)
+    if not countable or not advice.is_due(state.advice, context.now):
         return state, []
     acting = [claim for claim in claims if not claim.profile.advisor]
-    found = hostcount.count(acting, shares, this.rooms)
-    if found is None:
+    count = advice.count(acting, shares, context.capacities)
+    if count is None:
         return state, []
-    advice, told = hostcount.advise(state.advice, found, this.now)
-    return msgspec.structs.replace(state, advice=advice), told
+    updated, notices = advice.advise(state.advice, count, context.now)
+    return msgspec.structs.replace(state, advice=updated), notices
 
 
 def _placed(state: State, shares: dict[str, dict[str, int]]) -> State:

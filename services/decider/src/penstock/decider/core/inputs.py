@@ -1,4 +1,4 @@
-"""What a round of decisions looks at."""
+"""The inputs of a round of decisions: measurements, settings, strategies and policies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,29 @@ from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 from penstock.measuring.hosts import HostBounds, remember
 
 
-class SeenPool(msgspec.Struct, frozen=True, gc=False):
-    """The newest snapshot of a pool; ``at``: when the broker stored it, POSIX seconds."""
+class MeasuredPool(msgspec.Struct, frozen=True, gc=False):
+    """The newest snapshot of a pool.
+
+    Attributes:
+        snapshot: as the metrics service published it.
+        at: when the broker stored it, POSIX seconds.
+    """
 
     snapshot: PoolSnapshot
     at: float
 
+    def age_seconds(self, now: float) -> float:
+        """Age of the oldest figure in the snapshot that decisions rest on."""
+        return max(now - self.at, 0.0) + self.snapshot.queue_age_seconds
 
-class SeenHost(msgspec.Struct, frozen=True, gc=False):
-    """The newest snapshot of a host; ``at``: when the broker stored it, POSIX seconds."""
+
+class MeasuredHost(msgspec.Struct, frozen=True, gc=False):
+    """The newest snapshot of a host.
+
+    Attributes:
+        snapshot: as the host's executor published it.
+        at: when the broker stored it, POSIX seconds.
+    """
 
     snapshot: HostSnapshot
     at: float
@@ -60,7 +74,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def take_host(hosts: dict[str, SeenHost], seen: SeenHost, rules: Rules) -> str:
+def take_host(hosts: dict[str, MeasuredHost], measurement: MeasuredHost, rules: Rules) -> str:
     """Takes in a host's newest snapshot, in the order of the stream; forgets hosts long silent.
 
     Returns:
@@ -69,7 +83,7 @@ def take_host(hosts: dict[str, SeenHost], seen: SeenHost, rules: Rules) -> str:
     bounds = HostBounds(
         allowed=rules.allowed_hosts, most=rules.most_hosts, lease_seconds=rules.lease_seconds
     )
-    return remember(hosts, seen.snapshot.host, seen, bounds)
+    return remember(hosts, measurement.snapshot.host, measurement, bounds)
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +95,8 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pools: Mapping[str, Pool]
-    seen_pools: Mapping[str, SeenPool]
-    seen_hosts: Mapping[str, SeenHost]
+    measured_pools: Mapping[str, MeasuredPool]
+    measured_hosts: Mapping[str, MeasuredHost]
     strategies: Strategies
     rules: Rules
     policies: Policies = SHIPPED

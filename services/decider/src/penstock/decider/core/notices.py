@@ -1,4 +1,4 @@
-"""Things worth telling that are no decision: the shell makes events of them."""
+"""Notices: what a round publishes beside its decisions. The shell makes events of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from penstock.events.envelope import Event
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """An event to be published: its class and its own fields, the envelope left to the shell."""
+    """An event to be published, without its envelope, which the shell adds.
+
+    Attributes:
+        event: its class.
+        fields: its own fields.
+    """
 
     event: type[Event]
     fields: dict[str, Any]

@@ -14,7 +14,7 @@ from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs
 _NO_SETTINGS: Mapping[str, Any] = {}
 _MOST_READ = 50_000
 _read: dict[tuple[int, int], tuple[object, Mapping[str, Any], Any]] = {}
-"""Settings by whose they are and the table they were read from; both are kept, and so are ids."""
+"""Settings by the ids of their owner and table; both are referenced, so that no id is reused."""
 
 
 def declared(taker: object) -> type[msgspec.Struct] | None:
@@ -44,7 +44,7 @@ def read(taker: object, table: Mapping[str, Any]) -> Any:
 
 
 def demand(name: str, strategies: Mapping[str, Strategy], inputs: StrategyInputs) -> Demand:
-    """Asks a strategy, with the pool's settings for it."""
+    """The demand of a strategy, given the pool's settings for it."""
     strategy = strategies[name]
     settings = read(strategy, inputs.pool.profile.options.get(name, _NO_SETTINGS))
     if settings is not None:
@@ -60,7 +60,7 @@ def check(pool: Pool, strategies: Mapping[str, Strategy]) -> None:
 
 def check_tables(
     noun: str,
-    known: Mapping[str, Any],
+    installed: Mapping[str, Any],
     tables: Mapping[str, Mapping[str, Any]],
     used: Iterable[str],
     above: tuple[str, ...],
@@ -68,16 +68,20 @@ def check_tables(
     """Every table of options is one that its strategy (or policy) takes, also of those not in use.
 
     Args:
-        noun: what ``known`` are. above: where in the file the tables stand.
+        noun: what ``installed`` are: strategies or policies.
+        installed: by name.
+        tables: of options, by name.
+        used: names that the pool uses.
+        above: where in the file the tables stand.
 
     Raises:
         ConfigError: names pool, strategy and key, what was found and what was expected.
     """
     for name in dict.fromkeys((*tables, *used)):
         here = (*above, name)
-        if name not in known:
-            raise ConfigError(f"{'.'.join(here)}: unknown {noun}; {hint(name, known)}")
-        _check(declared(known[name]), tables.get(name, {}), here)
+        if name not in installed:
+            raise ConfigError(f"{'.'.join(here)}: unknown {noun}; {hint(name, installed)}")
+        _check(declared(installed[name]), tables.get(name, {}), here)
 
 
 def _check(
@@ -85,12 +89,12 @@ def _check(
 ) -> None:
     if kind is None:
         if table:
-            found = ", ".join(map(repr, table))
-            raise ConfigError(f"{'.'.join(here)}: found {found}, but it takes no settings")
+            keys = ", ".join(map(repr, table))
+            raise ConfigError(f"{'.'.join(here)}: found {keys}, but it takes no settings")
         return
     try:
         msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(explain(str(error), table, {}, root=kind, above=here)) from error
-    except Exception as error:  # a rule of somebody's own that raised what it should not
+    except Exception as error:  # a plug-in's own rule raised what it should not
         raise ConfigError(f"{'.'.join(here)}: refused with {error!r}") from error

@@ -13,7 +13,7 @@ _FAR_SLOWER = 3.0
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Expected waits in seconds; None where nobody would ever pick the job up.
+    """Expected waits in seconds; None where no worker would ever pick the job up.
 
     Attributes:
         arriving_seconds: of a job arriving now.
@@ -62,15 +62,15 @@ def outlook(snapshot: PoolSnapshot, workers: int, promise_seconds: float) -> Out
     oldest = None
     if snapshot.waiting and snapshot.oldest_waiting_seconds is not None:
         first = _wait_seconds(snapshot, workers, 1, job_seconds)
-        # nobody will come: it is at least as old as it is
+        # without any worker the wait is unknown: at least as long as it has lasted
         oldest = snapshot.oldest_waiting_seconds + (first or 0.0)
     return Outlook(arriving_seconds=arriving, oldest_seconds=oldest)
 
 
 def _wait_seconds(
-    snapshot: PoolSnapshot, workers: int, place: int, job_seconds: float
+    snapshot: PoolSnapshot, workers: int, position: int, job_seconds: float
 ) -> float | None:
-    """Time until the ``place``-th waiting job is picked up.
+    """Time until the waiting job at this position in the queue is picked up.
 
     Pickups by time t: the idle at once, each ready worker one more every job time, each starting
     worker its first after the spawn time and one more every job time from then on.
@@ -79,10 +79,10 @@ def _wait_seconds(
         return None
     ready = snapshot.workers_ready if snapshot.workers_ready < workers else workers
     idle = snapshot.workers_idle if snapshot.workers_idle < ready else ready
-    if place <= idle:
+    if position <= idle:
         return 0.0
     spawn_seconds = snapshot.spawn.mean_seconds if snapshot.spawn else UNKNOWN_SPAWN_SECONDS
-    left = place - idle
+    left = position - idle
     by_ready = left * job_seconds / ready if ready else float("inf")
     if workers == ready or by_ready <= spawn_seconds:
         return by_ready

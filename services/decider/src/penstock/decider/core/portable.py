@@ -15,11 +15,12 @@ class TooLarge(ValueError):
 
 
 def portable(memory: Mapping[str, Any], most_bytes: int) -> dict[str, Any]:
-    """``memory`` after a way through JSON: tuples are lists, what is no number is None.
+    """``memory`` encoded to JSON and decoded: tuples are lists, what is no number is None.
 
     Raises:
-        TooLarge: more than ``most_bytes``.
-        TypeError, ValueError: a value that JSON cannot carry.
+        TooLarge: it is encoded as more than ``most_bytes``.
+        TypeError: a value has a type that JSON does not know.
+        ValueError: a value cannot be encoded.
     """
     if not memory:
         return {}

@@ -40,8 +40,8 @@ _SHIPPED: tuple[Strategy, ...] = (
 
 def with_installed(installed: Strategies) -> Strategies:
     """Those that ship, those given (they win), and `combined`, which mixes any of them."""
-    found = {**{strategy.name: strategy for strategy in _SHIPPED}, **installed}
-    return {**found, Combined.name: installed.get(Combined.name) or Combined(found)}
+    parts = {**{strategy.name: strategy for strategy in _SHIPPED}, **installed}
+    return {**parts, Combined.name: installed.get(Combined.name) or Combined(parts)}
 
 
 BUILTIN: Strategies = with_installed({})

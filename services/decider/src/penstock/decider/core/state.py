@@ -18,11 +18,15 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
     Attributes:
         placement: planned workers by host; hosts without any are left out.
-        up_at / down_at: the last step in each direction. placed_at: the last change of placement.
-        breached_at: since when the oldest job is late. predicted_at: when a breach that still
-            threatens was last announced. burning: the worst pace announced since the error budget
-            was last used no faster than it may be.
-        memory: what the pool's strategy remembers; read by nobody else. policies: likewise.
+        up_at: the last step up.
+        down_at: the last step down.
+        placed_at: the last change of placement.
+        breached_at: since when the oldest job is late.
+        predicted_at: when a breach that still threatens was last announced.
+        burning: the worst pace announced since the error budget was last used no faster than it
+            may be.
+        memory: what the pool's strategy remembers; only the strategy reads it.
+        policies: what the pool's policies remember, by name.
     """
 
     placement: dict[str, int] = {}
@@ -41,30 +45,33 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class HostAdvice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was said about the number of hosts. A new leader starts without: it says it again.
+    """The advice given on the number of hosts. A new leader starts without and gives it anew.
 
     Attributes:
-        looked_at: when it was last looked at, POSIX seconds.
-        told: the number told last; 0 for none.
-        direction: whether more (1) or fewer (-1) were needed ever ``since``; needed: the number
-            that was enough, or too many, all that time.
+        looked_at: when the number was last counted, POSIX seconds.
+        advised: the number advised last; 0 for none.
+        direction: whether more (1) or fewer (-1) were needed ever ``since``.
+        since: see ``direction``.
+        needed: the number that was enough, or too many, all that time.
     """
 
     looked_at: float = 0.0
-    told: int = 0
+    advised: int = 0
     direction: int = 0
     since: float = 0.0
     needed: int = 0
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command whose beginning no snapshot of its host shows yet; see `heeding`.
+class PendingCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command whose beginning no snapshot of its host shows yet; see `hosts.pending`.
 
     Attributes:
-        at: when it was sent first; repeated_at: when it was sent last. POSIX seconds.
-        epoch / version: of the command that the host had obeyed by then.
+        at: when it was sent first, POSIX seconds.
+        epoch: of the command that the host had obeyed by then.
+        version: likewise.
         held: workers by pool that it was planned to run before.
         joined: it is the host's first command.
+        repeated_at: when it was sent last, POSIX seconds.
     """
 
     at: float
@@ -79,18 +86,21 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """All pools and hosts.
 
     Attributes:
-        known: hosts that were announced as joined. lost: those of them announced as lost.
-        watching_since: silence before this moment proves nothing (start, or we were deaf).
+        pools: by name.
+        joined: hosts that were announced as joined. Recorded as ``known``.
+        lost: those of them announced as lost.
+        watching_since: silence before this moment proves nothing (the decider started, or received
+            no measurement at all).
         advice: about the number of hosts.
-        asked: by host, commands that are not begun.
+        pending: by host, commands that are not begun. Recorded as ``asked``.
     """
 
     pools: dict[str, PoolState] = {}
-    known: frozenset[str] = frozenset()
+    joined: frozenset[str] = msgspec.field(default=frozenset(), name="known")
     lost: frozenset[str] = frozenset()
     watching_since: float = 0.0
     advice: HostAdvice = HostAdvice()
-    asked: dict[str, Asked] = {}
+    pending: dict[str, PendingCommand] = msgspec.field(default_factory=dict, name="asked")
 
 
 def restore(
@@ -105,7 +115,10 @@ def restore(
     decision gives the rest (and the placement where no command was ever sent).
 
     Args:
-        decisions: each pool's last. commands: each host's last.
+        pools: names of the configured pools.
+        decisions: each pool's last.
+        commands: each host's last.
+        now: POSIX seconds, broker's clock.
     """
     placed = placements(commands)
     states = {
@@ -115,11 +128,13 @@ def restore(
         )
         for name in pools
     }
-    asked = {  # a new leader says all commands again
-        host: Asked(at=now, epoch=each.epoch, version=each.version, held=_positive(each.pools))
-        for host, each in sorted(commands.items())
+    pending = {  # a new leader sends all commands anew, in its own epoch
+        host: PendingCommand(
+            at=now, epoch=command.epoch, version=command.version, held=_positive(command.pools)
+        )
+        for host, command in sorted(commands.items())
     }
-    return State(pools=states, known=frozenset(commands), watching_since=now, asked=asked)
+    return State(pools=states, joined=frozenset(commands), watching_since=now, pending=pending)
 
 
 def _positive(pools: Mapping[str, int]) -> dict[str, int]:
@@ -128,27 +143,27 @@ def _positive(pools: Mapping[str, int]) -> dict[str, int]:
 
 def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int]]:
     """Workers by pool and host, from commands (which are by host and pool)."""
-    found: dict[str, dict[str, int]] = {}
+    by_pool: dict[str, dict[str, int]] = {}
     for host, command in sorted(commands.items()):
         for pool, workers in command.pools.items():
             if workers > 0:
-                found.setdefault(pool, {})[host] = workers
-    return found
+                by_pool.setdefault(pool, {})[host] = workers
+    return by_pool
 
 
 def plans(state: State, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
     """The other way round: the full plan of each host, also of those that get nothing."""
-    found: dict[str, dict[str, int]] = {host: {} for host in hosts}
+    by_host: dict[str, dict[str, int]] = {host: {} for host in hosts}
     for pool, remembered in state.pools.items():
         for host, workers in remembered.placement.items():
-            found.setdefault(host, {})[pool] = workers
-    return found
+            by_host.setdefault(host, {})[pool] = workers
+    return by_host
 
 
 def dump(state: PoolState) -> dict[str, Any]:
     """For the decision event's ``state``."""
-    found: dict[str, Any] = msgspec.to_builtins(state)
-    return found
+    fields: dict[str, Any] = msgspec.to_builtins(state)
+    return fields
 
 
 def _remembered(decision: ScalingDecisionMade | None) -> PoolState:

@@ -13,14 +13,16 @@ from penstock.events.scaling import Reason
 from penstock.events.snapshot import PoolSnapshot
 
 MOST_WORKERS = 1_000_000
-"""A demand beyond this is taken for a fault of the strategy (or of a unit), not for a wish."""
+"""A demand beyond this is taken for a fault of the strategy, or of a unit."""
 
 
 class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a strategy may look at.
+    """The measurements and settings that a strategy works with.
 
     Attributes:
-        snapshot: the pool as measured, ``age_seconds`` ago.
+        pool: its settings.
+        snapshot: the pool as measured.
+        age_seconds: of the snapshot.
         current: workers planned now.
         now: POSIX seconds, broker's clock.
         memory: what the strategy's last demand for this pool gave it to remember.
@@ -37,7 +39,7 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool needs, and why.
+    """The workers that a pool needs, and why.
 
     Attributes:
         workers: may be broken; it is rounded up.
@@ -64,13 +66,13 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """What ``strategy = "…"`` says in `penstock.toml`."""
+        """The value of ``strategy = "…"`` in `penstock.toml`."""
         ...
 
     def demand(self, inputs: StrategyInputs) -> Demand:
         """Pure: the same inputs give the same demand, and nothing else happens.
 
-        What has to be known the next time goes through ``memory``.
+        State between two calls goes through ``memory``.
         """
         ...
 
@@ -86,7 +88,10 @@ def ask(
 
     Args:
         name: the strategy's, and its rule's where it has several (``hybrid.drain``).
-        why: a clause: what the number rests on. values: the same as figures, by name with unit.
+        workers: may be broken; it is rounded up.
+        why: a clause: what the number rests on.
+        values: the same as figures, by name with unit.
+        memory: see `Demand`.
     """
     whole_workers = whole(workers)
     reason = Reason(
@@ -100,7 +105,7 @@ def ask(
 
 
 class BadDemand(ValueError):
-    """A strategy answered with something that is no number of workers."""
+    """A strategy returned something that is no number of workers."""
 
 
 def whole(workers: float) -> int:
@@ -112,7 +117,7 @@ def check(demand: Demand) -> Demand:
     """``demand``, if it can be used.
 
     Raises:
-        BadDemand: not a number, negative or beyond all measure.
+        BadDemand: it is not a number, negative or above `MOST_WORKERS`.
     """
     workers = demand.workers
     if not isinstance(workers, (int, float)) or not 0 <= workers <= MOST_WORKERS:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.decider.adopting import Adopted, gather
+from penstock.decider.publishing.adopting import Adopted, gather
 from penstock.decider.replay.entry import Entry
 from penstock.events.record import RECORDS, SettingsAdopted
 
 
 def of_entries(entries: Iterable[Entry]) -> dict[str, Adopted]:
     """Those at the head of a log."""
-    told = []
+    adopted = []
     for entry in entries:
         if ".snapshots.settings." not in entry.subject:
             break
         event = RECORDS.decode(entry.body)
         if isinstance(event, SettingsAdopted):
-            told.append(event)
-    return gather(told)
+            adopted.append(event)
+    return gather(adopted)

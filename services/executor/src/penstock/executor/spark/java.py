@@ -1,8 +1,8 @@
 """How Spark's Java classes are started here: directly, small, with a class archive if there is one.
 
-Spark's launch scripts would start a Java of their own first. What a process is told goes through an
-argument file and the environment, never the command line: settings and tokens may be secrets, and
-everybody on the machine can read a command line.
+Spark's launch scripts would start a Java of their own first. What a process needs to know goes
+through an argument file and the environment, never the command line: settings and tokens may be
+secrets, and everybody on the machine can read a command line.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.events.batch import Counts
-from penstock.jobs.members import Member
-from penstock.jobs.slots import Lanes, Slot
+from penstock.jobs.batches.slots import Lanes, Slot
+from penstock.jobs.derived_ids import Member
 
 SLOTS = {
     "JobDispatched": Slot.PENDING,
@@ -42,21 +42,21 @@ class PackedTally(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """The jobs of one batch by how they stand. Told the same twice, it does not count twice."""
+    """The jobs of one batch by how they stand. A repeated event does not count twice."""
 
     def __init__(self, packed: PackedTally | None = None) -> None:
         self._lanes = Lanes(packed.lanes if packed else None)
         self._numbers = [self._lanes.count(slot) for slot in Slot]
 
-    def put(self, place: Member, slot: Slot) -> None:
-        """The job at ``place`` stands like this now."""
-        self._numbers[self.slot(place)] -= 1
+    def put(self, member: Member, slot: Slot) -> None:
+        """The job ``member`` stands like this now."""
+        self._numbers[self.slot(member)] -= 1
         self._numbers[slot] += 1
-        self._lanes.put(place.lane, place.number, slot)
+        self._lanes.put(member.lane, member.number, slot)
 
-    def slot(self, place: Member) -> Slot:
-        """How the job at ``place`` stands."""
-        return self._lanes.get(place.lane, place.number)
+    def slot(self, member: Member) -> Slot:
+        """How the job ``member`` stands."""
+        return self._lanes.get(member.lane, member.number)
 
     @property
     def counts(self) -> Counts:

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable
 
 from penstock.bus.protocol import Bus, BusError
 from penstock.events.subjects import Subjects
-from penstock.jobs import queue
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.core.unresolved import Step
 
 log = logging.getLogger("penstock.orchestrator")
 
 MOST_KEPT = 100_000
-_LOOK_SECONDS = 0.2
+_ROUND_SECONDS = 0.2
 
 
 class CancelledSchedules:
-    """What cancelled jobs leave behind.
+    """Remembers cancelled jobs and removes their schedules.
 
     Args:
         pause: waits so many seconds; False when it is time to end.
@@ -40,7 +40,7 @@ class CancelledSchedules:
 
     async def run(self) -> None:
         """Until it is time to end."""
-        while await self._pause(_LOOK_SECONDS):
+        while await self._pause(_ROUND_SECONDS):
             try:
                 while self._cancelled:
                     await self._remove(self._cancelled[0])
@@ -53,7 +53,7 @@ class CancelledSchedules:
         kept = await self._bus.last(stream, pattern)
         if kept is None:
             return
-        made_for = kept.headers.get(queue.SEQUENCE, "")
+        made_for = kept.headers.get(queue_messages.SEQUENCE, "")
         if made_for.isdigit() and int(made_for) > step.sequence:
             return  # of the job's next life
         await self._bus.remove(stream, kept.subject, kept.sequence + 1)

@@ -1,4 +1,4 @@
-"""Doing what is to be done for a batch or graph."""
+"""Executes the instructions of batches and graphs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import msgspec
 from penstock.bus.protocol import (
     Bus,
     BusError,
-    Expect,
     Outgoing,
     PayloadTooLarge,
     WrongSequence,
 )
-from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import again, callbacks, lifecycle, members, story
-from penstock.jobs import log as logs
+from penstock.jobs import derived_ids, event_log
+from penstock.jobs.batches.callbacks import due_callbacks
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch import job_factory
 from penstock.jobs.errors import JobRefused, JobsError
+from penstock.jobs.job_log import JobLog
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
+    Append,
     CallBack,
     Cancel,
     Instruction,
-    Revive,
-    Say,
+    Requeue,
     StartSteps,
 )
 
@@ -41,35 +41,36 @@ _MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered", "JobCarried
 _NIL = b"\xc0"
 
 
-class Hands:
-    """Carries out instructions; each may be carried out again without harm."""
+class InstructionExecutor:
+    """Executes instructions; each may be executed again without harm."""
 
     def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
         self._bus, self._subjects, self.client = bus, subjects, client
+        self._dispatcher, self._log = client.dispatcher, JobLog(bus, subjects)
 
-    async def carry_out(self, whole: Batch | Graph, step: Instruction) -> bool:
+    async def execute(self, workflow: Batch | Graph, step: Instruction) -> bool:
         """True when nothing is left to be done for it. Raises BusError."""
         match step:
-            case Say():
-                await logs.say(self._bus, self._subjects, step.event, step.sequence)
+            case Append():
+                await event_log.append_if(self._bus, self._subjects, step.event, step.sequence)
             case Cancel():
                 await self.cancel(step.job_ids, step.reason)
-            case StartSteps() if isinstance(whole, Graph):
+            case StartSteps() if isinstance(workflow, Graph):
                 for index in step.indices:
-                    await self._start(whole, index)
-            case Revive() if isinstance(whole, Graph):
+                    await self._start(workflow, index)
+            case Requeue() if isinstance(workflow, Graph):
                 for index in step.indices:
-                    await self._revive(whole, index)
+                    await self._requeue(workflow, index)
             case CallBack():
-                source = self.client.source
-                due = callbacks.due(step.callbacks, step.outcome, source, step.success, step.again)
+                source = self._dispatcher.source
+                due = due_callbacks(step.callbacks, step.outcome, source, step.success, step.round)
                 await self._dispatch(list(due))
                 return True
         return False
 
     async def _dispatch(self, events: list[JobDispatched]) -> None:
         """Each once: a wrong sequence says that its job exists."""
-        for answer in await self.client.hand_over(events, into_reserve=True):
+        for answer in await self._dispatcher.sender.send_many(events, into_reserve=True):
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 raise answer
 
@@ -86,33 +87,35 @@ class Hands:
             graph.dispatched(index)
 
     async def _step(self, graph: Graph, index: int) -> JobDispatched:
-        step, job_id = graph.record.steps[index], members.step_id(graph.record.id, index)
+        step, job_id = graph.record.steps[index], derived_ids.step_id(graph.record.id, index)
         handed = {
             parameter: msgspec.Raw(await self._result(graph.record.id, needed))
             for parameter, needed in step.takes.items()
         }
-        return again.dispatched(
+        return job_factory.from_payload(
             step.payload,
             job_id,
-            self.client.source,
+            self._dispatcher.source,
             correlation_id=graph.record.id,
             handed=handed,
         )
 
-    async def _revive(self, graph: Graph, index: int) -> None:
+    async def _requeue(self, graph: Graph, index: int) -> None:
         try:
-            await self.client.retry(members.step_id(graph.record.id, index))
+            await self.client.retry(derived_ids.step_id(graph.record.id, index))
         except (JobsError, ValueError, msgspec.MsgspecError) as error:
-            if type(error) is not JobRefused:  # else it goes already, and its event is on its way
+            if (
+                type(error) is not JobRefused
+            ):  # else it was requeued already, and its event is on its way
                 name = graph.record.steps[index].name
-                graph.refused(index, f"step {name!r} cannot go again: {error}")
+                graph.refused(index, f"step {name!r} cannot be requeued: {error}")
 
     async def _result(self, graph_id: str, index: int) -> bytes:
-        return (await self.client.job(members.step_id(graph_id, index))).record.result or _NIL
+        return (await self.client.job(derived_ids.step_id(graph_id, index))).record.result or _NIL
 
     # --- cancelling -------------------------------------------------------------------------------
     async def cancel(self, job_ids: tuple[str, ...], reason: str) -> None:
-        """Cancels jobs that have not ended; running ones are told at once. Raises BusError."""
+        """Cancels jobs that have not ended; running ones are notified at once. Raises BusError."""
         for start in range(0, len(job_ids), _AT_ONCE):
             await self._cancel(job_ids[start : start + _AT_ONCE], reason)
 
@@ -122,17 +125,17 @@ class Hands:
             *(self._bus.last(stream, self._subjects.job(job_id)) for job_id in job_ids)
         )
         names = [last.subject.rpartition(".")[2] if last else "" for last in lasts]
-        open_ones = [
+        unended = [
             (job_id, last.sequence, name)
             for job_id, last, name in zip(job_ids, lasts, names, strict=True)
             if last and (name not in _ENDS or await self._lives(job_id))
         ]
         answers = await self._bus.append_many(
-            [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in open_ones]
+            [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in unended]
         )
-        for (job_id, _, name), answer in zip(open_ones, answers, strict=True):
+        for (job_id, _, name), answer in zip(unended, answers, strict=True):
             if isinstance(answer, WrongSequence):
-                continue  # it went on; it is looked at again
+                continue  # another event came first: it is looked at again
             if isinstance(answer, BusError):
                 raise answer
             if name in _MAY_BE_SCHEDULED:
@@ -144,12 +147,11 @@ class Hands:
 
     async def _lives(self, job_id: str) -> bool:
         """Whether a job has not ended although its last event is called an end: it was forged."""
-        record = lifecycle.fold(await story.read(self._bus, self._subjects, job_id))
+        record = await self._log.read(job_id)
         return record is not None and not record.state.ended
 
     def _cancelled(self, job_id: str, sequence: int, reason: str) -> Outgoing:
         event = JobCancelled(
-            job_id=job_id, correlation_id=job_id, source=self.client.source, reason=reason
+            job_id=job_id, correlation_id=job_id, source=self._dispatcher.source, reason=reason
         )
-        expect = Expect(sequence, self._subjects.job(job_id))
-        return Outgoing(self._subjects.event(event), encode(event), {}, expect)
+        return self._log.outgoing(event, sequence)

@@ -1,8 +1,8 @@
-"""The rollups' tables: what a row stands for, and its columns. docs/pipeline.md says the same.
+"""The rollups' tables: what a row stands for, and its columns. See also docs/pipeline.md.
 
 Each table lies beside the lake as Parquet, ``rollups/<table>/grain=…/day=…/version=…/…parquet``;
-:class:`penstock.pipeline.rollups.Rollups` reads what counts of it. Times are UTC; a bucket has the
-events that *happened* in it (their ``at``), however late they came.
+:class:`penstock.pipeline.lake.rollups.Rollups` reads what counts of it. Times are UTC; a bucket has
+the events that *happened* in it (their ``at``), however late they came.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ JOBS = Table(
 )
 POOLS = Table(
     name="pools",
-    about="Pools as their snapshots tell; a bucket without snapshots has no row.",
+    about="Pools by their snapshots; a bucket without snapshots has no row.",
     columns={
         **_BUCKET,
         "snapshots": Column("bigint", "how many were taken"),

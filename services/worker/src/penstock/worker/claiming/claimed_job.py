@@ -8,30 +8,60 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.bus.protocol import Delivery
-from penstock.events.job import JobError, SparkCost
-from penstock.jobs.errors import Verdict
-from penstock.jobs.payload import Payload
-from penstock.jobs.registry import JobType
-from penstock.jobs.retry import Outlook
+from penstock.jobs.job_log import trace_of
+from penstock.jobs.job_type import JobType
+from penstock.jobs.payloads.payload import Payload
+from penstock.runtime.workers.pulse import Pulse
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """What a run shows of itself: written in the job's thread, read in the worker's loop.
+
+    Attributes:
+        begun_at: monotonic seconds; None before.
+        active_at: monotonic seconds of the last sign that its work goes on.
+        progress: ``(done, total)``, as last reported by the job.
+        spark_session: id of the Spark session that it uses.
+        checkpointed: it has stored a checkpoint.
+        span: its span, for the author's attributes.
+    """
+
+    begun_at: float | None = None
+    active_at: float = 0.0
+    progress: tuple[int, int | None] | None = None
+    spark_session: str | None = None
+    checkpointed: bool = False
+    span: Any = None
+
+    def is_active(self) -> None:
+        """Its work goes on; from any thread."""
+        self.active_at = time.monotonic()
+
+    def running_seconds(self) -> float:
+        """Since it began; 0 when it has not."""
+        return 0.0 if self.begun_at is None else time.monotonic() - self.begun_at
+
+    def silent_seconds(self) -> float:
+        """Since the last sign that its work goes on; 0 when it has not begun."""
+        last = max(self.begun_at or 0.0, self.active_at)
+        return time.monotonic() - last if last else 0.0
 
 
 @dataclass(slots=True, eq=False)
 class ClaimedJob:
-    """One claimed job.
+    """One claimed job. Changed in the worker's loop only; its thread reads it.
 
     Attributes:
         token: sequence of this attempt's JobStarted: the fencing token.
-        sequence: of the job's last event that we know; what the next append expects.
-        begun_at / ended_at: monotonic seconds in the job thread; None before.
-        interrupted: the exception type thrown into it from outside, if any.
-        outlook: what its error leads to, as its author said. forgiven: one that counts as success.
-        verdict: what shall become of it, as itself or its middleware said.
-        appending: a progress event under way; the end waits for it.
+        sequence: of the job's last known event; what the next append expects.
+        started_at: POSIX seconds of the claim, broker's clock.
+        live: what the run shows of itself while it goes on.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
+        lost: another worker or a cancel decides about this job now: nothing is recorded for it.
+        recorded_progress: the progress that its last JobProgressed holds.
+        appending: a progress event or commit under way; the end waits for it.
         recorded_apart: the events of its end are stored one by one: the broker took no batch.
-        lost: somebody else decides about this job now: nothing is recorded for it.
-        peak_memory_bytes: of this process while it ran; 0 where it was not measured.
-        beat_at: monotonic seconds of the last sign that its work goes on.
     """
 
     delivery: Delivery
@@ -46,36 +76,12 @@ class ClaimedJob:
     tries: int
     started_at: float
     max_lost: int = 0
-    begun_at: float | None = None
-    ended_at: float | None = None
-    interrupted: type[BaseException] | None = None
+    live: LiveRun = field(default_factory=LiveRun)
     yielded: str = ""
     lost: bool = False
-    beat_at: float = 0.0
-    result: bytes = b""
-    error: JobError | None = None
-    outlook: Outlook | None = None
-    verdict: Verdict | None = None
-    forgiven: str = ""
-    cpu_seconds: float = 0.0
-    peak_memory_bytes: int = 0
-    progress: tuple[int, int | None] | None = None
     recorded_progress: tuple[int, int | None] | None = None
-    used_spark: str | None = None
-    spark_cost: SparkCost | None = None
     appending: Future[int] | None = None
-    checkpointed: bool = False
     recorded_apart: bool = False
-    span: Any = field(default=None)
-
-    def beat(self) -> None:
-        """Its work goes on; from any thread."""
-        self.beat_at = time.monotonic()
-
-    def silent_seconds(self) -> float:
-        """Since the job last gave a sign that its work goes on; 0 when it has not begun."""
-        last = max(self.begun_at or 0.0, self.beat_at)
-        return time.monotonic() - last if last else 0.0
 
     @property
     def id(self) -> str:
@@ -86,7 +92,29 @@ class ClaimedJob:
         return self.payload.queue
 
     @property
-    def run_seconds(self) -> float:
-        if self.begun_at is None or self.ended_at is None:
-            return 0.0
-        return self.ended_at - self.begun_at
+    def trace(self) -> dict[str, str]:
+        """The trace headers of its message, for the events that follow."""
+        return trace_of(self.delivery.headers)
+
+
+class ClaimDeadline:
+    """Until when the claimed jobs are this worker's: claims lapse at the broker unless extended.
+
+    Args:
+        pulse: where the executor reads when the claims were extended; None without an executor.
+    """
+
+    def __init__(self, claim_seconds: float, pulse: Pulse | None = None) -> None:
+        self.claim_seconds = claim_seconds
+        self._pulse = pulse
+        self._extended_at = time.monotonic()
+
+    def extend(self) -> None:
+        """All claims are extended now."""
+        self._extended_at = time.monotonic()
+        if self._pulse:
+            self._pulse.beat()
+
+    def has_passed(self) -> bool:
+        """Whether other workers may hold the jobs: this process was stopped, or stuck in C code."""
+        return time.monotonic() - self._extended_at > self.claim_seconds

@@ -24,13 +24,15 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import loss, sealing
-from penstock.jobs import queue as queues
+from penstock.jobs import worker_loss
+from penstock.jobs.errors import UnreadableJob
+from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.pausing import Pausing, Resumptions
+from penstock.jobs.payloads import encryption
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, NO_EVENT, Refusals
 from penstock.worker.core.settle import Action, settle
@@ -61,7 +63,7 @@ class Claims:
         self._settings = settings
         self._host, self._worker = host, worker
         self.joblog = JobLog(bus, Subjects(settings.prefix), f"worker/{host}.{worker}")
-        self.ring = sealing.load(settings.encryption.key_file)
+        self.ring = encryption.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
         self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions, bus.now)
         self._refusals = Refusals(bus, self.joblog, settings.encryption.missing_key_seconds)
@@ -70,7 +72,7 @@ class Claims:
     async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         """The jobs that are ours to run, of these deliveries; the others are dealt with."""
         for delivery in deliveries:  # before the broker knows: this process may die at any time
-            job_id = delivery.headers.get(queues.JOB, "")
+            job_id = delivery.headers.get(queue_messages.JOB, "")
             self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
         won = await self._win(deliveries)
         if len(won) < len(deliveries):
@@ -148,7 +150,7 @@ class Claims:
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
-        return self.joblog.outgoing(event, job.sequence, job.delivery.headers)
+        return self.joblog.outgoing(event, job.sequence, job.trace)
 
     async def _not_ended(
         self,
@@ -173,7 +175,7 @@ class Claims:
         try:
             if not await self.joblog.exists(call.id):
                 return False  # without reading more: there may be thousands of them
-            record = (await self.joblog.look_up(call.id))[0]
+            record = await self.joblog.read_checked(call.id)
             if record is None or record.started_at or record.life > 1 or record.state.ended:
                 return False  # the usual way knows what to do
             late = self._bus.now() - call.expires_at
@@ -184,8 +186,9 @@ class Claims:
                 reason=f"it expired {late:.1f} s before it could be started",
                 cause="expired",
             )
-            await self._bus.append(self.joblog.outgoing(event, record.sequence, delivery.headers))
-        except (BusError, Unreadable) as error:
+            trace = trace_of(delivery.headers)
+            await self._bus.append(self.joblog.outgoing(event, record.sequence, trace))
+        except (BusError, UnreadableJob) as error:
             log.warning("job %s is left for later: %s", call.id, error)
             await self._refusals.give_back_later([delivery])
             return True
@@ -200,21 +203,21 @@ class Claims:
         """True when the job is ours after all. Raises BusError when the broker does not say."""
         try:
             return await self._decide(job, event)
-        except Unreadable as error:
+        except UnreadableJob as error:
             await self._refusals.reject(job.delivery, Rejected("malformed", str(error)))
         except WrongSequence:  # somebody else was quicker
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
     async def _decide(self, job: ClaimedJob, event: JobStarted) -> bool:
-        record, ours = await self.joblog.look_up(job.id, event.id)
+        record = await self.joblog.read_checked(job.id)
         if record is None:
             if await self._refusals.is_over(job.delivery, job.id, job.sequence):
                 await self._bus.ack([job.delivery])
             else:
                 await self._refusals.reject(job.delivery, Rejected("malformed", NO_EVENT))
             return False
-        if ours:  # our own append, whose answer was lost
+        if record.changed_id == event.id:  # this worker's own append, whose answer was lost
             job.token = job.sequence = record.sequence
             return True
         now = broker_time(self._bus)
@@ -224,7 +227,7 @@ class Claims:
             job.sequence,
             job.attempt,
             now,
-            loss.limit(record, self._settings.jobs.max_lost_workers),
+            worker_loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
@@ -241,10 +244,10 @@ class Claims:
                 return True
             case Action.POISON:
                 now, reason = broker_time(self._bus), _lapsed(record)
-                dead = loss.poisoned(record, reason, source=self.joblog.source, now=now)
-                await self.joblog.bury(record, dead, job.delivery.headers)
+                dead = worker_loss.poisoned(record, reason, source=self.joblog.source, now=now)
+                await self.joblog.bury(record, dead, job.trace)
             case Action.FOLLOW_UP:
-                await self.joblog.follow_up(record, job.delivery.headers)
+                await self.joblog.follow_up(record, job.trace)
             case Action.DROP:
                 pass
         await self._bus.ack([job.delivery])
@@ -256,16 +259,14 @@ class Claims:
         Not in one atomic batch with the start that follows, of which the broker allows only 50 at a
         time: a job that was recovered and not started has a message that will come again.
         """
-        event = loss.recovered(
+        event = worker_loss.recovered(
             record,
             _lapsed(record),
             source=self.joblog.source,
             now=broker_time(self._bus),
             delayed=False,
         )
-        return await self._bus.append(
-            self.joblog.outgoing(event, record.sequence, job.delivery.headers)
-        )
+        return await self._bus.append(self.joblog.outgoing(event, record.sequence, job.trace))
 
     # --- giving back ------------------------------------------------------------------------------
     async def release(self, jobs: Iterable[ClaimedJob], reason: str) -> None:
@@ -298,8 +299,8 @@ class Claims:
             BusError
         """
         try:
-            record, _ = await self.joblog.look_up(job.id)
-        except Unreadable:
+            record = await self.joblog.read_checked(job.id)
+        except UnreadableJob:
             return False
         if record is None or record.state is not State.RUNNING or record.token != job.token:
             return False
@@ -325,7 +326,7 @@ class Claims:
         subjects = self.joblog.subjects
         heard = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
         with suppress(BusError):
-            paused = await Pausing(self._bus, subjects, self.joblog.source).all()
+            paused = await QueuePauses(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())
         return heard
 

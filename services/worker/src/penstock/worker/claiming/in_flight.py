@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import BusError, Delivery
-from penstock.jobs import queue as queues
+from penstock.jobs.queues import queue_messages
 from penstock.runtime.waiting import within
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
@@ -16,20 +16,24 @@ from penstock.worker.running.runner import Runner
 
 log = logging.getLogger("penstock.worker")
 
+_ENDED_POLL_SECONDS = 0.01
+
 
 class InFlightJobs:
-    """What is held.
+    """The worker's register of claimed jobs.
+
+    Args:
+        changed: set whenever further jobs may be claimed, or none is left.
 
     Attributes:
-        jobs: by id. unfinished: how many of them wait or run in the job thread.
-        changed: set whenever there may be room again, or nothing left.
+        jobs: by id.
+        unfinished: how many of them wait or run in the job thread.
     """
 
-    def __init__(self, claims: Claims, runner: Runner) -> None:
-        self._claims, self._runner = claims, runner
+    def __init__(self, claims: Claims, runner: Runner, changed: asyncio.Event) -> None:
+        self._claims, self._runner, self.changed = claims, runner, changed
         self.jobs: dict[str, ClaimedJob] = {}
         self.unfinished = 0
-        self.changed = asyncio.Event()
 
     def begin(self, won: list[ClaimedJob]) -> None:
         """Hands jobs to the job thread."""
@@ -38,7 +42,7 @@ class InFlightJobs:
 
     def resume(self, delivery: Delivery) -> bool:
         """Whether this is a job of ours whose claim lapsed, while this process was frozen say."""
-        job = self.jobs.get(delivery.headers.get(queues.JOB, ""))
+        job = self.jobs.get(delivery.headers.get(queue_messages.JOB, ""))
         if job is None or job.lost or job.delivery.sequence != delivery.sequence:
             return False
         job.delivery = delivery
@@ -60,7 +64,7 @@ class InFlightJobs:
         return True
 
     async def release(self, jobs: Sequence[ClaimedJob], reason: str) -> None:
-        """Gives jobs back to their queues, as far as the broker hears it."""
+        """Gives jobs back to their queues, as far as the broker can be reached."""
         for job in jobs:
             job.lost = True  # from here on; it may be delivered to us again
         if jobs:
@@ -68,6 +72,15 @@ class InFlightJobs:
                 await self._claims.release(jobs, reason)
         for job in jobs:
             self.forget(job)
+
+    async def surrender_all(self, why: str) -> None:
+        """Gives back what waits, interrupts what runs; returns when no job runs any more."""
+        behind = self.take_back()
+        if (running := self._runner.current.job) is not None:
+            self._runner.current.surrender(running, why)
+        await self.release(behind, why)
+        while self.unfinished:  # noqa: ASYNC110 - `changed` is cleared by the worker's claim loop
+            await asyncio.sleep(_ENDED_POLL_SECONDS)
 
     def forget(self, job: ClaimedJob) -> None:
         if self.jobs.get(job.id) is job:
@@ -79,8 +92,8 @@ class InFlightJobs:
         """Returns when no job runs any more, however long that takes, and all ends are recorded.
 
         Args:
-            patience_seconds: for the records. A broker that is away for longer hears of these jobs
-                from whoever runs them again.
+            patience_seconds: for the records. When the broker is away for longer, the jobs run
+                again elsewhere.
         """
         while self.unfinished:
             self.changed.clear()

@@ -7,13 +7,12 @@ import logging
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, BusError
-from penstock.jobs.errors import Cancelled
-from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.errors import Cancelled, UnreadableJob
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.runtime.tasks import Tasks
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
-from penstock.worker.claiming.job_log import JobLog
-from penstock.worker.claiming.ownership import still_ours
 from penstock.worker.running.ending import Ending
 from penstock.worker.spark.lease import SparkLease
 
@@ -21,7 +20,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class LostJobs:
-    """Finds them and ends their work. Their own events decide; all else is only a hint.
+    """Finds lost jobs and ends their work: the jobs' own events decide, notices are only hints.
 
     Args:
         grace_seconds: how long a job that asks whether it was cancelled may take to end itself.
@@ -32,17 +31,17 @@ class LostJobs:
         self,
         bus: Bus,
         joblog: JobLog,
-        stock: InFlightJobs,
+        in_flight: InFlightJobs,
         ending: Ending,
         spark: SparkLease,
         grace_seconds: float,
         tasks: Tasks,
     ) -> None:
-        self._bus, self._joblog, self._in_flight = bus, joblog, stock
+        self._bus, self._joblog, self._in_flight = bus, joblog, in_flight
         self._ending, self._spark, self._tasks = ending, spark, tasks
         self._grace_seconds = grace_seconds
 
-    def hear(self, subject: str, _: bytes) -> None:
+    def on_notice(self, subject: str, _: bytes) -> None:
         """A notice that a job was cancelled."""
         job = self._in_flight.jobs.get(subject.rpartition(".")[2])
         if job is not None:
@@ -54,21 +53,41 @@ class LostJobs:
 
     async def confirm(self, job: ClaimedJob) -> None:
         """Stops a job that was cancelled or taken over. Raises BusError."""
-        ours, record = await still_ours(self._bus, self._joblog, job)
-        if not ours:
+        still_owned, record = await self._ownership(job)
+        if not still_owned:
             await self.lose(job, record)
 
     async def lose(self, job: ClaimedJob, record: JobRecord | None) -> None:
-        """The job has ended, or is somebody else's: stop its work; nothing more is recorded."""
+        """Another worker or a cancel was first: stops the work; nothing more is recorded."""
         if job.lost or self._in_flight.jobs.get(job.id) is not job:
             return
         job.lost = True
         if not self._in_flight.drop(job):
-            log.info("job %s is not ours any more: stopping it", job.id)
+            log.info("job %s was cancelled or is another worker's now: stopping it", job.id)
             asyncio.get_running_loop().call_later(
                 self._grace_seconds, self._ending.end, job, Cancelled, "it was cancelled"
             )
         if record is not None and record.state.ended:
             await self._bus.ack([job.delivery])
-        if job.used_spark:
+        if job.live.spark_session:
             await asyncio.to_thread(self._spark.interrupt, job.id)
+
+    async def _ownership(self, job: ClaimedJob) -> tuple[bool, JobRecord | None]:
+        """Whether this attempt still runs; when it does not, with the record that shows it.
+
+        Raises:
+            BusError: the broker does not answer.
+        """
+        subjects = self._joblog.subjects
+        last = await self._bus.last(subjects.events_stream, subjects.job(job.id))
+        if last is not None and last.sequence == job.sequence:
+            return True, None
+        try:
+            record = await self._joblog.read_checked(job.id)
+        except UnreadableJob as error:
+            log.error("%s", error)
+            return True, None
+        if record is None or record.token != job.token or record.state is not State.RUNNING:
+            return False, record
+        job.sequence = max(job.sequence, record.sequence)  # own progress, whose answer was lost
+        return True, record

@@ -11,12 +11,13 @@ from penstock.bus.protocol import Delivery
 from penstock.config import Profile
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import loss, payload, registry
-from penstock.jobs import queue as queues
+from penstock.jobs import registry, worker_loss
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
-from penstock.jobs.pausing import Resumptions
-from penstock.jobs.registry import JobType
-from penstock.jobs.sealing import KeyRing, arguments, is_sealed
+from penstock.jobs.job_type import JobType
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import KeyRing, arguments, is_sealed
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.queues.pauses import Resumptions
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31
@@ -101,16 +102,16 @@ class Reader:
             timeout_seconds=call.timeout_seconds or self._profile.timeout_seconds,
             tries=call.tries or self._profile.tries,
             started_at=now,
-            max_lost=loss.own_limit(kind.max_lost, call.tries),
+            max_lost=worker_loss.own_limit(kind.max_lost, call.tries),
         )
 
     def envelope(self, delivery: Delivery) -> Envelope:
         """The call of a message, its arguments unread. Raises Rejected."""
         headers = delivery.headers
-        job_id = headers.get(queues.JOB, "")
+        job_id = headers.get(queue_messages.JOB, "")
         try:
-            sequence = int(headers.get(queues.SEQUENCE, ""))
-            attempt = int(headers.get(queues.ATTEMPT, "1"))
+            sequence = int(headers.get(queue_messages.SEQUENCE, ""))
+            attempt = int(headers.get(queue_messages.ATTEMPT, "1"))
             check_name("job", job_id)
             call = payload.decode(delivery.body)
         except (ValueError, RecursionError, msgspec.MsgspecError) as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
+from typing import Any, Final
 
 import msgspec
 
@@ -26,11 +28,16 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.middleware.rate_limits import RateLimits
 from penstock.worker.middleware.semaphores import Semaphores
 
+SUPPRESSED: Final = object()
+"""Returned for a job whose error a middleware suppressed. It has no result, whatever its type."""
+
 
 class Gates:
-    """Args:
-    pool: put around every job of the pool.
-    lost: called when a running job has lost what it runs under.
+    """Makes the context managers that each run goes through.
+
+    Args:
+        pool: middleware of the pool, put around every job.
+        lost: called when a running job has lost the lease that it runs under.
     """
 
     def __init__(
@@ -48,23 +55,23 @@ class Gates:
         self._semaphores = Semaphores(bus, subjects, assignment.worker, seconds, loop, lost)
 
     def around(self, job: ClaimedJob, context: Any) -> list[Around]:
-        """What this run goes through, outermost first; nothing of it is entered yet."""
+        """What this run goes through, outermost first; none is entered yet."""
         own = f"job {job.kind.name}"
-        made = [
-            *(self._one(each, self._pool_name, job, context) for each in self.pool),
-            *(self._one(each, own, job, context) for each in job.kind.middleware),
+        managers = [
+            *(self._manager(one, self._pool_name, job, context) for one in self.pool),
+            *(self._manager(one, own, job, context) for one in job.kind.middleware),
         ]
-        return [each for each in made if each is not None]
+        return [manager for manager in managers if manager is not None]
 
     def ended(self, jobs: Sequence[ClaimedJob]) -> None:
-        """Whatever they still held is let go, wherever an interruption struck them."""
+        """Releases the slots that they still hold, wherever an interruption struck them."""
         self._semaphores.leave_all(jobs)
 
     async def close(self) -> None:
         """When nothing runs any more."""
         await self._semaphores.close()
 
-    def _one(
+    def _manager(
         self, middleware: Middleware, owner: str, job: ClaimedJob, context: Any
     ) -> Around | None:
         match middleware:
@@ -74,10 +81,33 @@ class Gates:
             case WithoutOverlapping():
                 key = key_of(middleware.key, job.arguments)
                 return self._semaphores.gate(middleware, middleware.name or owner, key, job)
-            case Timeout() | Unique():  # seen to by the profile, and where jobs are dispatched
+            case Timeout() | Unique():  # applied by the profile, and where jobs are dispatched
                 return None
             case _:
                 return middleware(context)
+
+
+def call(arounds: Sequence[Around], function: Callable[[], Any]) -> Any:
+    """The function's result, inside plain context managers, the first outermost."""
+    with ExitStack() as stack:
+        for manager in arounds:
+            assert isinstance(manager, AbstractContextManager)
+            stack.enter_context(manager)
+        return function()
+    return SUPPRESSED
+
+
+async def call_async(arounds: Sequence[Around], function: Callable[[], Any]) -> Any:
+    """The same, plain and asynchronous managers mixed; the result is awaited if it is to be."""
+    async with AsyncExitStack() as stack:
+        for manager in arounds:
+            if isinstance(manager, AbstractContextManager):
+                stack.enter_context(manager)
+            else:
+                await stack.enter_async_context(manager)
+        result = function()
+        return await result if inspect.isawaitable(result) else result
+    return SUPPRESSED
 
 
 def load(profile: Profile) -> tuple[Profile, tuple[Middleware, ...]]:
@@ -86,30 +116,31 @@ def load(profile: Profile) -> tuple[Profile, tuple[Middleware, ...]]:
     Raises:
         ConfigError: a name that is not ``module:attribute`` or leads nowhere.
     """
-    found = [_named(name) for name in profile.middleware]
-    seconds = [each.seconds for each in found if isinstance(each, Timeout)]
+    middleware = [_named(name) for name in profile.middleware]
+    seconds = [one.seconds for one in middleware if isinstance(one, Timeout)]
     if profile.timeout_seconds:
         seconds.append(profile.timeout_seconds)
     timed = msgspec.structs.replace(profile, timeout_seconds=min(seconds, default=0.0))
-    return timed, tuple(each for each in found if not isinstance(each, Timeout))
+    return timed, tuple(one for one in middleware if not isinstance(one, Timeout))
 
 
 def _named(name: str) -> Middleware:
     module, colon, attribute = name.partition(":")
     try:
-        found: Middleware = getattr(importlib.import_module(module), attribute)
+        middleware: Middleware = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"middleware {name!r} of the pool cannot be had: {error}; "
+            f"middleware {name!r} of the pool cannot be loaded: {error}; "
             "name it as module:attribute, e.g. 'reports.limits:per_second'"
         ) from error
-    if not colon or isinstance(found, Unique) or not (callable(found) or _is_value(found)):
+    is_usable = callable(middleware) or _is_value(middleware)
+    if not colon or isinstance(middleware, Unique) or not is_usable:
         raise ConfigError(
-            f"middleware {name!r} of the pool is {found!r}; expected a function of the job's "
+            f"middleware {name!r} of the pool is {middleware!r}; expected a function of the job's "
             "context, or RateLimited, WithoutOverlapping or Timeout"
         )
-    return found
+    return middleware
 
 
-def _is_value(found: object) -> bool:
-    return isinstance(found, (RateLimited, WithoutOverlapping, Timeout))
+def _is_value(middleware: object) -> bool:
+    return isinstance(middleware, (RateLimited, WithoutOverlapping, Timeout))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from penstock.jobs import members
+from penstock.jobs import derived_ids
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
-from penstock.jobs.registry import Call
+from penstock.jobs.job_type import Call
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _ADD_SECONDS = 300.0
@@ -24,11 +24,11 @@ class RunBatch:
 
     @staticmethod
     def of(job: ClaimedJob, loop: asyncio.AbstractEventLoop, client: Client) -> RunBatch | None:
-        return RunBatch(job, loop, client) if members.member(job.id) else None
+        return RunBatch(job, loop, client) if derived_ids.member(job.id) else None
 
     @property
     def id(self) -> str:
-        place = members.member(self._job.id)
+        place = derived_ids.member(self._job.id)
         return place.batch if place else ""
 
     def add(self, calls: Iterable[Call]) -> list[str]:

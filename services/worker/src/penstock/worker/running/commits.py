@@ -12,10 +12,10 @@ import logging
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import Cancelled, UnreadableJob
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.core import commit_size
 
 log = logging.getLogger("penstock.worker")
@@ -24,7 +24,7 @@ _RETRY_SECONDS = 0.1
 
 
 class Commits:
-    """Asked from job threads by way of the worker's loop."""
+    """Called by the job's thread by way of the worker's loop."""
 
     def __init__(self, bus: Bus, joblog: JobLog) -> None:
         self._bus, self._joblog = bus, joblog
@@ -61,7 +61,7 @@ class Commits:
                 await asyncio.wait([job.appending])
             try:
                 record = await self._record(job)
-                if name in record.commits:  # also our own, whose answer was lost
+                if name in record.commits:  # also its own, whose answer was lost
                     return record.commits[name]
                 commit_size.check(record.commits, name, location)
                 job.appending = asyncio.ensure_future(
@@ -69,20 +69,21 @@ class Commits:
                 )
                 job.sequence = await job.appending
                 return location
-            except WrongSequence:  # progress, or somebody else: the record tells
+            except WrongSequence:  # progress, or another attempt: the record shows which
                 continue
             except BusError as error:
                 await self._wait(job, error)
 
     async def _record(self, job: ClaimedJob) -> JobRecord:
-        """The job as its events tell it, while it is this attempt's. Raises Cancelled, BusError."""
+        """The job by its events, while it is this attempt's. Raises Cancelled, BusError."""
         try:
-            record, _ = await self._joblog.look_up(job.id)
-        except Unreadable as error:
+            record = await self._joblog.read_checked(job.id)
+        except UnreadableJob as error:
             log.error("%s", error)
             raise Cancelled from error
-        ours = record is not None and record.state is State.RUNNING and record.token == job.token
-        if job.lost or record is None or not ours:
+        if record is None or record.state is not State.RUNNING or record.token != job.token:
+            raise Cancelled
+        if job.lost:
             raise Cancelled
         job.sequence = max(job.sequence, record.sequence)
         return record

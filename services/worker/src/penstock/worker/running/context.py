@@ -1,4 +1,4 @@
-"""The running job's :class:`penstock.jobs.Context`, in the job thread."""
+"""The running job's :class:`penstock.jobs.Context`, used in the job's thread."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock.jobs import derived_ids
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
-from penstock.jobs.registry import Call
-from penstock.jobs.sealing import KeyRing
+from penstock.jobs.job_type import Call
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.batch import RunBatch
 from penstock.worker.running.checkpoint import RunCheckpoint
 
 if TYPE_CHECKING:
@@ -25,29 +27,32 @@ if TYPE_CHECKING:
     from penstock.worker.spark.lease import SparkLease
 
 _DISPATCH_SECONDS = 30.0
+_ADD_TO_BATCH_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunServices:
+    """What the contexts of a worker's jobs reach the outside through.
+
+    Attributes:
+        loop: the worker's, which everything that talks to the broker is handed to.
+        worker: its id.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    client: Client
+    spark: SparkLease
+    commits: Commits
+    checkpoints: Checkpoints
+    ring: KeyRing
+    worker: str
 
 
 class RunContext:
-    """One job's view; everything that talks to the broker is handed to the worker's loop."""
+    """One job's view."""
 
-    def __init__(
-        self,
-        job: ClaimedJob,
-        loop: asyncio.AbstractEventLoop,
-        client: Client,
-        spark: SparkLease,
-        commits: Commits,
-        checkpoints: Checkpoints,
-        ring: KeyRing,
-        worker: str,
-    ) -> None:
-        self._job = job
-        self._worker = worker
-        self._loop = loop
-        self._client = client
-        self._spark = spark
-        self._commits = commits
-        self._checkpoints, self._ring = checkpoints, ring
+    def __init__(self, services: RunServices, job: ClaimedJob) -> None:
+        self._services, self._job = services, job
 
     @property
     def job_id(self) -> str:
@@ -71,7 +76,7 @@ class RunContext:
 
     @property
     def deadline(self) -> float | None:
-        timeout, begun = self._job.timeout_seconds, self._job.begun_at
+        timeout, begun = self._job.timeout_seconds, self._job.live.begun_at
         if not timeout or begun is None:
             return None
         return time.time() + begun + timeout - time.monotonic()
@@ -81,20 +86,21 @@ class RunContext:
         about = {
             "job_id": self._job.id,
             "attempt": self._job.attempt,
-            "worker": self._worker,
+            "worker": self._services.worker,
         }
         return logging.LoggerAdapter(logging.getLogger(self._job.payload.function), about)
 
     @property
     def span(self) -> Any:
-        return self._job.span
+        return self._job.live.span
 
     @property
     def spark(self) -> SparkSession:
         if self._job.lost:
             raise Cancelled
-        session = self._spark.session(self._job.id, self._job.token, self._job.beat)
-        self._job.used_spark = session.session_id
+        live = self._job.live
+        session = self._services.spark.session(self._job.id, self._job.token, live.is_active)
+        live.spark_session = session.session_id
         return session
 
     @property
@@ -104,30 +110,58 @@ class RunContext:
     def progress(self, done: int, total: int | None = None) -> None:
         if self._job.lost:
             raise Cancelled
-        self._job.progress = (done, total)
-        self._job.beat_at = time.monotonic()
+        self._job.live.progress = (done, total)
+        self._job.live.is_active()
 
     def heartbeat(self) -> None:
         if self._job.lost:
             raise Cancelled
-        self._job.beat_at = time.monotonic()
+        self._job.live.is_active()
 
     def committed(self, name: str) -> str | None:
-        work = self._commits.find(self._job, name)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        work = self._services.commits.find(self._job, name)
+        return asyncio.run_coroutine_threadsafe(work, self._services.loop).result()
 
     def commit(self, name: str, location: str) -> str:
-        work = self._commits.commit(self._job, name, location)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        work = self._services.commits.commit(self._job, name, location)
+        return asyncio.run_coroutine_threadsafe(work, self._services.loop).result()
 
     @cached_property
     def checkpoint(self) -> RunCheckpoint:
-        return RunCheckpoint(self._job, self._loop, self._checkpoints, self._ring)
+        services = self._services
+        return RunCheckpoint(self._job, services.loop, services.checkpoints, services.ring)
 
     @cached_property
     def batch(self) -> RunBatch | None:
-        return RunBatch.of(self._job, self._loop, self._client)
+        if not derived_ids.member(self._job.id):
+            return None
+        return RunBatch(self._job, self._services)
 
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0, **terms: Any) -> str:
-        work = self._client.dispatch(call, queue=queue, delay=delay, **terms)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DISPATCH_SECONDS)
+        work = self._services.client.dispatch(call, queue=queue, delay=delay, **terms)
+        return asyncio.run_coroutine_threadsafe(work, self._services.loop).result(_DISPATCH_SECONDS)
+
+
+class RunBatch:
+    """See :class:`penstock.jobs.context.JobBatch`.
+
+    Made anew for each attempt, so that one that runs the job again names the same jobs.
+    """
+
+    def __init__(self, job: ClaimedJob, services: RunServices) -> None:
+        self._job, self._services = job, services
+        self._added = 0
+
+    @property
+    def id(self) -> str:
+        member = derived_ids.member(self._job.id)
+        return member.batch if member else ""
+
+    def add(self, calls: Iterable[Call]) -> list[str]:
+        if self._job.lost:
+            raise Cancelled
+        work = self._services.client.batches.add_from(self._job.id, calls, self._added)
+        added = asyncio.run_coroutine_threadsafe(work, self._services.loop)
+        ids = added.result(_ADD_TO_BATCH_SECONDS)
+        self._added += len(ids)
+        return ids

@@ -1,7 +1,7 @@
 """Recording how jobs ended: completions pipelined, failures with their verdict.
 
 Acknowledged only after the event is stored: an acknowledgement alone proves nothing, and a late one
-from a deposed worker would delete somebody else's claim.
+from a deposed worker would delete the claim of another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.bus.protocol import (
     Bus,
@@ -28,12 +28,13 @@ from penstock.events.envelope import whole_micros
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
+from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.sealing import about_result, holds_sealed
+from penstock.jobs.payloads.encryption import about_result, holds_sealed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
-from penstock.worker.claiming.job_log import Unreadable
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
+from penstock.worker.running.outcome import FinishedJob, Outcome
 
 log = logging.getLogger("penstock.worker")
 
@@ -54,65 +55,75 @@ class Recorder:
         self._checkpoints = Checkpoints(bus, self._joblog.subjects, max_result_bytes)
         self._max_result_bytes = max_result_bytes
 
-    async def record(self, jobs: list[ClaimedJob]) -> None:
-        """Records the outcomes of ``jobs`` and acknowledges what was recorded."""
-        for job in jobs:
+    async def record(self, finished: Sequence[FinishedJob]) -> None:
+        """Records how jobs ended and acknowledges what was recorded."""
+        completed: list[FinishedJob] = []
+        others: list[FinishedJob] = []
+        for job, outcome in finished:
             if job.appending is not None:
                 await asyncio.wait([job.appending])
-            if job.result and holds_sealed(job.payload):
-                about = about_result(job.id, job.payload.function, job.queue)
-                job.result = self._claims.ring.seal(job.result, about)
-            if len(job.result) > self._max_result_bytes:
-                job.error = too_large(len(job.result), self._max_result_bytes)
-                job.outlook = FINAL
-        ours = [job for job in jobs if not job.lost]
-        good = [job for job in ours if job.error is None and job.verdict is None]
-        others = [job for job in ours if job.error is not None or job.verdict is not None]
-        await asyncio.gather(self._completed(good), *(self._other(job) for job in others))
+            fit = self._sealed_and_bounded(job, outcome)
+            (completed if fit.is_success else others).append(FinishedJob(job, fit))
+        # A job may get lost while another's last event is still on its way.
+        await asyncio.gather(
+            self._completed([one for one in completed if not one.job.lost]),
+            *(self._other(job, outcome) for job, outcome in others if not job.lost),
+        )
 
-    async def _other(self, job: ClaimedJob) -> None:
-        if job.verdict is not None:
+    def _sealed_and_bounded(self, job: ClaimedJob, outcome: Outcome) -> Outcome:
+        """The outcome as it may be stored: sealed like its arguments, and not too large."""
+        result = outcome.result
+        if result and holds_sealed(job.payload):
+            about = about_result(job.id, job.payload.function, job.queue)
+            result = self._claims.ring.seal(result, about)
+        if len(result) > self._max_result_bytes:
+            error = too_large(len(result), self._max_result_bytes)
+            return replace(outcome, error=error, outlook=FINAL)
+        return outcome if result is outcome.result else replace(outcome, result=result)
+
+    async def _other(self, job: ClaimedJob, outcome: Outcome) -> None:
+        if outcome.verdict is not None:
             event = ended_by_itself(
                 job_id=job.id,
                 attempt=job.attempt,
-                verdict=job.verdict,
+                verdict=outcome.verdict,
                 now=broker_time(self._bus),
                 source=self._joblog.source,
             )
-            await self._tell(job, (event,), str(job.verdict))
+            await self._record_patiently(job, (event,), str(outcome.verdict))
         elif job.yielded:
             await self._yielded(job)
         else:
-            await self._failed(job)
+            await self._failed(job, outcome)
 
     async def _yielded(self, job: ClaimedJob) -> None:
-        """Interrupted by the platform. What cannot be told now is told by whoever takes it over."""
+        """Interrupted by the platform. If this cannot be stored now, the next owner stores it."""
         with suppress(BusError):
             await self._claims.release([job], job.yielded)
 
-    async def _completed(self, jobs: list[ClaimedJob]) -> None:
-        pending = [(job, self._completion(job)) for job in jobs]
+    async def _completed(self, finished: Sequence[FinishedJob]) -> None:
+        pending = [(job, self._completion(job, outcome)) for job, outcome in finished]
         while pending:
             answers = await self._append_all(pending)
-            again, stored = [], []
+            unsent, stored = [], []
             for (job, event), answer in zip(pending, answers, strict=True):
                 if isinstance(answer, int):
                     stored.append(job.delivery)
-                    if job.checkpointed:
+                    if job.live.checkpointed:
                         await self._forget_checkpoint(job)
                     continue
                 refusal = await self._after_refusal(job, event, answer)
                 if refusal is Refusal.AGAIN:
-                    again.append((job, event))
+                    unsent.append((job, event))
                 elif refusal is Refusal.STORED:
                     stored.append(job.delivery)
-                    if job.checkpointed:
+                    if job.live.checkpointed:
                         await self._forget_checkpoint(job)
             await self._bus.ack(stored)
-            if again:
-                log.warning("%d completions wait for the broker", len(again))
+            if unsent:
+                log.warning("%d completions wait for the broker", len(unsent))
                 await asyncio.sleep(_RETRY_SECONDS)
-            pending = again
+            pending = unsent
 
     async def _forget_checkpoint(self, job: ClaimedJob) -> None:
         with suppress(BusError):  # it ages out
@@ -121,76 +132,74 @@ class Recorder:
     async def _append_all(
         self, pending: list[tuple[ClaimedJob, JobCompleted]]
     ) -> Sequence[int | BusError]:
-        messages = [
-            self._joblog.outgoing(event, job.sequence, job.delivery.headers)
-            for job, event in pending
-        ]
+        messages = [self._joblog.outgoing(event, job.sequence, job.trace) for job, event in pending]
         try:
             return await self._bus.append_many(messages)
         except BusUnavailable as error:
             return [error] * len(messages)
 
-    def _completion(self, job: ClaimedJob) -> JobCompleted:
+    def _completion(self, job: ClaimedJob, outcome: Outcome) -> JobCompleted:
         return JobCompleted(
             job_id=job.id,
             source=self._joblog.source,
             queue=job.queue,
             attempt=job.attempt,
-            run_seconds=whole_micros(job.run_seconds),
-            result=job.result,
-            cpu_seconds=whole_micros(job.cpu_seconds),
-            peak_memory_bytes=job.peak_memory_bytes,
-            spark_session=job.used_spark,
-            spark_cost=job.spark_cost,
-            forgiven=job.forgiven,
+            run_seconds=whole_micros(outcome.run_seconds),
+            result=outcome.result,
+            cpu_seconds=whole_micros(outcome.cpu_seconds),
+            peak_memory_bytes=outcome.peak_memory_bytes,
+            spark_session=job.live.spark_session,
+            spark_cost=outcome.spark_cost,
+            forgiven=outcome.ignored_error,
         )
 
     async def _after_refusal(
         self, job: ClaimedJob, event: JobCompleted, answer: BusError
     ) -> Refusal:
-        """What a refused append means; a look at the job's own events tells."""
+        """What a refused append means, by the job's own events."""
         if isinstance(answer, BusUnavailable):
             return Refusal.AGAIN
         if not isinstance(answer, WrongSequence):
             log.error("job %s: its end cannot be recorded: %s", job.id, answer)
             return Refusal.LOST
         try:
-            record, ours = await self._joblog.look_up(job.id, event.id)
-        except Unreadable as error:
+            record = await self._joblog.read_checked(job.id)
+        except UnreadableJob as error:
             log.error("job %s: its end cannot be recorded: %s", job.id, error)
             return Refusal.LOST
         except BusError:
             return Refusal.AGAIN
-        if ours:
+        if record is not None and record.changed_id == event.id:
             return Refusal.STORED
         if record is not None and _runs(record, job):
-            job.sequence = record.sequence  # our own progress, whose answer was lost
+            job.sequence = record.sequence  # own progress, whose answer was lost
             return Refusal.AGAIN
         log.info("job %s: another worker or a cancel was first; outcome dropped", job.id)
         return Refusal.LOST
 
-    async def _failed(self, job: ClaimedJob) -> None:
-        assert job.error is not None
+    async def _failed(self, job: ClaimedJob, outcome: Outcome) -> None:
+        assert outcome.error is not None
         events = failed(
             job_id=job.id,
             queue=job.queue,
             attempt=job.attempt,
             tries=job.tries,
             backoff=job.payload.backoff,
-            error=job.error,
-            run_seconds=job.run_seconds,
-            peak_memory_bytes=job.peak_memory_bytes,
+            error=outcome.error,
+            run_seconds=outcome.run_seconds,
+            peak_memory_bytes=outcome.peak_memory_bytes,
             now=broker_time(self._bus),
             source=self._joblog.source,
-            outlook=job.outlook,
+            outlook=outcome.outlook,
         )
-        told = job.error.message.partition("\n")[0]
-        if await self._tell(job, events, told):
-            log.warning(
-                "job %s attempt %d failed (%s): %s", job.id, job.attempt, events[-1].name, told
-            )
+        first_line = outcome.error.message.partition("\n")[0]
+        if await self._record_patiently(job, events, first_line):
+            name = events[-1].name
+            log.warning("job %s attempt %d failed (%s): %s", job.id, job.attempt, name, first_line)
 
-    async def _tell(self, job: ClaimedJob, events: tuple[JobEvent, ...], what: str) -> bool:
+    async def _record_patiently(
+        self, job: ClaimedJob, events: tuple[JobEvent, ...], what: str
+    ) -> bool:
         """Records what is no success, as soon as the broker takes it; False when it never will."""
         while True:
             try:
@@ -201,19 +210,20 @@ class Recorder:
             except (BusUnavailable, WrongSequence) as error:
                 log.warning("job %s: its end waits for the broker (%s): %s", job.id, what, error)
                 await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 2))  # noqa: S311
-            except (BusError, Unreadable) as error:
+            except (BusError, UnreadableJob) as error:
                 log.error("job %s: its end cannot be recorded (%s): %s", job.id, what, error)
                 return False
 
     async def _verdict(self, job: ClaimedJob, events: tuple[JobEvent, ...]) -> bool:
-        """Stores the events and what follows from them; False when somebody else was first."""
-        record, stored = await self._joblog.look_up(job.id, events[-1].id)
-        if record is None or not (stored or _runs(record, job)):
+        """Stores the events and what follows from them; False when another writer was first."""
+        record = await self._joblog.read_checked(job.id)
+        is_stored = record is not None and record.changed_id == events[-1].id
+        if record is None or not (is_stored or _runs(record, job)):
             log.info("job %s: another worker or a cancel was first; failure dropped", job.id)
             return False
-        if not stored:
+        if not is_stored:
             record = await self._append(job, record, events)
-        await self._joblog.follow_up(record, job.delivery.headers)
+        await self._joblog.follow_up(record, job.trace)
         return True
 
     async def _append(
@@ -226,28 +236,29 @@ class Recorder:
             except TooManyBatches as error:
                 log.info("job %s: its end is recorded event by event: %s", job.id, error)
                 job.recorded_apart = True
-        elif (await self._joblog.look_up(job.id, events[0].id))[1]:
+        elif record.changed_id == events[0].id:
             events = events[1:]  # the first was stored before, and its answer or the rest was lost
         for event in events:
-            message = self._joblog.outgoing(event, record.sequence, job.delivery.headers)
+            message = self._joblog.outgoing(event, record.sequence, job.trace)
             record = lifecycle.evolve(record, event, await self._bus.append(message))
         return record
 
     async def _append_atomic(
         self, job: ClaimedJob, record: JobRecord, events: tuple[JobEvent, ...]
     ) -> JobRecord:
-        first, *rest = (self._joblog.outgoing(e, None, job.delivery.headers) for e in events)
+        first, *rest = (self._joblog.outgoing(e, None, job.trace) for e in events)
         expect = Expect(record.sequence, self._joblog.subjects.job(job.id))
-        last = await self._bus.append_atomic([msgspec.structs.replace(first, expect=expect), *rest])
+        last = await self._bus.append_atomic([replace(first, expect=expect), *rest])
         for sequence, event in enumerate(events, last - len(events) + 1):
             record = lifecycle.evolve(record, event, sequence)
         return record
 
     async def progress(self, job: ClaimedJob) -> None:
         """Records how far a running job is."""
-        if job.progress is None or job.progress == job.recorded_progress or job.lost:
+        progress = job.live.progress
+        if progress is None or progress == job.recorded_progress or job.lost:
             return
-        done, total = job.recorded_progress = job.progress
+        done, total = job.recorded_progress = progress
         event = JobProgressed(
             job_id=job.id,
             source=self._joblog.source,
@@ -259,7 +270,7 @@ class Recorder:
         )
         try:
             job.sequence = await job.appending
-        except BusError:  # whether the job is still ours is looked up anyway
+        except BusError:  # whether the job is still this worker's is looked up anyway
             job.recorded_progress = None
 
 

@@ -7,42 +7,38 @@ keep its claim from being extended, and one that blocks for ever can still be se
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
-import signal
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import Any
 
+import msgspec
+
 from penstock import telemetry
-from penstock.jobs.errors import Cancelled, Interruption, TimedOut, Verdict, WrongResult
-from penstock.jobs.registry import encode_result
+from penstock.jobs.errors import Interruption, TimedOut, Verdict, WrongResult
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry import names
-from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.claiming.claimed_job import ClaimDeadline, ClaimedJob
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
-from penstock.worker.middleware import chain
+from penstock.worker.middleware import gates as middleware
 from penstock.worker.middleware.gates import Gates
-from penstock.worker.running import watchdog
+from penstock.worker.running.current_run import CurrentRun
 from penstock.worker.running.memory_peak import MemoryPeak
-from penstock.worker.running.watchdog import Watchdog
+from penstock.worker.running.outcome import FinishedJob, Outcome
 
 log = logging.getLogger("penstock.worker")
 
-_TELL_EACH_SECONDS = 0.005
-_LOOK_SECONDS = 0.005
-_LOOP_SECONDS = 1.0
-"""Beyond its timeout a job is the loop's to end; a loop that cannot run has its process ended."""
-
-_TURNS_UNTIL_RAISED = 1000
-"""The first jump backwards raises what another thread, or this one, asked for."""
+_ANNOUNCE_SECONDS = 0.005
+"""Finished jobs are announced together: waking the loop costs as much as a no-op job."""
+_LAPSED_POLL_SECONDS = 0.005
 
 MakeContext = Callable[[ClaimedJob], Any]
 
@@ -50,31 +46,35 @@ MakeContext = Callable[[ClaimedJob], Any]
 class Runner:
     """One thread, one job at a time.
 
-    Attributes:
-        gates: what jobs that ask for it run inside. pulse: tells the executor what runs.
-        lapsed: no job is begun while this is so.
-
     Args:
         make_context: gives a held job its :class:`penstock.jobs.Context`.
-        finished: called in the loop when finished jobs can be collected.
+        current: the run that others may interrupt.
+        gates: the middleware that jobs run inside; None for none.
+        claim_deadline: no job is begun after it.
+        pulse: shows the executor which job runs; None without an executor.
+
+    Attributes:
+        finished: set when finished jobs can be collected.
     """
 
-    def __init__(self, make_context: MakeContext, finished: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        make_context: MakeContext,
+        current: CurrentRun,
+        *,
+        gates: Gates | None = None,
+        claim_deadline: ClaimDeadline | None = None,
+        pulse: Pulse | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._make_context = make_context
-        self._finished = finished
-        self.gates: Gates | None = None
+        self._make_context, self.current = make_context, current
+        self._gates, self._claim_deadline, self._pulse = gates, claim_deadline, pulse
         self._todo: deque[ClaimedJob] = deque()
-        self._done: deque[ClaimedJob] = deque()
+        self._done: deque[FinishedJob] = deque()
         self._wake: SimpleQueue[bool] = SimpleQueue()
-        self._guard = threading.Lock()
-        self._told = False
-        self.current: ClaimedJob | None = None
-        self._dog: Watchdog | None = None
-        self._inner: asyncio.AbstractEventLoop | None = None
-        self.pulse: Pulse | None = None
-        self.lapsed: Callable[[], bool] = lambda: False
+        self._announced = False
         self._memory = MemoryPeak()
+        self.finished = asyncio.Event()
         self._thread = threading.Thread(target=self._forever, name="job", daemon=True)
         self._thread.start()
 
@@ -83,13 +83,13 @@ class Runner:
         self._todo.extend(jobs)
         self._wake.put(True)
 
-    def collect(self) -> list[ClaimedJob]:
+    def collect(self) -> list[FinishedJob]:
         """The jobs finished since the last call."""
-        self._told = False
-        found = []
+        self._announced = False
+        collected = []
         while self._done:
-            found.append(self._done.popleft())
-        return found
+            collected.append(self._done.popleft())
+        return collected
 
     def take_back(self) -> list[ClaimedJob]:
         """The jobs not begun, which now never will be."""
@@ -109,37 +109,6 @@ class Runner:
             return False
         return True
 
-    def interrupt(self, job: ClaimedJob, reason: type[Interruption]) -> None:
-        """Raises ``reason`` in the job's thread if it still runs; waits for no one."""
-        with self._guard:
-            if self.current is job and job.interrupted is None:
-                job.interrupted = reason
-                _raise_in(self._thread, reason)
-                if (inner := self._inner) is not None:  # it may wait for its next event
-                    with suppress(RuntimeError):  # it has just been closed
-                        inner.call_soon_threadsafe(_nothing)
-
-    def last_chance(self, job: ClaimedJob, seconds: float) -> None:
-        """The loop sees to the end of this job; it is given so long."""
-        with self._guard:
-            if self.current is job and job.timeout_seconds:
-                self._end_at(seconds)
-
-    def _end_at(self, seconds: float | None) -> None:
-        """So far from now the kernel ends this process; None: it does not."""
-        if self._dog is None:
-            self._dog = Watchdog(signal.SIGALRM)
-        if seconds is None:
-            self._dog.disarm("timeout")
-        else:
-            self._dog.arm("timeout", watchdog.now() + seconds)
-
-    def surrender(self, job: ClaimedJob, why: str) -> None:
-        """The platform takes the job from here: unless it is done, it goes back to its queue."""
-        if self.current is job:
-            job.yielded = why
-            self.interrupt(job, Cancelled)
-
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
@@ -156,95 +125,72 @@ class Runner:
 
     def _run_all(self) -> None:
         while self._wake.get():
-            told_at = time.monotonic()
+            announced_at = time.monotonic()
             while self._todo:
-                while self.lapsed():
-                    time.sleep(_LOOK_SECONDS)
+                self._wait_while_lapsed()
                 try:
                     job = self._todo.popleft()
                 except IndexError:  # taken back
                     break
-                self._one(job)
-                self._done.append(job)
+                self._done.append(FinishedJob(job, self._run(job)))
                 now = time.monotonic()
-                if not self._todo or now - told_at > _TELL_EACH_SECONDS:
-                    told_at = now
-                    self._tell()
+                if not self._todo or now - announced_at > _ANNOUNCE_SECONDS:
+                    announced_at = now
+                    self._announce()
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
-            self._loop.call_soon_threadsafe(self._finished)
+    def _wait_while_lapsed(self) -> None:
+        while self._claim_deadline is not None and self._claim_deadline.has_passed():
+            time.sleep(_LAPSED_POLL_SECONDS)
 
-    def _one(self, job: ClaimedJob) -> None:
-        with self._guard:
-            job.begun_at = time.monotonic()
-            if job.timeout_seconds:
-                self._end_at(job.timeout_seconds + _LOOP_SECONDS)
-            self.current = job
-        self._memory.begin(job.begun_at)
-        if self.pulse is not None:
-            self.pulse.begin(job.id, job.delivery.ack_subject)
+    def _announce(self) -> None:
+        if not self._announced:
+            self._announced = True
+            self._loop.call_soon_threadsafe(self.finished.set)
+
+    def _run(self, job: ClaimedJob) -> Outcome:
+        begun_at = time.monotonic()
+        self._memory.begin(begun_at)
+        if self._pulse is not None:
+            self._pulse.begin(job.id, job.delivery.ack_subject)
         cpu = time.thread_time()
+        outcome = self._attempt(job, begun_at)
+        self.current.discard_interruption()
+        self.current.lift_limit(job)
+        cpu_seconds, ended_at = time.thread_time() - cpu, time.monotonic()
+        return msgspec.structs.replace(
+            outcome,
+            run_seconds=ended_at - begun_at,
+            cpu_seconds=cpu_seconds,
+            peak_memory_bytes=self._memory.end(begun_at, ended_at),
+        )
+
+    def _attempt(self, job: ClaimedJob, begun_at: float) -> Outcome:
+        """Calls the function. An interruption may be raised in any line of this method."""
+        outcome: Outcome | None = None
         try:
             try:
-                with _span(job) as job.span:
-                    returned = self._call(job)
-                    job.result = (
-                        encode_result(None)
-                        if returned is chain.SUPPRESSED
-                        else job.kind.encode_result(returned)
-                    )
+                self.current.begin(job, begun_at)
+                with _span(job) as job.live.span:
+                    outcome = Outcome(result=self._result(job))
             except Verdict as verdict:
-                job.verdict = verdict
+                outcome = Outcome(verdict=verdict)
             except BaseException as error:  # an author may raise anything, SystemExit included
-                self._note(job, error)
-            with self._guard:
-                self.current = None
+                outcome = _failure(job, error)
+            self.current.end()
         except Interruption as late:  # it struck between the job's end and here
-            self.current = None
-            if not job.result and job.error is None and job.verdict is None:
-                job.error = error_of(late, "")
-        if job.interrupted is not None:
-            self._swallow()
-        if job.timeout_seconds:
-            self._end_at(None)
-        job.cpu_seconds = time.thread_time() - cpu
-        job.ended_at = time.monotonic()
-        job.peak_memory_bytes = self._memory.end(job.begun_at, job.ended_at)
+            self.current.end()
+            outcome = outcome or Outcome(error=error_of(late, ""))
+        return outcome
 
-    def _note(self, job: ClaimedJob, error: BaseException) -> None:
-        """What an attempt that did not succeed leads to."""
-        if isinstance(error, WrongResult):
-            job.error, job.outlook = wrong_result(error), FINAL
-            return
-        if isinstance(error, TimedOut):
-            job.error = timed_out(job.timeout_seconds)
-        else:
-            job.error = error_of(error, traceback.format_exc())
-        try:
-            job.outlook = outlook(job.kind.retries, job.attempt, error)
-        except Exception:
-            log.exception("job %s: its own backoff failed; the usual one is taken", job.id)
-            return
-        if job.outlook.harmless:
-            job.forgiven, job.error = f"{job.error.kind}: {job.error.message}", None
-            job.result = encode_result(None)
-
-    def _swallow(self) -> None:
-        """An interruption that was not raised yet must not hit the next job.
-
-        It is replaced by another, which is raised here. CPython 3.11 leaves a flag set where one is
-        taken back, or none was left to take, and a call under ``sys.settrace`` then never returns.
-        """
-        with suppress(Interruption):
-            _raise_in(self._thread, Interruption)
-            for _ in range(_TURNS_UNTIL_RAISED):
-                pass
+    def _result(self, job: ClaimedJob) -> bytes:
+        returned = self._call(job)
+        if returned is middleware.SUPPRESSED:
+            return encode_result(None)
+        return job.kind.encode_result(returned)
 
     def _call(self, job: ClaimedJob) -> Any:
         kind = job.kind
-        if kind.middleware or (self.gates is not None and self.gates.pool):
+        if kind.middleware or (self._gates is not None and self._gates.pool):
             return self._call_within(job)
         if kind.takes_context:
             result = kind.function(self._make_context(job), **job.arguments)
@@ -255,26 +201,41 @@ class Runner:
     def _call_within(self, job: ClaimedJob) -> Any:
         """As :meth:`_call`, inside the pool's middleware and the job's own."""
         kind, context = job.kind, self._make_context(job)
-        assert self.gates is not None
-        arounds = self.gates.around(job, context)
+        assert self._gates is not None
+        arounds = self._gates.around(job, context)
         call = partial(kind.function, **job.arguments)
         if kind.takes_context:
             call = partial(call, context)
-        if kind.is_async or any(isinstance(each, AbstractAsyncContextManager) for each in arounds):
-            return self._await(chain.call_async(arounds, call))
-        return chain.call(arounds, call)
+        if kind.is_async or any(isinstance(one, AbstractAsyncContextManager) for one in arounds):
+            return self._await(middleware.call_async(arounds, call))
+        return middleware.call(arounds, call)
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> Any:
         with asyncio.Runner() as runner:
-            self._inner = runner.get_loop()
+            self.current.waits_in(runner.get_loop())
             try:
                 return runner.run(work)
             finally:
-                self._inner = None
+                self.current.waits_in(None)
 
 
-def _nothing() -> None:
-    """Wakes a loop."""
+def _failure(job: ClaimedJob, error: BaseException) -> Outcome:
+    """What an attempt that did not succeed leads to."""
+    if isinstance(error, WrongResult):
+        return Outcome(error=wrong_result(error), outlook=FINAL)
+    if isinstance(error, TimedOut):
+        recorded = timed_out(job.timeout_seconds)
+    else:
+        recorded = error_of(error, traceback.format_exc())
+    try:
+        ahead = outlook(job.kind.retries, job.attempt, error)
+    except Exception:
+        log.exception("job %s: its own backoff failed; the usual one is taken", job.id)
+        return Outcome(error=recorded)
+    if ahead.harmless:
+        ignored = f"{recorded.kind}: {recorded.message}"
+        return Outcome(result=encode_result(None), ignored_error=ignored, outlook=ahead)
+    return Outcome(error=recorded, outlook=ahead)
 
 
 def _span(job: ClaimedJob) -> Any:
@@ -306,8 +267,3 @@ def _shape(function: str, queue: str) -> telemetry.Shape:
             names.FENCING_TOKEN,
         ),
     )
-
-
-def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
-    target = ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), target)

@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (
     _rule("error", hosts.too_large_a_worker),
     _rule("error", steps.always_stale),
     _rule("warning", promises.too_few_workers),
-    _rule("warning", promises.heedless_strategy),
+    _rule("warning", promises.strategy_ignores_promise),
     _rule("warning", promises.slow_measuring),
     _rule("warning", hosts.short_drain),
     _rule("warning", steps.late_drain),

@@ -1,4 +1,4 @@
-"""What the linter looks at, and what it finds."""
+"""The facts that the linter checks, its rules and its findings."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Settings, and what was measured lately; without a broker nothing was.
 
     Attributes:
-        pools: as they are used. seen_pools / seen_hosts: the last snapshots, by name.
+        settings: all of them.
+        pools: as they are used.
+        measured_pools: the last snapshot of each pool, by name.
+        measured_hosts: the last snapshot of each host, by name.
     """
 
     settings: Settings
     pools: Mapping[str, Pool]
-    seen_pools: Mapping[str, PoolSnapshot] = {}
-    seen_hosts: Mapping[str, HostSnapshot] = {}
+    measured_pools: Mapping[str, PoolSnapshot] = {}
+    measured_hosts: Mapping[str, HostSnapshot] = {}
 
     def spawn(self, pool: Pool) -> tuple[float, str]:
         """Seconds to start a worker, and where the figure comes from."""
-        seen = self.seen_pools.get(pool.name)
-        if seen and seen.spawn and seen.spawn.count:
-            return seen.spawn.p95_seconds, "measured"
+        measured = self.measured_pools.get(pool.name)
+        if measured and measured.spawn and measured.spawn.count:
+            return measured.spawn.p95_seconds, "measured"
         return PLAIN_SPAWN_SECONDS, "assumed"
 
 
@@ -40,7 +43,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong.
 
     Attributes:
-        rule: which rule found it. level: ``error`` where it cannot work, else ``warning``.
+        rule: the name of the rule.
+        level: ``error`` where it cannot work, else ``warning``.
         text: where, what was found, and what to do.
     """
 
@@ -50,7 +54,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A check; ``find`` yields sentences. ``about``: one line for people."""
+    """A check.
+
+    Attributes:
+        name: as `penstock config check` shows it.
+        level: of its findings.
+        about: one line for people.
+        find: yields a sentence for each finding.
+    """
 
     name: str
     level: Level

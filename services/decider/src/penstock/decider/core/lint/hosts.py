@@ -1,4 +1,4 @@
-"""Rules about hosts: whether what the settings ask for fits on those that are there."""
+"""Rules about hosts: whether the configured workers fit on the hosts that are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.decider.core.capacity import Need, carries, need, start_budget
+from penstock.decider.core.hosts.capacity import Need, carries, start_budget, worker_need
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.lint.facts import Facts, seconds
 from penstock.events.snapshot import HostSnapshot
@@ -16,11 +16,11 @@ def minimums_beyond_hosts(facts: Facts) -> Iterator[str]:
     """All minimums together are more than the hosts carry."""
     parts = _host_shares(facts)
     least = sum(pool.profile.min_workers for pool in facts.pools.values())
-    if facts.seen_hosts and sum(parts.values()) > len(facts.seen_hosts):
+    if facts.measured_hosts and sum(parts.values()) > len(facts.measured_hosts):
         largest = max(parts, key=lambda name: parts[name])
         yield (
             f"the minimums of all pools, {least} workers, need {sum(parts.values()):.1f} hosts as "
-            f"there are ({len(facts.seen_hosts)}): lower them, most of all that of "
+            f"there are ({len(facts.measured_hosts)}): lower them, most of all that of "
             f"pools.{largest}, or add hosts"
         )
 
@@ -28,11 +28,11 @@ def minimums_beyond_hosts(facts: Facts) -> Iterator[str]:
 def too_large_a_worker(facts: Facts) -> Iterator[str]:
     """No host has the memory or the cores for one worker."""
     for pool in facts.pools.values():
-        if facts.seen_hosts and not _most_a_host(facts, pool.name):
-            each = _need(facts, pool.name)
+        if facts.measured_hosts and not _most_a_host(facts, pool.name):
+            need = _need(facts, pool.name)
             yield (
-                f"pools.{pool.name}: a worker needs {each.memory_bytes / 2**20:.0f} MB and "
-                f"{each.cpu_cores:.2g} cores, no host is that large: lower memory_bytes and "
+                f"pools.{pool.name}: a worker needs {need.memory_bytes / 2**20:.0f} MB and "
+                f"{need.cpu_cores:.2g} cores, no host is that large: lower memory_bytes and "
                 "cpu_cores, or add a larger host"
             )
 
@@ -41,11 +41,12 @@ def short_drain(facts: Facts) -> Iterator[str]:
     """Jobs run longer than a busy worker may take to finish when it goes."""
     drain = facts.settings.host.drain_seconds
     for pool in facts.pools.values():
-        seen = facts.seen_pools.get(pool.name)
-        if pool.scalable and seen and seen.service and seen.service.p95_seconds > drain:
+        measured = facts.measured_pools.get(pool.name)
+        service = measured.service if measured else None
+        if pool.scalable and service and service.p95_seconds > drain:
             yield (
                 f"pools.{pool.name}: one job in twenty runs longer than "
-                f"{seconds(seen.service.p95_seconds)}, a worker that goes may finish for "
+                f"{seconds(service.p95_seconds)}, a worker that goes may finish for "
                 f"{seconds(drain)}, then the job begins anew: raise host.drain_seconds"
             )
 
@@ -64,9 +65,9 @@ def _most_a_host(facts: Facts, pool: str) -> int:
 
     By its size: settings are no worse because the machine is busy when they are checked.
     """
-    rules, each = Rules.of(facts.settings), _need(facts, pool)
-    budgets = (start_budget(_idle(host), rules) for host in facts.seen_hosts.values())
-    return max((carries(budget, each)[0] for budget in budgets), default=0)
+    rules, need = Rules.of(facts.settings), _need(facts, pool)
+    budgets = (start_budget(_idle(host), rules) for host in facts.measured_hosts.values())
+    return max((carries(budget, need)[0] for budget in budgets), default=0)
 
 
 def _idle(host: HostSnapshot) -> HostSnapshot:
@@ -77,4 +78,4 @@ def _idle(host: HostSnapshot) -> HostSnapshot:
 
 def _need(facts: Facts, pool: str) -> Need:
     profile = facts.pools[pool].profile
-    return need(facts.seen_pools.get(pool), profile, facts.seen_hosts.values())
+    return worker_need(facts.measured_pools.get(pool), profile, facts.measured_hosts.values())

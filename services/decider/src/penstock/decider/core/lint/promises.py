@@ -9,11 +9,11 @@ from penstock.config import Pool
 from penstock.decider.core.lint.facts import Facts, seconds
 
 TIGHT_SECONDS = 60.0
-"""A promise below this is one that somebody waits for."""
-HEEDLESS = frozenset(
+"""A promise below this is one that a person waits for."""
+PROMISE_BLIND = frozenset(
     {"fixed", "schedule", "jobs_per_worker", "queue_size", "simple_rate", "throughput"}
 )
-"""Strategies that look neither at the promise nor at how long anybody waits."""
+"""Strategies that look neither at the promise nor at how long jobs wait."""
 _ROUND_SECONDS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -43,23 +43,27 @@ def slow_measuring(facts: Facts) -> Iterator[str]:
 def too_few_workers(facts: Facts) -> Iterator[str]:
     """The measured load needs more workers than there may be."""
     for pool in facts.pools.values():
-        seen, most = facts.seen_pools.get(pool.name), _most(pool)
-        if seen is None or seen.service is None or not seen.arrival_per_second:
+        measured, most = facts.measured_pools.get(pool.name), _most(pool)
+        if measured is None or measured.service is None or not measured.arrival_per_second:
             continue
-        needed = seen.arrival_per_second * seen.service.mean_seconds
+        needed = measured.arrival_per_second * measured.service.mean_seconds
         if needed > most:
             yield (
-                f"pools.{pool.name}: {seen.arrival_per_second:.3g} jobs/s of "
-                f"{seconds(seen.service.mean_seconds)} keep {math.ceil(needed)} workers busy, "
-                f"max_workers is {most}: while it is like that the line only grows; raise it"
+                f"pools.{pool.name}: {measured.arrival_per_second:.3g} jobs/s of "
+                f"{seconds(measured.service.mean_seconds)} keep {math.ceil(needed)} workers busy, "
+                f"max_workers is {most}, so that the queue only grows: raise it"
             )
 
 
-def heedless_strategy(facts: Facts) -> Iterator[str]:
+def strategy_ignores_promise(facts: Facts) -> Iterator[str]:
     """A tight promise with a strategy that does not look at it."""
     for pool in facts.pools.values():
         profile = pool.profile
-        if pool.scalable and profile.strategy in HEEDLESS and profile.sla_seconds < TIGHT_SECONDS:
+        if (
+            pool.scalable
+            and profile.strategy in PROMISE_BLIND
+            and profile.sla_seconds < TIGHT_SECONDS
+        ):
             yield (
                 f"pools.{pool.name}: strategy {profile.strategy} does not look at the promise "
                 f"({profile.quantile:.0%} within {seconds(profile.sla_seconds)}): choose one that "
@@ -72,5 +76,6 @@ def _most(pool: Pool) -> int:
 
 
 def _next_round(above: float) -> float:
-    """A promise that people would write, with some air."""
-    return next((each for each in _ROUND_SECONDS if each >= above * 1.2), math.ceil(above * 1.2))
+    """A round promise of at least a fifth more than this."""
+    least = above * 1.2
+    return next((seconds for seconds in _ROUND_SECONDS if seconds >= least), math.ceil(least))

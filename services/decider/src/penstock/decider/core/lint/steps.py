@@ -15,7 +15,7 @@ from penstock.decider.core.policies.effectiveness import Options as Effectivenes
 
 
 def always_stale(facts: Facts) -> Iterator[str]:
-    """Measurements that are stale before the next one comes: no worker would ever go."""
+    """Measurements are stale before the next one comes: no worker would ever be removed."""
     stale, interval = facts.settings.decider.stale_seconds, facts.settings.metrics.interval_seconds
     if stale < 2 * interval:
         yield (
@@ -81,7 +81,7 @@ def budget_below_minimum(facts: Facts) -> Iterator[str]:
 
 
 def short_settling(facts: Facts) -> Iterator[str]:
-    """`effectiveness` would compare figures that still speak of the time before."""
+    """`effectiveness` would compare run times measured before its last change."""
     window = facts.settings.metrics.window_seconds
     for pool in facts.pools.values():
         if pool.scalable and _has(pool, EFFECTIVENESS):
@@ -96,12 +96,12 @@ def short_settling(facts: Facts) -> Iterator[str]:
 
 
 def only_advised(facts: Facts) -> Iterator[str]:
-    """In advisor mode nobody starts workers."""
+    """In advisor mode no worker is started."""
     for pool in facts.pools.values():
         if pool.profile.advisor:
             yield (
-                f"pools.{pool.name}: in advisor mode its plan stays as it is, for a new pool that "
-                "is no workers: set advisor = false to have it scaled"
+                f"pools.{pool.name}: in advisor mode its plan stays as it is; a new pool has no "
+                "workers: set advisor = false to have it scaled"
             )
 
 

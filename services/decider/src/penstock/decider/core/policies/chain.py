@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.config.profiles import Profile
 from penstock.decider.core import options
+from penstock.decider.core.history import History
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.policies.policy import (
     Aftermath,
@@ -22,45 +23,44 @@ from penstock.decider.core.policies.policy import (
 from penstock.decider.core.portable import portable
 from penstock.decider.core.state import Memories
 from penstock.decider.core.strategy import MOST_WORKERS
-from penstock.decider.core.trail import Trail
 from penstock.events.envelope import encode
 from penstock.events.subjects import check_name
 
 MOST_BYTES = 8192
-"""A policy may remember so much; it is written with each decision."""
+"""Limit of what a policy may remember; it is stored with each decision."""
 _encode = msgspec.json.Encoder().encode
 
 
 class BadAnswer(ValueError):
-    """A policy answered with something that cannot be used."""
+    """A policy returned something that cannot be used."""
 
 
-def ask(proposal: Proposal, memories: Memories, policies: Policies, trail: Trail) -> None:
-    """Asks each of the pool's policies; what it changes goes on the trail."""
+def apply(proposal: Proposal, memories: Memories, policies: Policies, history: History) -> None:
+    """Applies each of the pool's policies; each change is added to the history."""
     for name, policy in _chosen(proposal.profile, policies):
         if policy is None:
-            trail.say("policy", name, trail.workers, f"{name} is not installed and was skipped")
+            history.add("policy", name, history.workers, f"{name} is not installed and was skipped")
         elif policy.before is not None:
             try:
-                own = _own(proposal, policy, memories, trail.workers)
+                own = _own(proposal, policy, memories, history.workers)
                 verdict = policy.before(own)
                 if verdict is not None:
                     _check_verdict(verdict)
-            except Exception as error:
-                _report(policy, error, trail)
+            except Exception as error:  # a plug-in's fault: reported in the decision's reasons
+                _report(policy, error, history)
                 continue
             if verdict is not None:
                 values = verdict.values
-                trail.change(policy.step, policy.name, verdict.workers, verdict.text, **values)
+                history.change(policy.step, policy.name, verdict.workers, verdict.text, **values)
 
 
-def tell(
-    proposal: Proposal, memories: Memories, policies: Policies, result: Result, trail: Trail
+def review(
+    proposal: Proposal, memories: Memories, policies: Policies, result: Result, history: History
 ) -> tuple[Memories, list[Notice]]:
-    """Tells each of the pool's policies what became of it.
+    """Gives each of the pool's policies the result of its proposal.
 
     Returns:
-        What they remember, without those that the pool has no more, and what they want to be told.
+        The memories, without those of policies that the pool has no more, and the notices.
     """
     kept: dict[str, Any] = {}
     notices: list[Notice] = []
@@ -76,7 +76,7 @@ def tell(
                     memory = _portable(aftermath)
                     notices += aftermath.notices
             except Exception as error:
-                _report(policy, error, trail)
+                _report(policy, error, history)
         if memory:
             kept[policy.name] = memory
     return kept, notices
@@ -84,16 +84,16 @@ def tell(
 
 def _chosen(profile: Profile, policies: Policies) -> list[tuple[str, Policy | None]]:
     """In the order of the settings, those that cap last; None for one that is not installed."""
-    found: list[tuple[str, Policy | None]] = []
+    ordinary: list[tuple[str, Policy | None]] = []
     caps: list[tuple[str, Policy | None]] = []
     for name in profile.policies_in_force:
         policy = policies.get(name)
-        (caps if policy is not None and policy.caps else found).append((name, policy))
-    return found + caps if caps else found
+        (caps if policy is not None and policy.caps else ordinary).append((name, policy))
+    return ordinary + caps if caps else ordinary
 
 
 def _own(proposal: Proposal, policy: Policy, memories: Memories, workers: int) -> Proposal:
-    """With what only this policy sees."""
+    """The proposal with the options and memory of this policy."""
     table = proposal.profile.policy_options.get(policy.name)
     return msgspec.structs.replace(
         proposal,
@@ -108,9 +108,9 @@ def _defaults(kind: type[msgspec.Struct] | None) -> Any:
     return None if kind is None else kind()
 
 
-def _report(policy: Policy, error: Exception, trail: Trail) -> None:
+def _report(policy: Policy, error: Exception, history: History) -> None:
     text = f"{policy.name} raised {error!r} and was skipped"
-    trail.say(policy.step, policy.name, trail.workers, text)
+    history.add(policy.step, policy.name, history.workers, text)
 
 
 def _check_verdict(verdict: Verdict) -> None:
@@ -128,7 +128,7 @@ def _portable(aftermath: Aftermath) -> Any:
 
 
 def _check_notice(notice: Notice) -> None:
-    """It can be published: the shell only adds who says it and when."""
+    """It can be published: the shell only adds its source and time."""
     event = notice.event(at=datetime.fromtimestamp(0, UTC), **notice.fields)
     encode(event)
     check_name("key of an event", event.key)

@@ -1,8 +1,8 @@
 """What a policy is: a value with a name and one or two pure functions.
 
-``before`` sees a change that is about to be made and may hold or limit it; ``after`` sees what
-became of it, and answers with what to remember and what to tell. Hard limits (bounds, capacity)
-stand outside: no policy can lift them. One that raises is reported in the chain and skipped.
+``before`` sees a change that is about to be made and may hold or limit it; ``after`` sees its
+result, and returns a memory and the events to publish. Hard limits (bounds, capacity) stand
+outside: no policy can lift them. One that raises is reported in the chain and skipped.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A change that is about to be made.
 
     Attributes:
-        current: workers planned now. wanted: what the strategy wants, within the bounds; workers:
-            what is left of that after the policies so far.
-        busy: workers that run a job now. urgent: a breach is there or near.
-        up_at / down_at: the pool's last step in each direction, POSIX seconds; None for never.
+        current: workers planned now.
+        wanted: what the strategy wants, within the bounds.
+        workers: what is left of that after the policies so far.
+        busy: workers that run a job now.
+        urgent: a breach is there or near.
+        up_at: the pool's last step up, POSIX seconds; None for never.
+        down_at: the pool's last step down, POSIX seconds; None for never.
         snapshot: what was measured; None where that is stale or missing (only in ``after``).
         now: POSIX seconds, broker's clock.
         options: the pool's settings for this policy, as what its ``options`` declares.
@@ -59,8 +62,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a proposal.
 
     Attributes:
-        target: the decision's number, by bounds, policies and capacity. planned: what is planned
-            from now on: the target, or in advisor mode what it was.
+        target: the decision's number, by bounds, policies and capacity.
+        planned: what is planned from now on: the target, or in advisor mode what it was.
         reasons: the whole chain.
         breached_at: since when the oldest job is late, POSIX seconds; None while the promise holds.
     """
@@ -93,7 +96,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         about: one sentence for people.
-        before: None lets the proposal pass. after: None leaves the memory as it is.
+        before: None lets the proposal pass.
+        after: None leaves the memory as it is.
         options: a Struct type, which ``[pools.NAME.policy_options.POLICY]`` is read as.
         step: how its reasons are marked.
         caps: asked after all others, so that none lifts what it limits.

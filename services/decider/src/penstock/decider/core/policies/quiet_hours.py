@@ -12,8 +12,10 @@ class Options(Section, frozen=True, kw_only=True):
     """Settings.
 
     Attributes:
-        start / end: time of day, ``HH:MM``; over midnight if the end comes first.
-        days: on which it starts. time_zone: whose clocks count.
+        start: time of day, ``HH:MM``; over midnight if the end comes first.
+        end: time of day, ``HH:MM``; over midnight if the end comes first.
+        days: on which it starts.
+        time_zone: whose clocks count.
         max_workers: as many workers as there may be; the pool's minimum if that is more.
     """
 

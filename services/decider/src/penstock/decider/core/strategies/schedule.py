@@ -51,8 +51,10 @@ class Options(Section, frozen=True, kw_only=True):
 
     Attributes:
         time_zone: an IANA name, like ``Europe/Copenhagen``.
-        peak_hours / off_peak_hours: of the day: 9 is from 9:00 to 9:59.
-        peak_workers / off_peak_workers: in those hours.
+        peak_hours: of the day: 9 is from 9:00 to 9:59.
+        off_peak_hours: of the day: 9 is from 9:00 to 9:59.
+        peak_workers: in those hours.
+        off_peak_workers: in those hours.
         weekday_workers: in all other hours of those days.
         weekend: the days on which hours do not count; may be empty.
         weekend_workers: all day long on those.
@@ -93,7 +95,8 @@ class Schedule:
 def planned(options: Options, local: datetime) -> tuple[int, str]:
     """Workers at a local time, and why."""
     calendars = options.calendars.items()
-    if days := [(each.workers, name) for name, each in calendars if local.date() in each.dates]:
+    days = [(days.workers, name) for name, days in calendars if local.date() in days.dates]
+    if days:
         workers, name = max(days)
         return workers, f"{local.date()} is in calendar {name}"
     if _WEEK[local.weekday()] in options.weekend:

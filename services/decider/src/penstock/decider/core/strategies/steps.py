@@ -18,7 +18,8 @@ class Steps(Section, frozen=True, kw_only=True):
     """How it goes.
 
     Attributes:
-        up_step: workers added at a time. down_step: workers removed at a time.
+        up_step: workers added at a time.
+        down_step: workers removed at a time.
         step_seconds: between two steps.
     """
 

@@ -1,4 +1,4 @@
-"""What `deadline` remembers: who was started when, how many were busy lately, what was wasted."""
+"""The memory of `deadline`: when workers were started, how many were busy, what was wasted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 _STEPS = 8
 """The past is kept in so many steps of the time that counts."""
 _LONGEST_GAP_SECONDS = 5.0
-"""Nobody knows what was wasted while nothing was looked at."""
+"""The waste of a longer gap between two looks is unknown."""
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,7 +18,7 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         planned: workers planned at the last look.
-        asked_at: when that was; 0 for never.
+        asked_at: when that was, POSIX seconds; 0 for never.
         starts: (when, how many) workers were ordered, oldest first.
         busy: (when, how many) workers were busy or needed, ever fewer: those moments of which no
             later one had more.
@@ -37,8 +37,8 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
         return min(max(gap, 0.0), _LONGEST_GAP_SECONDS)
 
     def look(self, planned: int, now: float, forget_seconds: float) -> Past:
-        """Takes in what was made of the last demand: workers that were added start since then."""
-        starts = [each for each in self.starts if now - each[0] <= forget_seconds]
+        """Takes in the plan made of the last demand: workers that were added start since then."""
+        starts = [(at, count) for at, count in self.starts if now - at <= forget_seconds]
         change = planned - self.planned
         if change > 0:
             starts.append((self.asked_at or now, change))
@@ -50,21 +50,21 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, planned=planned, asked_at=now, starts=tuple(starts))
 
     def starting(self, workers: int) -> list[tuple[float | None, int]]:
-        """Since when so many starting workers start, oldest first; None for those nobody knows."""
-        found: list[tuple[float | None, int]] = []
+        """When so many starting workers were ordered, oldest first; None where that is unknown."""
+        ordered: list[tuple[float | None, int]] = []
         for at, count in reversed(self.starts):
             if workers <= 0:
                 break
-            found.append((at, min(count, workers)))
+            ordered.append((at, min(count, workers)))
             workers -= count
         if workers > 0:
-            found.append((None, workers))
-        return found[::-1]
+            ordered.append((None, workers))
+        return ordered[::-1]
 
     def note_busy(self, workers: int, now: float, keep_seconds: float) -> Past:
         """Notes how many are busy, and forgets what was longer ago than it counts."""
-        recent = [each for each in self.busy if now - each[0] < keep_seconds]
-        busy = [each for each in recent if each[1] > workers]
+        recent = [(at, count) for at, count in self.busy if now - at < keep_seconds]
+        busy = [(at, count) for at, count in recent if count > workers]
         if len(busy) == len(recent) and busy and now - busy[-1][0] < keep_seconds / _STEPS:
             return msgspec.structs.replace(self, busy=tuple(busy))
         return msgspec.structs.replace(self, busy=(*busy, (now, workers)))
@@ -76,7 +76,7 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def recall(memory: Mapping[str, Any]) -> Past:
-    """What was remembered; nothing where another strategy, or another version, left its own."""
+    """The remembered past; an empty one where another strategy or version left its own."""
     try:
         return msgspec.convert(memory, Past)
     except msgspec.ValidationError:
@@ -88,7 +88,7 @@ def remember(past: Past) -> dict[str, Any]:
     return {
         "planned": past.planned,
         "asked_at": past.asked_at,
-        "starts": [list(each) for each in past.starts],
-        "busy": [list(each) for each in past.busy],
+        "starts": [list(start) for start in past.starts],
+        "busy": [list(peak) for peak in past.busy],
         "wasted_seconds": past.wasted_seconds,
     }

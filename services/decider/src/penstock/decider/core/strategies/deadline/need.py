@@ -1,12 +1,15 @@
-"""How many workers are needed now, so that nobody starts late who can still be helped."""
+"""The workers needed now, so that no job starts late that can still start in time."""
 
 from __future__ import annotations
 
 import msgspec
 
-from penstock.decider.core.strategies.deadline.line import Stand
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
-from penstock.decider.core.strategies.deadline.sight import LOOK_SECONDS, Sight
+from penstock.decider.core.strategies.deadline.pool_view import (
+    LOOK_SECONDS,
+    PoolView,
+    QueuePosition,
+)
 from penstock.decider.core.strategies.erlang import fewest
 from penstock.decider.core.strategy import whole
 
@@ -16,99 +19,105 @@ without it one job at its last moment would ask for as many workers as there are
 _MARGIN_SHARE = 0.1
 """Of the promise, kept back while one worker that is not there yet would be enough."""
 _STEP_SHARE = 0.15
-"""A need that has grown goes on growing: so much more is asked for at once, not step by step."""
+"""A need that has grown goes on growing: so much more is requested at once, not in steps."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Attributes:
-    workers: the fewest. asked: what is asked for where there are fewer.
-    binding: the job that needs them; None: those do that may come, or nobody.
+    """Workers that a pool needs.
+
+    Attributes:
+        workers: the fewest.
+        requested: to be planned where there are fewer than ``workers``.
+        binding: the job that needs them; None: jobs that may arrive do, or none does.
     """
 
     workers: int
-    asked: int
-    binding: Stand | None = None
+    requested: int
+    binding: QueuePosition | None = None
 
 
-def need(sight: Sight, rate_to_expect: float) -> Need:
+def need(view: PoolView, rate_to_expect: float) -> Need:
     """The fewest workers.
 
     While a worker started later is early enough, only jobs count that exist: each has to start
     before its deadline. Else workers have to be there before their jobs: for steady traffic by
-    Erlang's formula, and for those who may come before the next look.
+    Erlang's formula, and for jobs that may arrive before the next look.
 
     Args:
+        view: the pool.
         rate_to_expect: jobs a second while a worker starts.
     """
-    ahead = sight.blind_seconds > 0 and rate_to_expect > 0
-    found, binding = _walk(sight, sight.stands)
-    if not sight.planned and not ahead and _can_wait(sight, found):
+    ahead = view.blind_seconds > 0 and rate_to_expect > 0
+    fewest_now, binding = _walk(view, view.positions)
+    if not view.planned and not ahead and _can_wait(view, fewest_now):
         return Need(0, 0)
-    workers = whole(found)
-    asked = whole(found * (1 + _STEP_SHARE)) if workers > 1 else workers
+    workers = whole(fewest_now)
+    requested = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
     if not ahead:
-        return Need(workers, asked, binding)
-    coming = whole(_walk(sight, (_coming(sight, rate_to_expect),))[0])
-    before = max(coming, _steady(sight, rate_to_expect))
-    return Need(max(workers, before), max(asked, before), binding if workers >= before else None)
+        return Need(workers, requested, binding)
+    coming = whole(_walk(view, (_coming(view, rate_to_expect),))[0])
+    before = max(coming, _steady(view, rate_to_expect))
+    return Need(
+        max(workers, before), max(requested, before), binding if workers >= before else None
+    )
 
 
-def last_moment_seconds(sight: Sight) -> float:
-    """Time left to a job at which somebody has to be started for it, if nobody is there."""
-    margin = _MARGIN_SHARE * sight.promise_seconds
-    return sight.spawn.p95_seconds + 2 * LOOK_SECONDS + margin
+def last_moment_seconds(view: PoolView) -> float:
+    """Time left to a job at which a worker has to be started for it, if there is none."""
+    margin = _MARGIN_SHARE * view.promise_seconds
+    return view.spawn.p95_seconds + 2 * LOOK_SECONDS + margin
 
 
-def least_seconds(sight: Sight, together: float = 1.0) -> float:
-    """What is always granted to a job, see `_LEAST_SHARE`."""
-    return sight.spawn_seconds(together) + _LEAST_SHARE * sight.promise_seconds
+def least_seconds(view: PoolView, together: float = 1.0) -> float:
+    """The time that is always granted to a job, see `_LEAST_SHARE`."""
+    return view.spawn_seconds(together) + _LEAST_SHARE * view.promise_seconds
 
 
 def _walk(
-    sight: Sight, stands: tuple[Stand, ...], later_seconds: float = 0.0
-) -> tuple[float, Stand | None]:
+    view: PoolView, positions: tuple[QueuePosition, ...], later_seconds: float = 0.0
+) -> tuple[float, QueuePosition | None]:
     """May be broken. Starting many together takes longer, which takes some more."""
-    found, binding = _walked(sight, stands, later_seconds, 1.0)
-    more = found - sight.planned
-    if more > 1 and sight.spawn.contention_seconds > 0:
-        return _walked(sight, stands, later_seconds, more)
-    return found, binding
+    most, binding = _walked(view, positions, later_seconds, 1.0)
+    together = most - view.planned
+    if together > 1 and view.spawn.contention_seconds > 0:
+        return _walked(view, positions, later_seconds, together)
+    return most, binding
 
 
 def _walked(
-    sight: Sight, stands: tuple[Stand, ...], later_seconds: float, together: float
-) -> tuple[float, Stand | None]:
-    hands, least = sight.hands(together), least_seconds(sight, together)
-    found, binding = 0.0, None
-    for stand in stands:
-        seconds = stand.seconds - later_seconds
-        workers = hands.fewest(stand.place, seconds if seconds > least else least)
-        if workers > found:
-            found, binding = workers, stand
-    return found, binding
+    view: PoolView, positions: tuple[QueuePosition, ...], later_seconds: float, together: float
+) -> tuple[float, QueuePosition | None]:
+    worker_groups, least = view.worker_groups(together), least_seconds(view, together)
+    most, binding = 0.0, None
+    for position in positions:
+        seconds = position.seconds - later_seconds
+        workers = worker_groups.fewest(position.place, seconds if seconds > least else least)
+        if workers > most:
+            most, binding = workers, position
+    return most, binding
 
 
-def _can_wait(sight: Sight, found: float) -> bool:
-    """Nobody is there, one would do, also if it is started at the next look, and there is time."""
-    if not sight.stands:
+def _can_wait(view: PoolView, fewest_now: float) -> bool:
+    """One worker would do, also if it is started at the next look, and there is time for that."""
+    if not view.positions:
         return True
-    if found > 1 or sight.stands[0].seconds <= last_moment_seconds(sight):
+    if fewest_now > 1 or view.positions[0].seconds <= last_moment_seconds(view):
         return False
-    return _walk(sight, sight.stands, LOOK_SECONDS)[0] <= 1
+    return _walk(view, view.positions, LOOK_SECONDS)[0] <= 1
 
 
-def _coming(sight: Sight, rate: float) -> Stand:
-    """The last of those who may come before the next look."""
-    most = most_arrivals(rate * LOOK_SECONDS, sight.allowed_share)
-    return Stand(sight.waiting + max(most, 1), sight.promise_seconds, is_here=False)
+def _coming(view: PoolView, rate: float) -> QueuePosition:
+    """The last of the jobs that may arrive before the next look."""
+    most = most_arrivals(rate * LOOK_SECONDS, view.allowed_share)
+    return QueuePosition(view.waiting + max(most, 1), view.promise_seconds, is_waiting=False)
 
 
-def _steady(sight: Sight, rate: float) -> int:
-    service = sight.service
+def _steady(view: PoolView, rate: float) -> int:
+    service = view.service
     return fewest(
         rate * service.seconds,
         service.seconds,
         service.cv2,
-        sight.promise_seconds,
-        sight.allowed_share,
+        view.promise_seconds,
+        view.allowed_share,
     )

@@ -1,7 +1,7 @@
 """Strategy `deadline`: the fewest workers with which no more jobs start late than may.
 
     need = the fewest workers with which each waiting job starts before its deadline
-    keep = those of the others that would be needed again before their going pays
+    keep = those of the others that would be needed again before removing them pays
 
 Jobs stand in a line, and each has a deadline: when it arrived, plus the promise. As long as a
 worker that is started at the next look would still be early enough, nothing has to be guessed: only
@@ -31,13 +31,13 @@ from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, wasted
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
 from penstock.decider.core.strategies.deadline.need import Need, need
-from penstock.decider.core.strategies.deadline.sight import Sight, see, spawn_of
+from penstock.decider.core.strategies.deadline.pool_view import PoolView, spawn_of, view_pool
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
 
 _REMEMBERED_SPAWNS = 10.0
 _FORGIVEN_SECONDS = 30.0
-"""What little was wasted is forgotten in so long a time."""
+"""Seconds in which an unused ``change_seconds`` of waste is forgotten."""
 
 
 class Options(Section, frozen=True, kw_only=True):
@@ -61,16 +61,16 @@ class Deadline:
         change_seconds, before = inputs.options.change_seconds, recall(inputs.memory)
         spawn_seconds = spawn_of(inputs.snapshot).p95_seconds
         past = before.look(inputs.current, inputs.now, _REMEMBERED_SPAWNS * spawn_seconds + 5.0)
-        sight = see(inputs, past)
-        needed = need(sight, _rate_to_expect(inputs.snapshot))
+        view = view_pool(inputs, past)
+        needed = need(view, _rate_to_expect(inputs.snapshot))
         past = past.note_busy(
-            max(sight.busy, min(needed.workers, sight.planned)),
+            max(view.busy, min(needed.workers, view.planned)),
             inputs.now,
             keep_seconds=change_seconds + spawn_seconds,
         )
-        if needed.workers > sight.planned:
-            return _grow(sight, needed, past)
-        return _shrink(sight, needed, past, before.since(inputs.now), change_seconds)
+        if needed.workers > view.planned:
+            return _grow(view, needed, past)
+        return _shrink(view, needed, past, before.since(inputs.now), change_seconds)
 
 
 def _rate_to_expect(snapshot: PoolSnapshot) -> float:
@@ -81,56 +81,56 @@ def _rate_to_expect(snapshot: PoolSnapshot) -> float:
     return max(rate, forecast.mean_per_second)
 
 
-def _grow(sight: Sight, needed: Need, past: Past) -> Demand:
-    workers = needed.asked
-    values = {**_figures(sight, needed), **_binding(sight, needed)}
+def _grow(view: PoolView, needed: Need, past: Past) -> Demand:
+    workers = needed.requested
+    values = {**_figures(view, needed), **_binding(view, needed)}
     past = msgspec.structs.replace(past, wasted_seconds=0.0)
-    return ask("deadline.need", workers, _why_needed(sight, needed, values), values, remember(past))
+    return ask("deadline.need", workers, _why_needed(view, needed, values), values, remember(past))
 
 
 def _shrink(
-    sight: Sight, needed: Need, past: Past, seconds: float, change_seconds: float
+    view: PoolView, needed: Need, past: Past, seconds: float, change_seconds: float
 ) -> Demand:
-    """Who could go goes once what was wasted for them is worth a change; none while jobs are late
-    and end far slower than they run, as then their run time does not say how many are needed."""
-    planned, values = sight.planned, _figures(sight, needed)
-    least = min(needed.asked, planned)  # a step up is not taken back the next moment
-    workers = kept(sight, least, past.most_busy, change_seconds)
+    """Removes surplus workers once their idling has cost as much as a change; none while jobs are
+    late and end far slower than they run, as then the run time does not give the need."""
+    planned, values = view.planned, _figures(view, needed)
+    least = min(needed.requested, planned)  # not ``workers``: a step up is not taken back at once
+    workers = kept(view, least, past.most_busy, change_seconds)
     if workers < planned:
-        waste = past.wasted_seconds + wasted(sight, workers) * seconds
+        waste = past.wasted_seconds + wasted(view, workers) * seconds
     else:
         waste = max(past.wasted_seconds - change_seconds * seconds / _FORGIVEN_SECONDS, 0.0)
-    goes = workers < planned and waste >= change_seconds and sight.held_up is None
+    goes = workers < planned and waste >= change_seconds and view.held_up is None
     past = msgspec.structs.replace(past, wasted_seconds=0.0 if goes else waste)
     if goes:
-        why = f"{planned - workers} more would idle, and not be needed again soon"
+        why = f"{planned - workers} others would idle and not be needed again soon"
         return ask("deadline.keep", workers, why, values, remember(past))
-    return ask("deadline.keep", planned, _why_stays(sight, workers), values, remember(past))
+    return ask("deadline.keep", planned, _why_stays(view, workers), values, remember(past))
 
 
-def _figures(sight: Sight, needed: Need) -> dict[str, Any]:
+def _figures(view: PoolView, needed: Need) -> dict[str, Any]:
     figures = {
         "needed_workers": needed.workers,
-        "load_erlang": round(sight.load, 3),
-        "job_seconds": round(sight.service.seconds, 3),
-        "spawn_seconds": round(sight.spawn.p95_seconds, 3),
+        "load_erlang": round(view.load, 3),
+        "job_seconds": round(view.service.seconds, 3),
+        "spawn_seconds": round(view.spawn.p95_seconds, 3),
     }
-    if (held := sight.held_up) is not None:
+    if (held := view.held_up) is not None:
         figures["oldest_waiting_seconds"] = round(held.oldest_seconds, 1)
         figures["throughput_per_second"] = round(held.per_second, 3)
     return figures
 
 
-def _binding(sight: Sight, needed: Need) -> dict[str, Any]:
-    """The job that asks for them: its place in the line, its id or that of one near it, and how
+def _binding(view: PoolView, needed: Need) -> dict[str, Any]:
+    """The job that needs them: its place in the queue, its id or that of one near it, and how
     late it would be with fewer."""
     job = needed.binding
-    if job is None or not job.is_here:
+    if job is None or not job.is_waiting:
         return {}
-    starts = sight.hands().start_seconds(job.place, needed.workers - 1)
+    starts = view.worker_groups().start_seconds(job.place, needed.workers - 1)
     late = None if math.isinf(starts) else round(starts - job.seconds, 2)
-    waited = sight.promise_seconds - job.seconds
-    name, exact = sight.name_of(waited)
+    waited = view.promise_seconds - job.seconds
+    name, exact = view.name_of(waited)
     named = {"binding_job" if exact else "near_job": name} if name else {}
     return {
         "binding_place": round(job.place),
@@ -140,14 +140,14 @@ def _binding(sight: Sight, needed: Need) -> dict[str, Any]:
     }
 
 
-def _why_needed(sight: Sight, needed: Need, values: dict[str, Any]) -> str:
+def _why_needed(view: PoolView, needed: Need, values: dict[str, Any]) -> str:
     fewer = needed.workers - 1
     if "binding_place" not in values:
         return (
-            f"{sight.load:.3g} at a time are expected, and starting a worker takes "
-            f"{sight.spawn.p95_seconds:.3g} s of the promised {sight.promise_seconds:g} s"
+            f"{view.load:.3g} jobs at a time are expected, and starting a worker takes "
+            f"{view.spawn.p95_seconds:.3g} s of the promised {view.promise_seconds:g} s"
         )
-    job = f"job {values['binding_place']} of {sight.waiting} in line"
+    job = f"job {values['binding_place']} of {view.waiting} in the queue"
     if name := values.get("binding_job"):
         job += f" ({name})"
     elif near := values.get("near_job"):
@@ -161,16 +161,16 @@ def _why_needed(sight: Sight, needed: Need, values: dict[str, Any]) -> str:
     return f"{job} would start too near to its deadline with {fewer}"
 
 
-def _why_stays(sight: Sight, workers: int) -> str:
-    if not sight.planned:
-        return "nobody has to be there yet" if sight.waiting else "nothing waits"
-    if (held := sight.held_up) is not None:
+def _why_stays(view: PoolView, workers: int) -> str:
+    if not view.planned:
+        return "no worker is needed yet" if view.waiting else "no job waits"
+    if (held := view.held_up) is not None:
         return (
-            f"the promise is broken now: the oldest has waited {held.oldest_seconds:.3g} s of "
-            f"{sight.promise_seconds:g} s. {held.per_second:.3g} jobs a second end, "
+            f"the promise is broken now: the oldest job has waited {held.oldest_seconds:.3g} s of "
+            f"{view.promise_seconds:g} s. {held.per_second:.3g} jobs a second end, "
             f"{held.seconds:.2g} s of a worker's time for each that runs "
-            f"{sight.service.seconds:.2g} s: the broker, the event log or the host binds"
+            f"{view.service.seconds:.2g} s: the broker, the event log or the host binds"
         )
-    if workers == sight.planned:
-        return "all would be needed again before their going pays"
-    return f"{sight.planned - workers} could go, and have not idled long enough yet to be worth it"
+    if workers == view.planned:
+        return "all would be needed again before removing them pays"
+    return f"{view.planned - workers} could go, but have not idled long enough yet to pay for it"

@@ -1,0 +1,234 @@
+"""The permissions of each role on the broker: what it needs, and no more.
+
+JetStream's API is plain subjects, so a permission to publish is also one to send requests. NATS
+does not check the body of a request: a role that may purge part of a stream may purge all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+STREAMS = ("JOBS", "EVENTS", "SNAPSHOTS", "COMMANDS", "DEAD", "CHECKPOINTS", "STATE", "KEYS")
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """Permissions: subjects without the installation's prefix, streams by their short names.
+
+    Attributes:
+        about: the role's work, in a few words.
+        publishes: subjects that it publishes to.
+        listens: subjects that it subscribes to.
+        reads: streams that it reads, and follows by reading on.
+        follows: streams that it follows by consumers of its own. The broker bounds how many a
+            stream has, so only services have them: a reader could keep them all to itself.
+        purges: streams from which it removes messages.
+        claims: takes jobs from queues.
+        deletes: streams from which it deletes single messages.
+        answers: acknowledges jobs that were claimed.
+        makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
+            gets which jobs.
+        counts_queues: reads how many jobs queues hold.
+        pauses: stops and resumes queues.
+        makes_streams: creates and updates the streams.
+        carries: stores events that take the place of a job's earlier ones.
+        retries: requeues jobs, and reopens batches and graphs that have ended.
+        surveys: reads the state of all streams and of the account.
+        queues: queues that it claims jobs from.
+        connections: how many all holders of a key have together at most; None for any number.
+    """
+
+    about: str
+    publishes: tuple[str, ...] = ()
+    listens: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+    purges: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+    claims: bool = False
+    answers: bool = False
+    makes_queues: bool = False
+    counts_queues: bool = False
+    pauses: bool = False
+    carries: bool = False
+    retries: bool = False
+    makes_streams: bool = False
+    surveys: bool = False
+    queues: tuple[str, ...] = ("*",)
+    connections: int | None = None
+
+    @property
+    def denied(self) -> tuple[str, ...]:
+        """Subjects among ``publishes`` that it may not publish to."""
+        return (*(() if self.carries else CARRIED), *(() if self.retries else RETRIED))
+
+
+_DISPATCHES = (
+    *(f"events.{noun}.*.*" for noun in ("job", "batch", "graph")),
+    "jobs.*",
+    "schedules.*.*",
+    "keys.*.*",
+    "notices.cancel.*",
+)
+
+CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
+"""Events that count when all earlier ones have left the log."""
+RETRIED = (
+    "events.job.*.JobRevived",
+    "events.batch.*.BatchReopened",
+    "events.graph.*.GraphReopened",
+)
+"""Events that requeue a job, or reopen a batch or graph. Refused before the first step, so that a
+command that may not remove the dead letters, which is the second, does not begin."""
+
+_AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
+
+ROLES: dict[str, Role] = {
+    "metrics": Role(
+        about="measures",
+        publishes=("snapshots.pool.*", "notices.queue.*"),
+        listens=("beats.worker.>", "jobs.*"),
+        reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
+        follows=("EVENTS", "SNAPSHOTS"),
+        counts_queues=True,
+    ),
+    "decider": Role(
+        about="decides and commands",
+        publishes=(
+            "commands.*",
+            "state.lease.decider",
+            "snapshots.round.*",
+            "snapshots.settings.*",
+            *(f"events.{noun}.*.*" for noun in ("pool", "hosts", "host", "decider")),
+        ),
+        reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
+        follows=("SNAPSHOTS", "STATE"),
+        purges=("COMMANDS",),  # of hosts that were lost
+    ),
+    "executor": Role(
+        about="starts and ends workers, gives back their jobs",
+        publishes=(
+            "snapshots.host.*",
+            *(f"events.{noun}.*.*" for noun in ("worker", "host", "job")),
+            "jobs.*",
+            "schedules.*.*",
+            "dead.*.*",
+            "notices.cancel.*",
+            "notices.recovered.*",
+        ),
+        listens=("beats.worker.>", "notices.recover.*"),
+        reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
+        follows=("COMMANDS",),
+        answers=True,
+    ),
+    "worker": Role(
+        about="runs jobs, which may dispatch others",
+        publishes=(
+            *_DISPATCHES,
+            "beats.worker.>",
+            "dead.*.*",
+            "checkpoints.*",
+            "state.exclusive.*",
+            "notices.queue.*",
+        ),
+        listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
+        reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),
+        purges=("CHECKPOINTS",),
+        claims=True,
+        answers=True,
+    ),
+    "orchestrator": Role(
+        about="reconciles, keeps schedules, batches and graphs; makes the streams",
+        publishes=(
+            *_DISPATCHES,
+            "dead.*.*",
+            "checkpoints.*",
+            *(f"events.{noun}.*.*" for noun in ("queue", "health")),
+            *(
+                f"state.{kind}.*"
+                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause")
+            ),
+        ),
+        listens=(*_AWAITS, "notices.queue.*"),
+        reads=STREAMS,
+        follows=("EVENTS", "STATE"),
+        purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
+        deletes=("JOBS",),
+        carries=True,
+        retries=True,
+        makes_queues=True,
+        counts_queues=True,
+        pauses=True,
+        makes_streams=True,
+        surveys=True,
+    ),
+    "pipeline": Role(
+        about="keeps the lake, and publishes forecasts",
+        publishes=("events.pool.*.ForecastMade",),
+        reads=("EVENTS", "SNAPSHOTS"),
+        follows=("EVENTS", "SNAPSHOTS"),
+        connections=256,  # one for each task of Spark that reads
+    ),
+    "dispatcher": Role(
+        about="an application that dispatches jobs and waits for results",
+        publishes=_DISPATCHES,
+        listens=_AWAITS,
+        reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD"),
+    ),
+    "operator": Role(
+        about="a person with the command line",
+        publishes=(
+            *_DISPATCHES,
+            "dead.*.*",
+            "events.queue.*.*",
+            "state.pause.*",
+            "state.schedule.*",
+            "state.health.probe",
+            "notices.recover.*",
+            "notices.queue.*",
+        ),
+        listens=("events.>", "beats.worker.>", "notices.recovered.*"),
+        reads=STREAMS,
+        purges=("DEAD", "STATE"),
+        retries=True,
+        counts_queues=True,
+        pauses=True,
+        surveys=True,
+    ),
+    "subscriber": Role(
+        about="reads events, nothing else",
+        listens=("events.>",),
+        reads=("EVENTS",),
+        connections=32,
+    ),
+}
+
+
+def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
+    """The role on one host and for some queues alone, as far as subjects carry either.
+
+    Args:
+        host: name of the host; empty for any.
+        queues: names of queues; none for any.
+    """
+    pairs: dict[str, tuple[str, ...]] = {}
+    if host:
+        pairs |= {
+            "snapshots.host.*": (f"snapshots.host.{host}",),
+            "events.host.*.*": (f"events.host.{host}.*",),
+            "beats.worker.>": (f"beats.worker.{host}.>",),
+        }
+    if queues:
+        pairs |= {
+            "jobs.*": tuple(f"jobs.{queue}" for queue in queues),
+            "schedules.*.*": tuple(f"schedules.{queue}.*" for queue in queues),
+            "dead.*.*": tuple(f"dead.{queue}.*" for queue in queues),
+        }
+    listened = {**pairs, "notices.recover.*": (f"notices.recover.{host}",)} if host else pairs
+    return msgspec.structs.replace(
+        role,
+        publishes=tuple(s for one in role.publishes for s in pairs.get(one, (one,))),
+        listens=tuple(s for one in role.listens for s in listened.get(one, (one,))),
+        queues=tuple(queues) or role.queues,
+    )

@@ -1,0 +1,179 @@
+"""`penstock graph`: chains and graphs of jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+import click
+import msgspec
+
+from penstock.bus import bounded
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Group
+from penstock.cli.errors import Failed
+from penstock.cli.output import Column, write_json, write_line, write_rows
+from penstock.cli.parameters import Name
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.jobs.client import Client
+from penstock.jobs.derived_ids import step_id
+from penstock.jobs.errors import NotFound
+from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
+from penstock.views import wording
+from penstock.views.workflow_list import newest
+
+GRAPH_ID = Name("graph", "id")
+_AT_ONCE = 50
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One step; ``state`` is that of its job, empty before it is dispatched."""
+
+    name: str
+    job_id: str
+    state: str
+    after: tuple[str, ...]
+
+
+class GraphRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One graph; ``steps`` is None in a list."""
+
+    id: str
+    state: str
+    title: str
+    step_count: int
+    started_at: datetime
+    ended_at: datetime | None
+    reason: str = ""
+    reopened: int = 0
+    steps: tuple[StepRow, ...] | None = None
+
+
+def row(record: GraphRecord, steps: tuple[StepRow, ...] | None = None) -> GraphRow:
+    return GraphRow(
+        id=record.id,
+        state=record.state,
+        title=record.title,
+        step_count=len(record.steps),
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        reason=record.reason,
+        reopened=record.round,
+        steps=steps,
+    )
+
+
+COLUMNS = (
+    Column("id", lambda row: row.id),
+    Column("state", lambda row: row.state),
+    Column("title", lambda row: row.title),
+    Column("steps", lambda row: str(row.step_count), number=True),
+    Column("started", lambda row: wording.clock(row.started_at)),
+    Column("note", lambda row: row.reason),
+)
+STEP_COLUMNS = (
+    Column("step", lambda row: row.name),
+    Column("state", lambda row: row.state or "not yet"),
+    Column("job", lambda row: row.job_id),
+    Column("after", lambda row: ", ".join(row.after)),
+)
+
+
+@click.group(cls=Group, example="penstock graph show nightly")
+def graph() -> None:
+    """List, show, cancel chains and graphs of jobs, and continue failed ones."""
+
+
+@graph.command(name="ls", example="penstock graph ls --state failed")
+@click.option(
+    "--state", type=click.Choice([state.value for state in GraphState]), help="Only these."
+)
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.pass_obj
+def list_graphs(session: Session, state: str | None, limit: int) -> None:
+    """List the graphs that were started last."""
+
+    async def request(bus: Bus, settings: Settings) -> list[GraphRow]:
+        show = _graphs(bus, settings).show
+        records = await newest(bus, settings, "graph", show, lambda record: record.started_at)
+        return [row(record) for record in records if state in {None, record.state}][:limit]
+
+    write_rows(session, session.run(request), COLUMNS, "no such graph is in the event log")
+
+
+@graph.command(example="penstock graph show nightly")
+@click.argument("id", type=GRAPH_ID)
+@click.pass_obj
+def show(session: Session, id: str) -> None:
+    """Show one graph and the state of each step."""
+
+    async def request(bus: Bus, settings: Settings) -> GraphRow:
+        client = Client.over(bus, settings, "cli")
+        record = await client.graphs.show(id)
+        return row(record, await _steps(client, record))
+
+    shown = session.run(request)
+    if session.as_json:
+        write_json(shown)
+        return
+    write_line(f"graph      {shown.id}" + (f" ({shown.title})" if shown.title else ""))
+    write_line(f"state      {shown.state}" + (f": {shown.reason}" if shown.reason else ""))
+    write_line(f"started    {wording.clock(shown.started_at)}")
+    if shown.ended_at:
+        write_line(f"ended      {wording.clock(shown.ended_at)}")
+    write_rows(session, list(shown.steps or ()), STEP_COLUMNS, "it has no steps")
+
+
+async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
+    names = [step.name for step in record.steps]
+    ids = [step_id(record.id, position) for position in range(len(names))]
+    states = await bounded.gather(partial(_state, client), ids, _AT_ONCE)
+    return tuple(
+        StepRow(
+            name=step.name,
+            job_id=ids[position],
+            state=states[position],
+            after=tuple(names[need] for need in step.needs),
+        )
+        for position, step in enumerate(record.steps)
+    )
+
+
+async def _state(client: Client, job_id: str) -> str:
+    try:
+        return (await client.job(job_id)).state
+    except NotFound:
+        return ""
+
+
+@graph.command(example="penstock graph cancel nightly --reason 'wrong day'")
+@click.argument("id", type=GRAPH_ID)
+@click.option("--reason", default="cancelled by an operator", show_default=True)
+@click.pass_obj
+def cancel(session: Session, id: str, reason: str) -> None:
+    """Start no further step, and cancel those that run."""
+    record = session.run(lambda bus, settings: _graphs(bus, settings).cancel(id, reason))
+    if session.as_json:
+        write_json(row(record))
+    if record.state in (GraphState.COMPLETED, GraphState.FAILED):
+        raise Failed(f"graph {id} had already ended: it is {record.state}")
+    if not session.as_json:
+        write_line(f"graph {id} is being cancelled; see 'penstock graph show {id}'")
+
+
+@graph.command(name="retry-failed", example="penstock graph retry-failed nightly")
+@click.argument("id", type=GRAPH_ID)
+@click.pass_obj
+def retry_failed(session: Session, id: str) -> None:
+    """Continue a failed or cancelled graph where it ended."""
+    record = session.run(lambda bus, settings: _graphs(bus, settings).retry_failed(id))
+    if session.as_json:
+        write_json(row(record))
+    else:
+        write_line(f"graph {id} continues; see 'penstock graph show {id}'")
+
+
+def _graphs(bus: Bus, settings: Settings) -> Graphs:
+    return Client.over(bus, settings, "cli").graphs

@@ -1,0 +1,172 @@
+"""`penstock job`: submit jobs, list, show, cancel and retry them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Group
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.jobs.call import CHANGES, make_call, read_changes
+from penstock.cli.jobs.job_view import COLUMNS, description
+from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
+from penstock.cli.output import note, write_json, write_line, write_rows
+from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.config.topology import PRIORITIES
+from penstock.events.envelope import utc_now
+from penstock.events.subjects import Subjects
+from penstock.jobs.client import Client
+from penstock.jobs.dispatch.job_factory import due_at, expiry
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import State
+from penstock.views.job_history import JobRow, Wanted, job_detail, job_row, newest_jobs
+
+
+@click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")
+def job() -> None:
+    """Submit, list, show, cancel and retry jobs."""
+
+
+@job.command(
+    example="penstock job submit reports.rebuild --arg table=orders --arg day=2026-11-20 --wait"
+)
+@click.argument("function")
+@click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
+@click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
+@click.option("--delay", type=SECONDS, default=0.0, help="Not before so long, such as 30s, 10m.")
+@click.option("--expires", type=SECONDS, help="Not started after so long; it ends as expired.")
+@click.option("--unique-for", type=SECONDS, help="Refused if one like it is younger than this.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="Where the queue has priorities.")
+@click.option("--tag", "tags", multiple=True, help="Besides the function's own; repeatable.")
+@click.option("--wait", is_flag=True, help="Wait for its end; exit code 1 unless it completed.")
+@click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
+@click.pass_obj
+def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
+    """Submit a job: FUNCTION as registered in one of the jobs.modules.
+
+    While the broker is away, dispatch.when_away decides. Exit code 0: the broker keeps the
+    job, or the outbox does (then standard error says which file, and how many jobs wait there; with
+    --json: "outbox" and "waiting"). 1: neither does, or with --wait: it has not completed.
+    """
+    _check_times(options["delay"], options["expires"])
+    settings = session.settings()
+    call = make_call(settings, function, arguments)
+    wait, timeout = options.pop("wait"), options.pop("timeout")
+    to = {name: value for name, value in options.items() if value is not None}
+
+    async def request(bus: Bus, settings: Settings) -> Submitted | JobView:
+        async with submitter(bus, settings) as submitting:
+            job_id = await submitting.submit(call, to)
+            if not wait:
+                return await submitting.result(job_id)
+            if not session.as_json:
+                note(f"job {job_id}")
+            return await submitting.wait(job_id, timeout)
+
+    answer = (session.run_offline if may_be_away(settings) else session.run)(request)
+    if isinstance(answer, JobView):
+        _show(session, answer)
+        _fail_unless_completed(answer)
+        return
+    if session.as_json:
+        write_json(answer)
+    else:
+        write_line(answer.id)
+    if answer.outbox:
+        note(where_it_waits(answer))
+
+
+def _check_times(delay: float, expires: float | None) -> None:
+    """What dispatching would refuse, before a broker is asked for. Raises BadTime or Refused."""
+    if expires is not None and expires <= delay:
+        raise Refused(
+            f"the job would expire after {expires:g} s, before it is due after {delay:g} s: "
+            "give a longer --expires or a shorter --delay"
+        )
+    due = due_at(delay, None, now := utc_now())
+    expiry(expires, due, now)
+
+
+@job.command(name="ls", example="penstock job ls --state dead --queue reports --limit 50")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.pass_obj
+def list_jobs(session: Session, state: str | None, queue: str | None, limit: int) -> None:
+    """List the jobs that changed last."""
+    wanted = Wanted(State(state) if state else None, queue, limit)
+
+    async def request(bus: Bus, settings: Settings) -> list[JobRow]:
+        records = await newest_jobs(bus, Subjects(settings.prefix), wanted)
+        return [job_row(record) for record in records]
+
+    write_rows(session, session.run(request), COLUMNS, _nothing(wanted))
+
+
+def _nothing(wanted: Wanted) -> str:
+    text = "no such job is in the event log"
+    if wanted.state is not State.DEAD:
+        return text
+    return f"{text}; 'penstock dead ls' lists dead ones, which are kept for longer than the log"
+
+
+@job.command(example="penstock job show 0193…")
+@click.argument("id", type=JOB_ID)
+@click.pass_obj
+def show(session: Session, id: str) -> None:
+    """Show one job: state, attempts, timeline, result, error."""
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).job(id)))
+
+
+@job.command(example="penstock job cancel 0193… --reason 'wrong table'")
+@click.argument("id", type=JOB_ID)
+@click.option("--reason", default="cancelled by an operator", show_default=True)
+@click.pass_obj
+def cancel(session: Session, id: str, reason: str) -> None:
+    """Cancel a job that has not ended; a running one is notified at once."""
+    view = session.run(lambda bus, settings: _client(bus, settings).cancel(id, reason))
+    if session.as_json:
+        write_json(job_row(view.record))
+    if view.state is not State.CANCELLED:
+        raise Failed(f"job {id} had already ended: it is {view.state}")
+    if not session.as_json:
+        write_line(f"job {id} is cancelled")
+
+
+@job.command(example="penstock job retry 0193… --arg table=orders")
+@click.argument("id", type=JOB_ID)
+@CHANGES
+@click.pass_obj
+def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
+    """Retry a dead or cancelled job; for many at once see 'penstock dead'."""
+
+    async def request(bus: Bus, settings: Settings) -> None:
+        client = _client(bus, settings)
+        function = (await client.job(id)).record.function if changes else ""
+        await client.retry(id, read_changes(settings, function, changes))
+
+    session.run(request)
+    if session.as_json:
+        write_json({"id": id})
+    else:
+        write_line(f"job {id} is retried")
+
+
+def _client(bus: Bus, settings: Settings) -> Client:
+    return Client.over(bus, settings, "cli")
+
+
+def _show(session: Session, view: JobView) -> None:
+    if session.as_json:
+        write_json(job_detail(view))
+    else:
+        write_line("\n".join(description(view)))
+
+
+def _fail_unless_completed(view: JobView) -> None:
+    if view.state is not State.COMPLETED:
+        raise Failed(f"job {view.record.id} ended {view.state}")

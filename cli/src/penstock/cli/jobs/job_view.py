@@ -1,0 +1,90 @@
+"""Jobs as text: the columns of a list, one job with its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from penstock.cli.output import Column
+from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.job import JobProgressed
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import ignored_events
+from penstock.views import wording
+from penstock.views.event_text import happened
+from penstock.views.job_history import job_detail, progress
+
+COLUMNS = (
+    Column("id", lambda row: row.id),
+    Column("state", lambda row: row.state),
+    Column("function", lambda row: row.function),
+    Column("queue", lambda row: row.queue),
+    Column("attempt", lambda row: str(row.attempt), number=True),
+    Column("dispatched", lambda row: wording.clock(row.dispatched_at)),
+    Column("ran", lambda row: wording.seconds(row.run_seconds), number=True),
+    Column("worker", lambda row: row.worker or wording.UNKNOWN),
+    Column("note", lambda row: row.error or row.progress),
+)
+
+
+def description(view: JobView) -> list[str]:
+    """One job as lines of text."""
+    record, shown = view.record, job_detail(view)
+    lines = [
+        f"job        {record.id}",
+        f"state      {record.state}, attempt {record.attempt}" + _tries(shown.tries),
+        f"function   {record.function}",
+        f"queue      {record.queue}",
+        f"arguments  {_json(shown.arguments)}",
+        *_optional("tags", ", ".join(record.tags)),
+        *_optional("progress", progress(record)),
+        *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
+        *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),
+        *_optional("result", _json(shown.result) if record.result else ""),
+        "timeline",
+        *_timeline(view.events),
+    ]
+    if record.error:
+        lines += ["error", *_indented(f"{record.error.kind}: {record.error.message}")]
+        lines += _indented(record.error.traceback)
+    return lines
+
+
+def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
+    """One line an event; progress that follows on progress is one line, with the last of it."""
+    reasons = dict(ignored_events(events))
+    lines: list[str] = []
+    for is_progress, group in groupby(events, lambda entry: isinstance(entry[1], JobProgressed)):
+        run = list(group)
+        for sequence, event in run[-1:] if is_progress else run:
+            lines.append(_line(event, reasons.get(sequence, "")))
+        if is_progress and len(run) > 1:
+            lines[-1] += f"  (the last of {len(run)})"
+    return lines
+
+
+def _line(event: Event | UnknownEvent, ignored: str) -> str:
+    if isinstance(event, UnknownEvent):
+        why = f"unreadable, ignored: {ignored}" if ignored else "of a later version"
+        return f"  {'':8}  {event.type} ({why})"
+    happening = f"ignored: {ignored}" if ignored else happened(event)
+    return f"  {wording.clock(event.at)}  {event.name:<13}  {happening}".rstrip()
+
+
+def _tries(tries: int) -> str:
+    return f" of {tries}" if tries else ""
+
+
+def _optional(title: str, text: str) -> list[str]:
+    return [f"{title:<9}  {text}"] if text else []
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,99 @@
+"""`penstock queue`: how deep each queue is and how old its oldest job."""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Group
+from penstock.cli.errors import Refused
+from penstock.cli.output import Column, write_json, write_line, write_rows
+from penstock.cli.parameters import QUEUE
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.jobs.client import Client
+from penstock.views import wording
+from penstock.views.queue_board import queue_rows
+
+COLUMNS = (
+    Column("queue", lambda row: row.queue),
+    Column("pool", lambda row: row.pool or ("(excluded)" if row.excluded else "(none)")),
+    Column("state", lambda row: "paused" if row.paused else "open"),
+    Column("waiting", lambda row: str(row.waiting), number=True),
+    Column("running", lambda row: str(row.running), number=True),
+    Column("delayed", lambda row: str(row.delayed), number=True),
+    Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
+)
+
+
+@click.group(cls=Group, example="penstock queue ls")
+def queue() -> None:
+    """Queues: how many jobs wait, run and are delayed, and how long."""
+
+
+@queue.command(name="ls", example="penstock queue ls --json")
+@click.pass_obj
+def list_queues(session: Session) -> None:
+    """List every queue that is configured or holds jobs."""
+    rows = session.run(queue_rows)
+    write_rows(session, rows, COLUMNS, "no queue is configured and none holds a job")
+
+
+@queue.command(example="penstock queue pause reports --reason 'the lake is down'")
+@click.argument("name", type=QUEUE)
+@click.option("--reason", default="", help="Shown with the pause.")
+@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
+@click.pass_obj
+def pause(session: Session, name: str, reason: str, force: bool) -> None:
+    """Start no job of a queue until it is resumed; running jobs go on."""
+
+    async def request(bus: Bus, settings: Settings) -> None:
+        if not force:
+            await _check_exists(bus, settings, name)
+        await _client(bus, settings).pause_queue(name, reason)
+
+    session.run(request)
+    _show_state(session, name, "paused")
+
+
+@queue.command(example="penstock queue resume reports")
+@click.argument("name", type=QUEUE)
+@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
+@click.pass_obj
+def resume(session: Session, name: str, force: bool) -> None:
+    """Start the jobs of a paused queue again."""
+
+    async def request(bus: Bus, settings: Settings) -> None:
+        if not force:
+            await _check_exists(bus, settings, name)
+        await _client(bus, settings).resume_queue(name)
+
+    session.run(request)
+    _show_state(session, name, "open")
+
+
+async def _check_exists(bus: Bus, settings: Settings, name: str) -> None:
+    """Refuses a misspelt name, which would be paused or resumed without effect.
+
+    Raises:
+        Refused: no pool serves the queue, and it holds no jobs.
+    """
+    names = {row.queue: row for row in await queue_rows(bus, settings)}
+    row = names.get(name)
+    if row is None or not (row.pool or row.paused or row.waiting or row.running or row.delayed):
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see 'penstock queue ls'"
+        raise Refused(f"no pool serves queue {name!r} and it holds no jobs; {hint} (or --force)")
+
+
+def _client(bus: Bus, settings: Settings) -> Client:
+    return Client.over(bus, settings, "cli")
+
+
+def _show_state(session: Session, name: str, state: str) -> None:
+    if session.as_json:
+        write_json({"queue": name, "state": state})
+    else:
+        write_line(f"queue {name} is {state}")

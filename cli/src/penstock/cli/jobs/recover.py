@@ -1,0 +1,125 @@
+"""`penstock recover`: jobs that make no progress though their worker lives."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import click
+import msgspec
+
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Command
+from penstock.cli.errors import Failed
+from penstock.cli.output import Column, note, write_rows
+from penstock.cli.parameters import JOB_ID, QUEUE
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.events.envelope import new_id
+from penstock.events.recovering import RecoverAnswered, RecoverAsked, Strategy, Suspect
+from penstock.events.subjects import Subjects
+from penstock.views import lookback, wording
+
+PATIENCE_SECONDS = 5.0
+"""How long the command waits for answers of hosts."""
+
+COLUMNS = (
+    Column("job", lambda row: row.job_id),
+    Column("queue", lambda row: row.queue),
+    Column("worker", lambda row: f"{row.worker} on {row.host}"),
+    Column("score", lambda row: f"{row.score:.2f}", number=True),
+    Column("heartbeat", lambda row: f"{row.heartbeat:.2f}", number=True),
+    Column("run time", lambda row: f"{row.run_time:.2f}", number=True),
+    Column("memory", lambda row: f"{row.memory:.2f}", number=True),
+    Column("process", lambda row: f"{row.process_part:.2f} ({row.process})"),
+    Column("silent", lambda row: wording.seconds(row.silent_seconds), number=True),
+    Column("for", lambda row: wording.seconds(row.running_seconds), number=True),
+    Column("outcome", lambda row: row.outcome),
+)
+
+
+@click.command(
+    cls=Command,
+    example="penstock recover --dry-run\npenstock recover --queue reports --strategy restart",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be recovered.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["graceful", "checkpoint", "restart"]),
+    default="graceful",
+    show_default=True,
+    help="Ask the job to stop, or kill its worker; restart forgets its checkpoint.",
+)
+@click.option("--job", "job_id", type=JOB_ID, help="Only this job.")
+@click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), help="Scores above this; else as configured."
+)
+@click.pass_obj
+def recover(
+    session: Session,
+    /,
+    dry_run: bool,
+    strategy: Strategy,
+    job_id: str | None,
+    queue: str | None,
+    threshold: float | None,
+) -> None:
+    """Show and recover stuck jobs: 0.4 heartbeat + 0.3 run time + 0.15 memory + 0.15 process."""
+
+    async def request(bus: Bus, settings: Settings) -> tuple[list[Suspect], set[str]]:
+        order = RecoverAsked(
+            answer_to=new_id(),
+            threshold=settings.stuck.threshold if threshold is None else threshold,
+            strategy="off" if dry_run else strategy,
+            job_id=job_id or "",
+            queue=queue or "",
+        )
+        return await ask_hosts(bus, Subjects(settings.prefix), order)
+
+    suspects, silent = session.run(request)
+    write_rows(session, suspects, COLUMNS, "no job is stuck")
+    for host in sorted(silent):
+        note(f"host {host} did not answer within {PATIENCE_SECONDS:g} s")
+    if failed := [suspect for suspect in suspects if suspect.outcome.startswith("failed")]:
+        raise Failed(f"{len(failed)} jobs could not be recovered")
+
+
+async def ask_hosts(
+    bus: Bus, subjects: Subjects, order: RecoverAsked
+) -> tuple[list[Suspect], set[str]]:
+    """Sends a request to the executors of all hosts.
+
+    Args:
+        bus: a connection.
+        subjects: of the installation.
+        order: the request.
+
+    Returns:
+        The stuck jobs that they report, worst first, and the hosts that did not answer.
+    """
+    stream, every = subjects.snapshots_stream, subjects.host_snapshot("*")
+    latest = await lookback.latest(bus, stream, every)
+    silent = {stored.subject.split(".")[-1] for stored in latest}
+    suspects: list[Suspect] = []
+    complete = asyncio.Event()
+
+    def take(_: str, body: bytes) -> None:
+        with suppress(msgspec.MsgspecError):
+            answer = msgspec.json.decode(body, type=RecoverAnswered)
+            suspects.extend(answer.suspects)
+            silent.discard(answer.host)
+            if not silent:
+                complete.set()
+
+    listening = await bus.listen(subjects.recover_answered(order.answer_to), take)
+    try:
+        for host in tuple(silent):
+            await bus.signal(subjects.recover_asked(host), msgspec.json.encode(order))
+        if silent:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await complete.wait()
+    finally:
+        await listening.unsubscribe()
+    return sorted(suspects, key=lambda suspect: -suspect.score), silent

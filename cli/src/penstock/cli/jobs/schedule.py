@@ -1,0 +1,202 @@
+"""`penstock schedule`: jobs that are dispatched at set times."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.bus.protocol import Bus
+from penstock.cli.command import Group
+from penstock.cli.jobs.call import make_call
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
+from penstock.cli.parameters import QUEUE, SECONDS, Name
+from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.config.topology import PRIORITIES
+from penstock.events.envelope import utc_now
+from penstock.jobs.client import Client
+from penstock.jobs.dispatch.job_factory import Terms
+from penstock.jobs.registry import check_tags
+from penstock.jobs.schedules.schedule import Schedule, check, next_tick
+from penstock.views import wording
+from penstock.views.overdue_ticks import standstill
+
+NAME = Name("schedule")
+
+
+class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One schedule; ``next_at`` is None while it is paused."""
+
+    name: str
+    cron: str
+    zone: str
+    function: str
+    queue: str
+    state: str
+    missed: str
+    next_at: datetime | None
+    last_at: datetime | None
+    dispatched: int
+    words: str
+
+
+COLUMNS = (
+    Column("schedule", lambda row: row.name),
+    Column("cron", lambda row: row.cron),
+    Column("zone", lambda row: row.zone),
+    Column("job", lambda row: row.function),
+    Column("queue", lambda row: row.queue),
+    Column("state", lambda row: row.state),
+    Column("next", lambda row: f"{row.next_at:%Y-%m-%d %H:%M:%S}" if row.next_at else "-"),
+    Column("last", lambda row: _since(row.last_at)),
+    Column("jobs", lambda row: wording.count(row.dispatched), number=True),
+)
+EXAMPLE = "penstock schedule add nightly '30 2 * * *' reports.rebuild --zone Europe/Berlin"
+
+
+@click.group(cls=Group, example=EXAMPLE)
+def schedule() -> None:
+    """Add, list, show, pause, resume, run and remove schedules."""
+
+
+@schedule.command(example=EXAMPLE + " --arg table=orders")
+@click.argument("name", type=NAME)
+@click.argument("cron")
+@click.argument("function")
+@click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of the expression.")
+@click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
+@click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
+@click.option("--tag", "tags", multiple=True, help="Besides the function's own; repeatable.")
+@click.option(
+    "--missed",
+    type=click.Choice(["once", "skip"]),
+    default="once",
+    show_default=True,
+    help="Ticks while no orchestrator ran: the latest runs once, or all are skipped.",
+)
+@click.option("--expires", type=SECONDS, default=0.0, help="Not started so long after the tick.")
+@click.option("--replace", is_flag=True, help="Replace one of the same name.")
+@click.pass_obj
+def add(session: Session, /, name: str, cron: str, function: str, **options: Any) -> None:
+    """Dispatch FUNCTION at the times of CRON: five fields, or six with seconds first."""
+    check(cron, options["zone"])
+    call = make_call(session.settings(), function, options["arguments"])
+    terms = Terms(
+        queue=options["queue"] or "", tags=check_tags(options["tags"]), priority=options["priority"]
+    )
+
+    async def request(bus: Bus, settings: Settings) -> Schedule:
+        return await _client(bus, settings).schedules.add(
+            name,
+            call,
+            cron,
+            zone=options["zone"],
+            terms=terms,
+            missed=options["missed"],
+            expires_seconds=options["expires"],
+            replace=options["replace"],
+        )
+
+    _show(session, session.run(request))
+
+
+@schedule.command(name="ls", example="penstock schedule ls --json")
+@click.pass_obj
+def list_schedules(session: Session) -> None:
+    """List every schedule with its next tick."""
+
+    async def request(bus: Bus, settings: Settings) -> list[ScheduleRow]:
+        schedules = await _client(bus, settings).schedules.all()
+        if schedules and (why := await standstill(bus, settings, schedules, utc_now())):
+            note(f"warning: {why}")
+        return [_row(entry) for entry in schedules]
+
+    write_rows(
+        session, session.run(request), COLUMNS, "there is no schedule; see 'schedule add --help'"
+    )
+
+
+@schedule.command(example="penstock schedule show nightly")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def show(session: Session, name: str) -> None:
+    """Show one schedule and its next ticks."""
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.get(name)))
+
+
+@schedule.command(example="penstock schedule pause nightly")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def pause(session: Session, name: str) -> None:
+    """Dispatch nothing until it is resumed."""
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.pause(name)))
+
+
+@schedule.command(example="penstock schedule resume nightly")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def resume(session: Session, name: str) -> None:
+    """Continue with the next tick; ticks of the pause are not made up for."""
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.resume(name)))
+
+
+@schedule.command(name="run-now", example="penstock schedule run-now nightly")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def run_now(session: Session, name: str) -> None:
+    """Dispatch its job once, besides its ticks; prints the job's id."""
+    job_id = session.run(lambda bus, settings: _client(bus, settings).schedules.run_now(name))
+    if session.as_json:
+        write_json({"id": job_id})
+    else:
+        write_line(job_id)
+
+
+@schedule.command(name="rm", example="penstock schedule rm nightly")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def remove(session: Session, name: str) -> None:
+    """Remove a schedule; jobs that were dispatched stay."""
+    session.run(lambda bus, settings: _client(bus, settings).schedules.remove(name))
+    if not session.as_json:
+        write_line(f"schedule {name} is removed")
+
+
+def _client(bus: Bus, settings: Settings) -> Client:
+    return Client.over(bus, settings, "cli")
+
+
+def _row(entry: Schedule) -> ScheduleRow:
+    return ScheduleRow(
+        name=entry.name,
+        cron=entry.cron,
+        zone=entry.zone,
+        function=entry.function,
+        queue=entry.queue,
+        state="paused" if entry.paused else "active",
+        missed=entry.missed,
+        next_at=None if entry.paused else next_tick(entry, max(entry.done_until, utc_now())),
+        last_at=entry.last_tick,
+        dispatched=entry.dispatched,
+        words=check(entry.cron, entry.zone),
+    )
+
+
+def _show(session: Session, entry: Schedule) -> None:
+    row = _row(entry)
+    if session.as_json:
+        write_json(row)
+        return
+    write_line(f"{row.name}: {row.function} on queue {row.queue}, {row.state}")
+    write_line(f"  {row.words} ({row.cron}, {row.zone}); missed ticks: {row.missed}")
+    write_line(
+        f"  next {row.next_at or '-'}, last {row.last_at or 'never'}, {row.dispatched} so far"
+    )
+
+
+def _since(at: datetime | None) -> str:
+    return wording.ago((utc_now() - at).total_seconds() if at else None)

@@ -1,0 +1,1 @@
+"""The lake: land events, roll them up, forecast arrivals, report promises."""

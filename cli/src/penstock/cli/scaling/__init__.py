@@ -1,0 +1,1 @@
+"""Pools and their workers: decisions explained, replayed, simulated, tuned."""

@@ -1,0 +1,92 @@
+"""A decision as sentences: its reasons, its effect, and the inputs that would have changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.bus.protocol import Bus
+from penstock.cli.installed import is_importable
+from penstock.events.scaling import Reason, ScalingDecisionMade
+from penstock.events.subjects import Subjects
+from penstock.events.telling import headline
+from penstock.views import wording
+
+if TYPE_CHECKING:
+    from penstock.decider.replay.explain import Explanation
+
+MOST_CHANGES = 3
+
+
+async def explain(
+    bus: Bus, subjects: Subjects, made: ScalingDecisionMade, raw: bytes
+) -> Explanation | None:
+    """Recomputes a decision from the log.
+
+    Args:
+        bus: a connection.
+        subjects: of the installation.
+        made: the decision.
+        raw: the event as it is stored.
+
+    Returns:
+        None where the decider is not installed.
+    """
+    if not is_importable("penstock.decider"):
+        return None
+    from penstock.cli.scaling import recorded_rounds  # noqa: PLC0415
+    from penstock.decider.replay import explain, stretches  # noqa: PLC0415
+
+    entries = await recorded_rounds.entries_of(bus, subjects, made)
+    return explain.explain(raw, entries, stretches.installed())
+
+
+def as_json(made: ScalingDecisionMade, explanation: Explanation | None) -> dict[str, Any]:
+    """The event's own fields, with the sentences and the explanation beside them."""
+    fields: dict[str, Any] = msgspec.to_builtins(made) | {
+        "sentences": list(sentences(made, explanation))
+    }
+    return fields if explanation is None else fields | msgspec.to_builtins(explanation)
+
+
+def sentences(made: ScalingDecisionMade, explanation: Explanation | None = None) -> Iterator[str]:
+    """A decision as lines of text, one for each reason; with an explanation, more after them."""
+    yield f"{wording.clock(made.at)} {headline(made)}"
+    for number, reason in enumerate(made.reasons, 1):
+        yield f"  {number}. {reason.text}  ({reason.step}: {reason.rule} → {reason.workers})"
+        if reason.values:
+            yield f"     {_figures(reason)}"
+    if made.predicted_pickup_seconds is not None:
+        predicted = wording.seconds(made.predicted_pickup_seconds)
+        promised = wording.seconds(made.sla_seconds)
+        yield f"A job arriving then would start within {predicted}; promised: {promised}."
+    if made.placement:
+        placed = ", ".join(f"{count} on {host}" for host, count in made.placement.items())
+        yield f"{'Advised' if made.advice else 'Placed'}: {placed}."
+    yield f"Decision {made.id}, leader epoch {made.epoch}, by {made.source or 'unknown'}."
+    if made.snapshot_ids:
+        yield f"Made from snapshots {', '.join(made.snapshot_ids)} and those of the hosts."
+    if explanation is not None:
+        yield from _recomputed(explanation)
+
+
+def _figures(reason: Reason) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in reason.values.items())
+
+
+def _recomputed(explanation: Explanation) -> Iterator[str]:
+    if explanation.recomputed == "equal":
+        yield "Recomputed from the log: the same, bit for bit."
+        if not explanation.changes:
+            yield "No single input, changed alone, would have changed the number."
+        for change in explanation.changes[:MOST_CHANGES]:
+            yield f"{change.text[0].upper()}{change.text[1:]}."
+    elif explanation.recomputed == "other program":
+        program, *differences = explanation.why
+        yield f"Not equal when recomputed: it was made by another program, {program}."
+        yield from (f"  {difference}" for difference in differences)
+    else:
+        yield f"Recomputed from the log: {explanation.recomputed}."
+        yield from (f"  {sentence}" for sentence in explanation.why)

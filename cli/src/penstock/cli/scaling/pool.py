@@ -1,0 +1,58 @@
+"""`penstock pool`: each pool's load, workers and promise."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.command import Group
+from penstock.cli.output import Column, write_rows
+from penstock.cli.session import Session
+from penstock.measuring.budget import pace
+from penstock.views import wording
+from penstock.views.pool_board import PoolRow, pool_rows
+
+
+def promise(row: PoolRow) -> str:
+    """``95 % within 30 s``."""
+    return f"{row.quantile * 100:g} % within {wording.seconds(row.sla_seconds)}"
+
+
+def budget(row: PoolRow) -> str:
+    """``83 % left``, and how it burns."""
+    if row.budget is None:
+        return wording.UNKNOWN
+    left = f"{max(row.budget.remaining_share, 0.0):.0%} left".replace("%", " %")
+    burning = pace(row.budget)
+    return f"{left}, {burning}" if burning else left
+
+
+COLUMNS = (
+    Column("pool", lambda row: row.pool),
+    Column("kind", lambda row: row.kind),
+    Column("promise", promise),
+    Column("budget", budget),
+    Column("state", lambda row: row.state),
+    Column("waiting", lambda row: wording.count(row.waiting), number=True),
+    Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
+    Column("running", lambda row: wording.count(row.running), number=True),
+    Column("target", lambda row: wording.count(row.target), number=True),
+    Column("planned", lambda row: wording.count(row.planned), number=True),
+    Column("started", lambda row: wording.count(row.started), number=True),
+    Column("ready", lambda row: wording.count(row.ready), number=True),
+    Column("measured", lambda row: wording.ago(row.snapshot_age_seconds)),
+    Column("last reason", lambda row: row.reason),
+)
+
+
+@click.group(cls=Group, example="penstock pool ls --json")
+def pool() -> None:
+    """Pools: what they promise, what waits, and who works."""
+
+
+@pool.command(name="ls", example="penstock pool ls")
+@click.pass_obj
+def list_pools(session: Session) -> None:
+    """List every configured pool with its last measurement and decision."""
+    rows = session.run(pool_rows)
+    nothing = "no pool is configured; add a table [pools.NAME] to penstock.toml"
+    write_rows(session, rows, COLUMNS, nothing)

@@ -1,0 +1,61 @@
+"""The folder `.penstock/`: its lock, and the address of the broker that `up` started."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+from penstock.config import ConfigError
+from penstock.runtime.local_broker import FOLDER, LOCK_FILE, URL_FILE
+from penstock.runtime.paths import user_folder
+
+
+class AlreadyUp(ConfigError):
+    """Another `penstock up` runs in this folder."""
+
+
+def write_url(url: str, monitor_url: str, folder: Path = FOLDER) -> None:
+    """Writes the address for the other commands of this folder, atomically."""
+    half = folder / f"{URL_FILE}.new"
+    half.unlink(missing_ok=True)  # one left behind may have another mode
+    half.touch(mode=0o600, exist_ok=False)  # an address may hold a password
+    half.write_text(f"{url}\n{monitor_url}\n", "utf-8")
+    half.replace(folder / URL_FILE)
+
+
+def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
+    """The folder in which this installation's executor keeps its sockets and records.
+
+    In the user's runtime folder, since a socket's path must be short and not every file system of
+    a working directory takes sockets; the same after each start, so that workers are found again.
+
+    Returns:
+        The place and the names below it, for :func:`penstock.runtime.private_folders.private_dir`.
+    """
+    mark = blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
+    return *user_folder(), f"up-{mark}"
+
+
+@contextmanager
+def held(folder: Path = FOLDER) -> Iterator[Path]:
+    """Locks the folder for this process; the kernel releases it, whatever ends the process.
+
+    Raises:
+        AlreadyUp: another process holds it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyUp(f"'penstock up' already runs in {folder.resolve().parent}") from None
+        (folder / URL_FILE).unlink(missing_ok=True)
+        try:
+            yield folder
+        finally:
+            (folder / URL_FILE).unlink(missing_ok=True)

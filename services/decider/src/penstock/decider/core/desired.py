@@ -1,0 +1,216 @@
+"""The workers that one pool desires: demand, bounds, policies. What hosts can carry comes after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.config import Pool
+from penstock.config.profiles import Profile
+from penstock.decider.core import options
+from penstock.decider.core.history import History
+from penstock.decider.core.inputs import MeasuredPool
+from penstock.decider.core.policies import chain
+from penstock.decider.core.policies.policy import Policies, Proposal
+from penstock.decider.core.portable import portable
+from penstock.decider.core.registry import Strategies
+from penstock.decider.core.state import PoolState
+from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, check, whole
+from penstock.events.snapshot import PoolSnapshot
+
+_MOST_MEMORY_BYTES = 64 * 1024
+"""Limit of what a strategy may remember; it is stored with each decision."""
+
+
+class DesiredWorkers(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers that a pool asks the hosts for.
+
+    Attributes:
+        history: the reasons so far; its number is what is asked for.
+        floor: served before anything else: the minimum, a first worker where one is wanted (cores
+            are shared, so a busy neighbour may slow a pool down but never hold it at nothing), all
+            of it where the plan must stand.
+        demand: served next, in the order of lateness; the rest only delays a scale-down.
+        proposal: as the pool's policies see it.
+        snapshot: the measurement behind it; None where that was stale or missing.
+        wanted: the strategy's own number.
+        predicted_pickup_seconds: the strategy's own prediction for that number.
+        memory: what the strategy wants to remember; None where the strategy was not run.
+    """
+
+    history: History
+    floor: int
+    demand: int
+    proposal: Proposal
+    snapshot: PoolSnapshot | None = None
+    wanted: int = 0
+    predicted_pickup_seconds: float | None = None
+    memory: Mapping[str, Any] | None = None
+
+
+def desired_workers(
+    pool: Pool,
+    measurement: MeasuredPool | None,
+    state: PoolState,
+    *,
+    strategies: Strategies,
+    policies: Policies,
+    stale_seconds: float,
+    now: float,
+) -> DesiredWorkers:
+    """The desired workers of one pool, from its measurements and its last plan."""
+    fault = _unusable(measurement, now, stale_seconds)
+    usable = None if fault else measurement
+    proposal = _proposal(pool, state, usable.snapshot if usable else None, now)
+    if not pool.scalable:
+        return _pinned(proposal)
+    if usable is None:
+        # old or missing measurements never lower a worker count
+        return _unchanged(proposal, "stale", "stale", f"the plan stands: {fault}")
+    inputs = StrategyInputs(
+        pool=pool,
+        snapshot=usable.snapshot,
+        age_seconds=usable.age_seconds(now),
+        current=proposal.current,
+        now=now,
+        memory=state.memory,
+    )
+    history = History()
+    try:
+        demand = _demand(strategies, inputs, history)
+    except Exception as error:  # a plug-in's own fault must not end the round of all pools
+        name = pool.profile.strategy
+        why = f"the plan stands: strategy {name} raised {error!r}"
+        return _unchanged(proposal, "strategy", name, why)
+    return _limited(proposal, state, demand, history, policies)
+
+
+def is_urgent(snapshot: PoolSnapshot, profile: Profile, state: PoolState) -> bool:
+    """A breach is there, predicted or near: the oldest job is past the threshold."""
+    oldest = snapshot.oldest_waiting_seconds
+    near = oldest is not None and oldest >= profile.sla_seconds * profile.breach_threshold
+    announced = state.breached_at is not None or state.predicted_at is not None
+    return bool(snapshot.waiting) and (near or announced)
+
+
+def busy_workers(snapshot: PoolSnapshot) -> int:
+    """Workers with a job, by their own reports; by the claims where no worker reports."""
+    if snapshot.worker_age_seconds is None:
+        return snapshot.running
+    return max(snapshot.workers_ready - snapshot.workers_idle, 0)
+
+
+def _unusable(measurement: MeasuredPool | None, now: float, stale_seconds: float) -> str | None:
+    """Why nothing can be decided from this measurement, as a clause; None if it can."""
+    if measurement is None:
+        return "nothing was measured yet"
+    age = measurement.age_seconds(now)
+    if age > stale_seconds:
+        return f"the last measurement is {age:.1f} s old (more than {stale_seconds:g} s)"
+    return None
+
+
+def _incomplete(snapshot: PoolSnapshot) -> str | None:
+    """The figure that a fresh snapshot lacks, so that it may raise a demand but not lower it."""
+    if snapshot.arrival_per_second is None:
+        return "the arrival rate is not measured yet"
+    if snapshot.waiting and snapshot.oldest_waiting_seconds is None:
+        return "the age of the oldest job is unknown"
+    loaded = snapshot.waiting or snapshot.arrival_per_second > 0
+    if loaded and (snapshot.service is None or not snapshot.service.count):
+        return "no job's run time is measured yet"
+    return None
+
+
+def _demand(strategies: Mapping[str, Strategy], inputs: StrategyInputs, history: History) -> Demand:
+    name = inputs.pool.profile.strategy
+    if name not in strategies:
+        raise LookupError(f"no strategy of this name is installed (known: {sorted(strategies)})")
+    demand = check(options.demand(name, strategies, inputs))
+    history.extend(demand.reasons)
+    workers = whole(demand.workers)
+    if not demand.reasons or history.workers != workers:
+        history.add("strategy", name, workers, f"{workers} wanted by {name}")
+    memory = portable(demand.memory, _MOST_MEMORY_BYTES)
+    return msgspec.structs.replace(demand, memory=memory)
+
+
+def _limited(
+    proposal: Proposal, state: PoolState, demand: Demand, history: History, policies: Policies
+) -> DesiredWorkers:
+    """Gaps, bounds, policies, and bounds again: a policy may hold a number that is out of them."""
+    profile, snapshot, current = proposal.profile, proposal.snapshot, proposal.current
+    own, gap = history.workers, _incomplete(snapshot) if snapshot else None
+    if gap and own < current:
+        history.change("stale", "incomplete", current, f"stays {current}: {gap}")
+    stands = gap is not None and history.workers == current
+    _bound(history, profile)
+    wanted = history.workers
+    proposal = msgspec.structs.replace(proposal, wanted=wanted, workers=wanted)
+    if not stands:  # else a policy could lower what may not be lowered on such measurements
+        chain.apply(proposal, state.policies, policies, history)
+        _bound(history, profile)
+    return DesiredWorkers(
+        history=history,
+        floor=history.workers if stands else min(max(profile.min_workers, 1), history.workers),
+        demand=min(wanted, history.workers),
+        proposal=proposal,
+        snapshot=snapshot,
+        wanted=own,
+        predicted_pickup_seconds=demand.predicted_pickup_seconds,
+        memory=demand.memory,
+    )
+
+
+def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: float) -> Proposal:
+    """Before anything is wanted: that it stays as it is."""
+    current = state.workers
+    return Proposal(
+        pool=pool.name,
+        profile=pool.profile,
+        current=current,
+        wanted=current,
+        workers=current,
+        busy=busy_workers(snapshot) if snapshot else 0,
+        urgent=bool(snapshot and is_urgent(snapshot, pool.profile, state)),
+        up_at=state.up_at,
+        down_at=state.down_at,
+        snapshot=snapshot,
+        now=now,
+    )
+
+
+def _bound(history: History, profile: Profile) -> None:
+    least, most = profile.min_workers, profile.max_workers
+    if history.workers < least:
+        history.change("bounds", "min_workers", least, f"{least}: the pool's minimum")
+    elif history.workers > most:
+        history.change("bounds", "max_workers", most, f"{most}: the pool's maximum")
+
+
+def _pinned(proposal: Proposal) -> DesiredWorkers:
+    workers, history = proposal.profile.min_workers, History()
+    history.add("strategy", "pinned", workers, f"{workers}: the pool is pinned, it is not scaled")
+    return _settled(proposal, history)
+
+
+def _unchanged(proposal: Proposal, step: str, rule: str, why: str) -> DesiredWorkers:
+    """The last plan, within the bounds (these are settings, not measurements)."""
+    history = History()
+    history.add(step, rule, proposal.current, why)
+    _bound(history, proposal.profile)
+    return _settled(proposal, history)
+
+
+def _settled(proposal: Proposal, history: History) -> DesiredWorkers:
+    """All of it is served before anything else; the policies are not applied."""
+    workers = history.workers
+    return DesiredWorkers(
+        history=history,
+        floor=workers,
+        demand=workers,
+        proposal=msgspec.structs.replace(proposal, wanted=workers, workers=workers),
+        snapshot=proposal.snapshot,
+    )

@@ -1,0 +1,1 @@
+"""Hosts of a round: which are alive, what each can carry, and which workers go where."""

@@ -1,0 +1,196 @@
+"""What a host can carry.
+
+The reference formula: workers = floor(usable cores x free share / need), memory likewise, the
+smaller wins. Free share is what the share ceiling leaves beside what *others* use: the workers'
+own use is not counted against them. Two refinements keep a neighbour's noise from ending workers:
+
+- cores: a busy neighbour forbids new workers, it does not remove planned ones;
+- memory: planned workers may also use the reserve, new ones may not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.config.profiles import Profile
+from penstock.decider.core.inputs import Rules
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot
+
+_LEAST_CORES = 0.01
+_LEAST_BYTES = 8 * 1024 * 1024
+_SLACK = 1e-9
+
+
+class Need(msgspec.Struct, frozen=True, gc=False):
+    """What one worker of a pool takes."""
+
+    cpu_cores: float
+    memory_bytes: float
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False):
+    """What workers may take of a host, all together."""
+
+    cpu_cores: float
+    memory_bytes: float
+    workers: float = math.inf
+
+
+def worker_need(
+    snapshot: PoolSnapshot | None, profile: Profile, hosts: Iterable[HostSnapshot] = ()
+) -> Need:
+    """Measured needs before the pool's settings; never so little that any number would fit.
+
+    Args:
+        snapshot: of the pool; None where nothing is measured.
+        profile: the pool's settings.
+        hosts: all there are, for pools whose jobs need memory of their own: what is kept free for
+            them is no more than a share of the largest, so that a small one still takes a worker.
+    """
+    cores = snapshot.worker_cpu_cores if snapshot else None
+    memory = snapshot.worker_memory_bytes if snapshot else None
+    cores = profile.cpu_cores if cores is None else cores
+    memory = memory or profile.memory_bytes
+    memory = memory if memory > _LEAST_BYTES else _LEAST_BYTES
+    if profile.jobs_memory_bytes:
+        memory += profile.kept_for_jobs(max((host.memory_bytes for host in hosts), default=0))
+    return Need(cores if cores > _LEAST_CORES else _LEAST_CORES, memory)
+
+
+def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
+    """What the formula allows: the bound for anything new."""
+    return _start_budget(host, rules, _free_memory_share(host, rules))
+
+
+def budget(host: HostSnapshot, rules: Rules, planned: Budget | Load) -> Budget:
+    """The bound for all workers; ``planned`` is what the host was asked for before."""
+    free_memory = _free_memory_share(host, rules)
+    start, keep_bytes = _start_budget(host, rules, free_memory), host.memory_bytes * free_memory
+    return Budget(
+        max(start.cpu_cores, planned.cpu_cores),
+        max(start.memory_bytes, min(planned.memory_bytes, keep_bytes)),
+        start.workers,
+    )
+
+
+def without_others(host: HostSnapshot) -> HostSnapshot:
+    """The host as if no process but its workers ran on it."""
+    return msgspec.structs.replace(
+        host,
+        cpu_busy_cores=host.own_cpu_busy_cores,
+        memory_used_bytes=host.own_memory_bytes,
+    )
+
+
+def carries(limit: Budget, need: Need) -> tuple[int, str]:
+    """How many such workers fit into a budget, and what bounds them."""
+    fits = {
+        "cores": limit.cpu_cores / need.cpu_cores,
+        "memory": limit.memory_bytes / need.memory_bytes,
+        "max_workers": limit.workers,
+    }
+    bound = min(fits, key=lambda name: fits[name])
+    return math.floor(fits[bound] + _SLACK), bound
+
+
+def _start_budget(host: HostSnapshot, rules: Rules, free_memory: float) -> Budget:
+    others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+    usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
+    usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
+    return Budget(
+        usable_cores * _free_share(rules.max_cpu_share, others_cores, host.cpu_cores),
+        usable_bytes * free_memory,
+        host.max_workers or math.inf,
+    )
+
+
+def _free_share(ceiling: float, used: float, total: float) -> float:
+    return max(ceiling - used / total, 0.0) if total > 0 else 0.0
+
+
+def _free_memory_share(host: HostSnapshot, rules: Rules) -> float:
+    others = max(host.memory_used_bytes - host.own_memory_bytes, 0)
+    return _free_share(rules.max_memory_share, others, host.memory_bytes)
+
+
+class Load:
+    """What workers take of a host, all together."""
+
+    __slots__ = ("cpu_cores", "memory_bytes", "workers")
+
+    def __init__(self) -> None:
+        self.cpu_cores = self.memory_bytes = 0.0
+        self.workers = 0
+
+    def add(self, need: Need, count: int = 1) -> None:
+        self.cpu_cores += need.cpu_cores * count
+        self.memory_bytes += need.memory_bytes * count
+        self.workers += count
+
+
+class HostCapacity(Load):
+    """A host while workers are being placed on it.
+
+    Attributes:
+        host: its name.
+        limit: the bound for all workers on it.
+        accepts: takes workers it did not have.
+        keeps: goes on with those it has.
+    """
+
+    __slots__ = ("accepts", "host", "keeps", "limit")
+
+    def __init__(self, host: str, limit: Budget, *, accepts: bool, keeps: bool) -> None:
+        self.cpu_cores = self.memory_bytes = 0.0
+        self.workers = 0
+        self.host, self.limit, self.accepts, self.keeps = host, limit, accepts, keeps
+
+    def hold(self, load: Load) -> None:
+        """Starts from the load that stays whatever is placed now."""
+        self.cpu_cores, self.memory_bytes = load.cpu_cores, load.memory_bytes
+        self.workers = load.workers
+
+    def fits(self, need: Need, *, count: int = 1, whatever_cores: bool = False) -> bool:
+        cpu_cores = self.cpu_cores + need.cpu_cores * count
+        memory_bytes = self.memory_bytes + need.memory_bytes * count
+        return (
+            self.workers + count <= self.limit.workers
+            and memory_bytes <= self.limit.memory_bytes * (1 + _SLACK)
+            and (whatever_cores or cpu_cores <= self.limit.cpu_cores * (1 + _SLACK))
+        )
+
+    def free(self, need: Need) -> int:
+        """How many further workers of this need fit."""
+        limit, slack = self.limit, 1 + _SLACK
+        return max(
+            math.floor(
+                min(
+                    (limit.cpu_cores * slack - self.cpu_cores) / need.cpu_cores,
+                    (limit.memory_bytes * slack - self.memory_bytes) / need.memory_bytes,
+                    limit.workers - self.workers,
+                )
+                + _SLACK
+            ),
+            0,
+        )
+
+    @property
+    def overfull(self) -> bool:
+        """By memory or count; cores never end workers."""
+        return self.workers > self.limit.workers or self.memory_bytes > self.limit.memory_bytes * (
+            1 + _SLACK
+        )
+
+    @property
+    def full_share(self) -> float:
+        """Share of its memory budget that is taken; for choosing between hosts."""
+        return self.memory_bytes / self.limit.memory_bytes if self.limit.memory_bytes > 0 else 1.0
+
+    def copy(self) -> HostCapacity:
+        """A copy to try placements on."""
+        twin = HostCapacity(self.host, self.limit, accepts=self.accepts, keeps=self.keeps)
+        twin.hold(self)
+        return twin

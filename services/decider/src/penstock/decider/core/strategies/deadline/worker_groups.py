@@ -1,0 +1,160 @@
+"""The workers that will take jobs: how many jobs they have picked up by when, at the least.
+
+A busy worker is somewhere in its job: its pickups are a renewal process in equilibrium, with mean
+t/s by time t. An idle, starting or new worker takes a job as soon as it is there, and then goes on
+as an ordinary renewal process. The number picked up by all is nearly normal, and its lower quantile
+is what a promise can be built on (Cox, *Renewal Theory*, 1962, ch. 4: for mean and variance).
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+_NEVER = math.inf
+_TINY_SECONDS = 1e-6
+
+
+class Service(msgspec.Struct, frozen=True, gc=False):
+    """How long jobs run.
+
+    Attributes:
+        seconds: mean.
+        cv2: variance over squared mean.
+    """
+
+    seconds: float
+    cv2: float
+
+    def rounds(self, seconds: float) -> float:
+        """Mean number of jobs that a worker ends in so long a time, wherever in a job it is."""
+        if seconds <= 0:
+            return 0.0
+        return seconds / (self.seconds if self.seconds > _TINY_SECONDS else _TINY_SECONDS)
+
+    def rounds_from_fresh(self, rounds: float) -> float:
+        """The same for a worker that begins a job at the start: fewer, if jobs are of one length.
+
+        Never more than in equilibrium, which irregular jobs would allow: that is not promised.
+        """
+        if self.cv2 >= 1.0:
+            return rounds
+        return rounds - (1.0 - self.cv2) / 2 * (1.0 - math.exp(-2.0 * rounds))
+
+    def variance(self, rounds: float) -> float:
+        """Of that number: as for a coin at first, cv² for each round in the long run."""
+        return rounds * (self.cv2 + (1.0 - self.cv2) / (1.0 + 6.0 * rounds))
+
+
+class WorkerGroup(msgspec.Struct, frozen=True, gc=False):
+    """Workers that are alike.
+
+    Attributes:
+        workers: how many.
+        ready_seconds: from now until they take their first job; None: they are in one.
+    """
+
+    workers: int
+    ready_seconds: float | None
+
+
+Pace = tuple[float, float, float]
+"""Jobs that one worker picks up by some time: a sure first one, further ones, their variance."""
+_NOTHING: Pace = (0.0, 0.0, 0.0)
+
+
+class WorkerGroups:
+    """Groups in the order in which workers are kept: an unneeded worker leaves from the end.
+
+    Args:
+        groups: those that exist; after them any number of new ones.
+        new_seconds: until a worker that is started now takes its first job.
+        service: how long jobs run.
+        safety: how many standard deviations below the mean a promise is built on.
+    """
+
+    def __init__(
+        self, groups: tuple[WorkerGroup, ...], new_seconds: float, service: Service, safety: float
+    ) -> None:
+        self.groups = groups
+        self.new_seconds = new_seconds
+        self._service, self._safety = service, safety
+
+    def fewest(self, place: float, seconds: float) -> float:
+        """Fewest workers, the first ones kept, that have begun ``place`` jobs ``seconds`` from now.
+
+        May be broken; infinite where no number of workers can.
+        """
+        workers, first, further, variance = 0, 0.0, 0.0, 0.0
+        for group in self.groups:
+            pace = self._pace(group.ready_seconds, seconds)
+            needed = _needed(place - first, further, variance, pace, self._safety)
+            if needed <= group.workers:
+                return workers + needed
+            workers += group.workers
+            first += group.workers * pace[0]
+            further += group.workers * pace[1]
+            variance += group.workers * pace[2]
+        pace = self._pace(self.new_seconds, max(seconds, self.new_seconds))
+        return workers + _needed(place - first, further, variance, pace, self._safety)
+
+    def begun(self, workers: int, seconds: float) -> float:
+        """Jobs that so many workers have begun by then, at the least."""
+        first = further = variance = 0.0
+        for group in (*self.groups, WorkerGroup(workers, self.new_seconds)):
+            count = min(group.workers, workers)
+            workers -= count
+            pace = self._pace(group.ready_seconds, seconds)
+            first += count * pace[0]
+            further += count * pace[1]
+            variance += count * pace[2]
+        return first + max(further - self._safety * math.sqrt(variance), 0.0)
+
+    def start_seconds(self, place: float, workers: int) -> float:
+        """When the ``place``-th job is begun by so many workers, at the latest; from now."""
+        if workers <= 0:
+            return _NEVER
+        high = self.new_seconds + (place / workers + 1) * self._service.seconds
+        for _ in range(20):
+            if self.begun(workers, high) >= place:
+                break
+            high *= 2
+        low = 0.0
+        for _ in range(20):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.begun(workers, middle) >= place else (middle, high)
+        return high
+
+    def _pace(self, ready_seconds: float | None, seconds: float) -> Pace:
+        service = self._service
+        if ready_seconds is None:
+            rounds = service.rounds(seconds)
+            return 0.0, rounds, service.variance(rounds)
+        if seconds < ready_seconds:
+            return _NOTHING
+        rounds = service.rounds(seconds - ready_seconds)
+        return 1.0, service.rounds_from_fresh(rounds), service.variance(rounds)
+
+
+def _needed(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
+    """How many workers of this pace must join, so that ``left`` jobs are begun.
+
+    The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
+    jobs alone, or by all, which is a quadratic in x.
+    """
+    if left <= 0:
+        return 0.0
+    first, rounds, spread = pace
+    per_worker, missing, z2 = first + rounds, left - further, safety * safety
+    square = missing * missing - z2 * variance
+    if missing <= 0 and square >= 0:
+        return 0.0
+    if per_worker <= 0:
+        return _NEVER
+    half = per_worker * missing + z2 * spread / 2
+    root = half * half - per_worker * per_worker * square
+    by_all = (half + math.sqrt(root if root > 0 else 0.0)) / (per_worker * per_worker)
+    if first > 0 and left / first < by_all:
+        return left / first
+    return by_all if by_all > 0 else 0.0

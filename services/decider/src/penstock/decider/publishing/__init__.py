@@ -1,0 +1,1 @@
+"""What the decider publishes: decisions, commands, records of rounds, and their spans."""

@@ -1,0 +1,1 @@
+"""The simulated system: load, workers, measurements and the controller under test."""

@@ -1,0 +1,162 @@
+"""Reads arrival traces: CSV with a timestamp a row, or with a timestamp and a count."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from penstock.decider.simulator.model.load import Floats, Trace
+
+_TIMES = ("timestamp", "time", "datetime", "date", "period", "ts", "at", "arrival", "arrived")
+_COUNTS = ("count", "value", "requests", "arrivals", "invocations", "jobs", "hits", "n")
+_FORMATS = ("%d/%b/%Y:%H:%M:%S", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M:%S")
+_GAP = 1.5
+"""A step between two bins that is this many times the usual one is a gap in the recording."""
+_EPOCHS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+"""POSIX times beyond these are in nano-, micro- or milliseconds."""
+
+
+class BadTrace(ValueError):
+    """A file that is no trace: says where, what was found and what was expected."""
+
+
+def read(
+    path: Path, *, time: str | None = None, value: str | None = None, size: str | None = None
+) -> Trace:
+    """The trace in a file.
+
+    Columns are found by their usual names, whatever the case, else the first column is the time. A
+    file without a header has columns ``0``, ``1`` and so on. Times without a zone are UTC.
+
+    Args:
+        time / value: columns of time and count, where their names are unusual.
+        size: a column to keep, that jobs take their run time from.
+
+    Raises:
+        BadTrace, OSError.
+    """
+    header, rows = _rows(path)
+    at = _column(path, header, time, _TIMES)
+    count = _column(path, header, value, _COUNTS)
+    times = _times(path, rows, 0 if at is None else at)
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    origin = float(times[0])
+    columns = {}
+    if size is not None:
+        sizes = _figures(path, rows, _column(path, header, size, ()) or 0)
+        columns[size] = sizes[order]
+    if count is None:
+        return Trace(name=path.stem, origin=origin, times=times - origin, columns=columns)
+    counts = _figures(path, rows, count)[order]
+    return Trace(
+        name=path.stem,
+        origin=origin,
+        times=times - origin,
+        counts=counts,
+        widths=_widths(path, times),
+    )
+
+
+def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Header and rows; a first row that begins with a time is no header."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+        file.seek(0)
+        mark = max(",;\t", key=first.count)
+        rows = [row for row in csv.reader(file, delimiter=mark) if any(row)]
+    if not rows:
+        raise BadTrace(f"{path}: found nothing, expected rows of times")
+    if any(_moment(cell) is not None for cell in rows[0]):
+        return [str(number) for number in range(len(rows[0]))], rows
+    if len(rows) == 1:
+        raise BadTrace(f"{path}: found a header only, expected rows of times below it")
+    return [name.strip() for name in rows[0]], rows[1:]
+
+
+def _column(
+    path: Path, header: Sequence[str], wanted: str | None, usual: Sequence[str]
+) -> int | None:
+    """A column's index: the named one, else the first with a usual name, else None."""
+    names = [name.lower() for name in header]
+    if wanted is None:
+        return next((names.index(name) for name in usual if name in names), None)
+    if wanted.lower() not in names:
+        raise BadTrace(f"{path}: no column {wanted!r}; its columns are {', '.join(header)}")
+    return names.index(wanted.lower())
+
+
+def _times(path: Path, rows: Sequence[Sequence[str]], column: int) -> Floats:
+    times = np.empty(len(rows))
+    for index, row in enumerate(rows):
+        moment = _moment(row[column]) if column < len(row) else None
+        if moment is None:
+            raise BadTrace(
+                f"{path}: row {index + 1}: found {_shown(row, column)}, expected a time "
+                "(ISO 8601 or POSIX); name its column with --time"
+            )
+        times[index] = moment
+    for beyond, unit in _EPOCHS:
+        if times.max() > beyond:
+            return times / unit
+    return times
+
+
+def _moment(text: str) -> float | None:
+    """POSIX seconds, or any number as it stands; None for no time at all."""
+    text = text.strip()
+    try:
+        number = float(text)
+        return number if math.isfinite(number) else None
+    except ValueError:
+        pass
+    try:
+        return _posix(datetime.fromisoformat(text))
+    except ValueError:
+        pass
+    for pattern in _FORMATS:
+        try:
+            return _posix(datetime.strptime(text, pattern))
+        except ValueError:
+            continue
+    return None
+
+
+def _posix(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _figures(path: Path, rows: Sequence[Sequence[str]], column: int) -> Floats:
+    figures = np.empty(len(rows))
+    for index, row in enumerate(rows):
+        try:
+            figures[index] = float(row[column])
+        except (ValueError, IndexError):
+            figures[index] = math.nan
+        if not 0 <= figures[index] < math.inf:
+            raise BadTrace(
+                f"{path}: row {index + 1}: found {_shown(row, column)}, expected a number, "
+                "zero or more"
+            )
+    return figures
+
+
+def _shown(row: Sequence[str], column: int) -> str:
+    return repr(row[column][:40]) if column < len(row) else f"{len(row)} columns"
+
+
+def _widths(path: Path, times: Floats) -> Floats:
+    """Each bin reaches to the next; where the recording has a gap, it is of the usual width."""
+    if len(times) < 2:
+        raise BadTrace(f"{path}: found one bin, expected two or more: their width is unknown")
+    steps = np.diff(times)
+    usual = float(np.percentile(steps[steps > 0], 50, method="lower")) if steps.any() else 0.0
+    if usual <= 0:
+        raise BadTrace(f"{path}: found one time only, expected bins that follow each other")
+    steps = np.where(steps > _GAP * usual, usual, steps)
+    return np.append(steps, usual)

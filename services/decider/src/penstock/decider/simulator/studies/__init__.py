@@ -1,0 +1,1 @@
+"""Studies: strategies compared, tuned and drawn over recorded loads."""

@@ -1,0 +1,192 @@
+"""Who can be simulated, by name: every strategy of the core, and the baselines."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from penstock.config import Pool, Profile
+from penstock.decider.core.registry import Strategies
+from penstock.decider.simulator.bounds import clairvoyant, peak
+from penstock.decider.simulator.model.controller import Controller, Core
+from penstock.decider.simulator.model.engine import HOST, POOL, Run, Simulation
+from penstock.decider.simulator.model.load import Load
+from penstock.decider.simulator.model.looks import Pace
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies import rules
+
+STABLE_SECONDS = 300.0
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What a contender is put into: one load, one promise, one seed.
+
+    Attributes:
+        profile: the promise, the bounds and the policies. strategies: the core's, by name.
+    """
+
+    load: Load
+    profile: Profile
+    strategies: Strategies
+    spawning: Spawning
+    seed: int
+    pace: Pace = Pace()
+
+    def run(self, controller: Controller) -> Run:
+        return Simulation(
+            self.load,
+            controller,
+            spawning=self.spawning,
+            profile=self.profile,
+            seed=self.seed,
+            pace=self.pace,
+        ).run()
+
+
+class UnknownContender(ValueError):
+    """Neither a strategy nor a baseline: says the nearest name."""
+
+
+def controller(name: str, scene: Scene) -> Controller:
+    """A fresh controller.
+
+    Args:
+        name: a strategy's or a baseline's; some take a figure behind a colon (``deadline:30`` has
+            ``change_seconds = 30``).
+
+    Raises:
+        UnknownContender.
+    """
+    check(name, scene.strategies)
+    kind, _, figure = name.partition(":")
+    if kind in scene.strategies:
+        profile = _tuned(msgspec.structs.replace(scene.profile, strategy=kind), figure)
+        pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile)
+        return Core(pool, scene.strategies, scene.load.origin)
+    return _BASELINES[kind](scene, float(figure or _FIGURES.get(kind, 0.0)))
+
+
+def check(name: str, strategies: Strategies) -> None:
+    """Raises UnknownContender."""
+    kind, colon, figure = name.partition(":")
+    if name in strategies or (kind in _BASELINES and not colon):
+        return
+    if kind not in _BASELINES and kind not in _TUNABLE:
+        names = [*strategies, *_BASELINES]
+        near = difflib.get_close_matches(kind, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        raise UnknownContender(f"unknown strategy {name!r}; {hint}")
+    if kind not in _FIGURES and kind not in _TUNABLE:
+        raise UnknownContender(f"{kind} takes no figure, found {name!r}")
+    try:
+        right = float(figure) > 0
+    except ValueError:
+        right = False
+    if not right:
+        raise UnknownContender(f"found {name!r}, expected {kind}:NUMBER, above 0")
+
+
+def _tuned(profile: Profile, figure: str) -> Profile:
+    """With the strategy's one setting that a figure behind its name stands for."""
+    if not figure:
+        return profile
+    options = dict(profile.options)
+    own = options.get(profile.strategy, {})
+    options[profile.strategy] = {**own, _TUNABLE[profile.strategy]: float(figure)}
+    return msgspec.structs.replace(profile, options=options)
+
+
+def _ruled(rule: rules.Rule, scene: Scene, stable_seconds: float = 0.0) -> Controller:
+    profile = scene.profile
+    return rules.Ruled(rule, HOST, profile.min_workers, profile.max_workers, stable_seconds)
+
+
+def _keda(scene: Scene, figure: float) -> Controller:
+    return _ruled(rules.QueueLength(figure), scene, STABLE_SECONDS)
+
+
+def _hpa(scene: Scene, figure: float) -> Controller:
+    return _ruled(rules.Utilisation(figure), scene, STABLE_SECONDS)
+
+
+def _aws(scene: Scene, figure: float) -> Controller:
+    return _ruled(rules.BacklogPerInstance(scene.profile.sla_seconds), scene, STABLE_SECONDS)
+
+
+def _flink(scene: Scene, figure: float) -> Controller:
+    return _ruled(rules.CatchUp(scene.profile.sla_seconds), scene)
+
+
+def _horizon(scene: Scene, figure: float) -> Controller:
+    profile = scene.profile
+    return _ruled(rules.TimeToClear(profile.min_workers, profile.max_workers), scene)
+
+
+def _spark(scene: Scene, figure: float) -> Controller:
+    return _ruled(rules.Doubling(), scene)
+
+
+def _peak(scene: Scene, figure: float) -> Controller:
+    count = peak.fixed_peak(
+        scene.load,
+        sla_seconds=scene.profile.sla_seconds,
+        quantile=scene.profile.quantile,
+        spawn_seconds=scene.spawning.seconds,
+        most=scene.profile.max_workers,
+    )
+    return _ruled(rules.Constant(count), scene)
+
+
+def _clairvoyant(scene: Scene, figure: float) -> Controller:
+    sla = scene.profile.sla_seconds
+
+    def late_share_with(tried: clairvoyant.Clairvoyant) -> float:
+        waits = scene.run(tried).waits
+        return sum(wait > sla for wait in waits) / max(len(waits), 1)
+
+    return clairvoyant.best(
+        scene.load,
+        sla_seconds=sla,
+        late_share=1 - scene.profile.quantile,
+        spawn_seconds=scene.spawning.seconds,
+        host=HOST,
+        late_share_with=late_share_with,
+    )
+
+
+_BASELINES: Mapping[str, Callable[[Scene, float], Controller]] = {
+    "keda": _keda,
+    "hpa": _hpa,
+    "aws": _aws,
+    "flink": _flink,
+    "horizon": _horizon,
+    "spark": _spark,
+    "peak": _peak,
+    "clairvoyant": _clairvoyant,
+}
+_FIGURES = {"keda": 5.0, "hpa": 0.7}
+"""Baselines that take a figure, and the one they have without: messages a worker, utilisation."""
+
+_TUNABLE = {"deadline": "change_seconds"}
+"""Strategies that take a figure, and the setting that it is."""
+
+BASELINES = (
+    "keda:1",
+    "keda:2",
+    "keda:5",
+    "keda:10",
+    "hpa:0.5",
+    "hpa:0.7",
+    "aws",
+    "flink",
+    "horizon",
+    "spark",
+    "peak",
+    "clairvoyant",
+)
+"""Those of the leaderboard."""
+
+BLIND = frozenset({"fixed", "schedule"})
+"""Strategies that look at no job: compared only where they are asked for."""

@@ -1,0 +1,208 @@
+"""Traces x promises x spawn times x seeds x strategies: everything run, and summed up in rows."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from penstock.config import Profile
+from penstock.decider.core.registry import Strategies
+from penstock.decider.simulator.bounds.bound import bound_worker_seconds
+from penstock.decider.simulator.model.durations import Durations
+from penstock.decider.simulator.model.engine import Run
+from penstock.decider.simulator.model.load import Load, Trace, draw
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies.contenders import Scene, controller
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be found out.
+
+    Attributes:
+        names: strategies and baselines. profile: bounds and policies; its promise is replaced.
+        service: how the run times were asked for, as text; durations: the same, ready to draw.
+        seeds: how many, from 0.
+    """
+
+    traces: Sequence[Trace]
+    names: Sequence[str]
+    slas: Sequence[float]
+    quantile: float
+    spawns: Sequence[Spawning]
+    service: str
+    durations: Durations
+    thin: Sequence[float]
+    seeds: int
+    profile: Profile
+    strategies: Strategies
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """One seed of one strategy; waits in seconds. ``jobs``: how many there were."""
+
+    jobs: float
+    late_share: float
+    wait_p50: float
+    wait_p95: float
+    wait_p99: float
+    wait_max: float
+    worker_seconds: float
+    actions: float
+    reversals: float
+    unstarted: float
+    bound_worker_seconds: float = 0.0
+
+
+class Row(Figures, frozen=True, kw_only=True):
+    """Means over the seeds (of ``wait_max`` and ``unstarted`` the highest), and what they are of.
+
+    Attributes:
+        bound_worker_seconds: least cost of keeping this promise with everything known beforehand.
+    """
+
+    trace: str
+    strategy: str
+    sla_seconds: float
+    quantile: float
+    spawn_seconds: float
+    service: str
+    thin: float
+    hours: float
+    seeds: int
+    late_share_worst: float
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One thing to compute; ``name`` is empty for the bound."""
+
+    trace: int
+    sla: float
+    spawn: int
+    seed: int
+    name: str
+
+
+def run(study: Study, processes: int = 1) -> Iterator[Row]:
+    """Rows in the order of the question, each as soon as it is known."""
+    settings = list(
+        itertools.product(range(len(study.traces)), study.slas, range(len(study.spawns)))
+    )
+    cases = [
+        Case(trace, sla, spawn, seed, name)
+        for trace, sla, spawn in settings
+        for name in ("", *study.names)
+        for seed in range(study.seeds)
+    ]
+    answers = _answers(study, cases, processes)
+    for trace, sla, spawn in settings:
+        bounds = [next(answers) for _ in range(study.seeds)]
+        for name in study.names:
+            runs = [next(answers) for _ in range(study.seeds)]
+            yield _row(study, Case(trace, sla, spawn, 0, name), runs, bounds)
+
+
+def _answers(study: Study, cases: Sequence[Case], processes: int) -> Iterator[Figures]:
+    def answer(number: int) -> Figures:
+        return solve(study, cases[number])
+
+    if min(processes, len(cases)) <= 1:
+        yield from map(answer, range(len(cases)))
+        return
+    with _Forked.pool(answer, min(processes, len(cases))) as pool:
+        yield from pool.imap(_Forked.call, range(len(cases)))
+
+
+class _Forked:
+    """Child processes inherit what they need by being forked; only numbers and figures travel."""
+
+    answer: Callable[[int], Figures]
+
+    @classmethod
+    def pool(cls, answer: Callable[[int], Figures], processes: int) -> multiprocessing.pool.Pool:
+        cls.answer = staticmethod(answer)
+        return multiprocessing.get_context("fork").Pool(processes)
+
+    @staticmethod
+    def call(number: int) -> Figures:
+        return _Forked.answer(number)
+
+
+def solve(study: Study, case: Case) -> Figures:
+    """One case."""
+    scene = _scene(study, case)
+    if not case.name:
+        return _bound(scene)
+    return figures(scene.run(controller(case.name, scene)), case.sla)
+
+
+def figures(run: Run, sla_seconds: float) -> Figures:
+    """A run, summed up."""
+    waits = np.asarray(run.waits) if run.waits else np.zeros(1)
+    p50, p95, p99 = (float(wait) for wait in np.quantile(waits, (0.5, 0.95, 0.99)))
+    return Figures(
+        jobs=len(run.waits),
+        late_share=float((waits > sla_seconds).mean()),
+        wait_p50=p50,
+        wait_p95=p95,
+        wait_p99=p99,
+        wait_max=float(waits.max()),
+        worker_seconds=run.worker_seconds,
+        actions=run.actions,
+        reversals=run.reversals,
+        unstarted=run.unstarted,
+    )
+
+
+def load_of(study: Study, trace: int, seed: int) -> Load:
+    """The jobs of one trace and seed."""
+    return draw(study.traces[trace], study.durations, thin=study.thin[trace], seed=seed)
+
+
+def _scene(study: Study, case: Case) -> Scene:
+    profile = msgspec.structs.replace(study.profile, sla_seconds=case.sla, quantile=study.quantile)
+    return Scene(
+        load=load_of(study, case.trace, case.seed),
+        profile=profile,
+        strategies=study.strategies,
+        spawning=study.spawns[case.spawn],
+        seed=case.seed,
+    )
+
+
+def _bound(scene: Scene) -> Figures:
+    least = bound_worker_seconds(
+        scene.load,
+        sla_seconds=scene.profile.sla_seconds,
+        late_share=1 - scene.profile.quantile,
+        spawn_seconds=scene.spawning.seconds,
+    )
+    nothing = dict.fromkeys(Figures.__struct_fields__, 0.0)
+    return Figures(**{**nothing, "bound_worker_seconds": least})
+
+
+def _row(study: Study, case: Case, runs: Sequence[Figures], bounds: Sequence[Figures]) -> Row:
+    means = {
+        name: sum(getattr(run, name) for run in runs) / len(runs)
+        for name in Figures.__struct_fields__
+    }
+    for name in ("wait_max", "unstarted"):
+        means[name] = max(getattr(run, name) for run in runs)
+    means["bound_worker_seconds"] = sum(b.bound_worker_seconds for b in bounds) / len(bounds)
+    trace = study.traces[case.trace]
+    return Row(
+        **means,
+        trace=trace.name,
+        strategy=case.name,
+        sla_seconds=case.sla,
+        quantile=study.quantile,
+        spawn_seconds=study.spawns[case.spawn].seconds,
+        service=study.service,
+        thin=study.thin[case.trace],
+        hours=trace.duration_seconds / 3600,
+        seeds=study.seeds,
+        late_share_worst=max(run.late_share for run in runs),
+    )

@@ -1,0 +1,113 @@
+"""What an executor can learn; what follows from it is decided in `evolve` and `reconcile`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.scaling import WorkersScaled
+from penstock.events.worker import Claim, WorkerReport
+
+
+class _Fact(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Commanded(_Fact, frozen=True, kw_only=True):
+    """A command arrived; it may be late, repeated, forged, or another host's.
+
+    Attributes:
+        reached: no leader's epoch lies beyond; None where no decider has led yet.
+    """
+
+    command: WorkersScaled
+    reached: int | None = None
+
+
+class Forked(_Fact, frozen=True, kw_only=True):
+    worker: str
+    pid: int
+
+
+class ForkFailed(_Fact, frozen=True, kw_only=True):
+    """The start did not lead to a process: out of processes or memory, or the warm parent died."""
+
+    worker: str
+    error: str
+
+
+class Reported(_Fact, frozen=True, kw_only=True):
+    report: WorkerReport
+
+
+class Exited(_Fact, frozen=True, kw_only=True):
+    """A process ended.
+
+    Attributes:
+        code: as of ``waitpid``; None when it was no child of this process.
+        claim: of the job that it began last.
+        held: what it held; None where only its reports are known.
+        out_of_memory: the kernel ended a process for lack of memory just before.
+    """
+
+    worker: str
+    code: int | None
+    claim: Claim | None = None
+    held: tuple[Claim, ...] | None = None
+    out_of_memory: bool = False
+
+
+class Adopted(_Fact, frozen=True, kw_only=True):
+    """A living worker that an earlier executor here left behind; the age is its process's."""
+
+    worker: str
+    pool: str
+    pid: int
+    age_seconds: float
+
+
+class Condemned(_Fact, frozen=True, kw_only=True):
+    """The job of this worker is stuck, and was taken from it."""
+
+    worker: str
+
+
+class Computing(_Fact, frozen=True, kw_only=True):
+    """A worker that cannot report was seen to use its processor."""
+
+    worker: str
+
+
+class BusChecked(_Fact, frozen=True, kw_only=True):
+    """The broker answered (``up``) or did not: silence of workers means something, or nothing."""
+
+    up: bool
+
+
+class EndRequested(_Fact, frozen=True, kw_only=True):
+    """This executor was asked to end."""
+
+
+class PauseRequested(_Fact, frozen=True, kw_only=True):
+    """This executor was asked to pause, or to go on."""
+
+    paused: bool
+
+
+class Ticked(_Fact, frozen=True, kw_only=True):
+    """Time passed."""
+
+
+Fact = (
+    Commanded
+    | Forked
+    | ForkFailed
+    | Reported
+    | Exited
+    | Condemned
+    | Computing
+    | Adopted
+    | BusChecked
+    | EndRequested
+    | PauseRequested
+    | Ticked
+)

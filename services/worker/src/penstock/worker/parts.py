@@ -1,0 +1,162 @@
+"""The parts of a worker, made in the order in which they depend on each other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.bus.protocol import Bus
+from penstock.config.topology import pools
+from penstock.jobs.checkpoints import Checkpoints
+from penstock.jobs.client import Client
+from penstock.runtime.tasks import Tasks
+from penstock.runtime.workers.assignment import Assignment
+from penstock.runtime.workers.claims_file import Claimed
+from penstock.runtime.workers.pulse import pulse_of
+from penstock.worker.claiming.claimed_job import ClaimDeadline
+from penstock.worker.claiming.claims import Claims
+from penstock.worker.claiming.exclusive_queue import Exclusive, exclusively
+from penstock.worker.claiming.in_flight import InFlightJobs
+from penstock.worker.claiming.intake import Intake, intake_of
+from penstock.worker.claiming.lost_jobs import LostJobs
+from penstock.worker.core.ahead import Ahead
+from penstock.worker.lifetime import Lifetime
+from penstock.worker.middleware import gates
+from penstock.worker.middleware.gates import Gates
+from penstock.worker.orphan import Orphan
+from penstock.worker.reports import Reporter
+from penstock.worker.running.commits import Commits
+from penstock.worker.running.context import RunContext, RunServices
+from penstock.worker.running.current_run import CurrentRun
+from penstock.worker.running.ending import Ending
+from penstock.worker.running.recording import Recorder
+from penstock.worker.running.runner import Runner
+from penstock.worker.spark.lease import SparkLease
+from penstock.worker.state import WorkerState
+from penstock.worker.upkeep import Upkeep
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerParts:
+    """What :class:`penstock.worker.loop.Worker` is made of. Every part is complete once made."""
+
+    bus: Bus
+    assignment: Assignment
+    state: WorkerState
+    tasks: Tasks
+    claims: Claims
+    intake: Intake
+    ahead: Ahead
+    in_flight: InFlightJobs
+    lost_jobs: LostJobs
+    current: CurrentRun
+    runner: Runner
+    gates: Gates
+    exclusive: Exclusive | None
+    ending: Ending
+    recorder: Recorder
+    reporter: Reporter
+    spark: SparkLease
+    lifetime: Lifetime
+    orphan: Orphan
+    upkeep: Upkeep
+
+
+def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) -> WorkerParts:
+    """Makes all parts; call it in the worker's loop.
+
+    Args:
+        assignment: who the worker is and which queues it serves.
+        spark: instead of the host's own.
+    """
+    settings, jobs = assignment.settings, assignment.settings.jobs
+    profile, middleware = gates.load(pools(settings)[assignment.pool].profile)
+    spark = spark or SparkLease(assignment.run_dir, settings.spark)
+    changed = asyncio.Event()
+    state = WorkerState(changed)
+    tasks = Tasks(state.broke)
+    current = CurrentRun()
+
+    # --- claiming and running
+    claims_file = Claimed(assignment.run_dir, assignment.worker)
+    claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file)
+    services = RunServices(
+        loop=asyncio.get_running_loop(),
+        client=Client.over(bus, settings),
+        spark=spark,
+        commits=Commits(bus, claims.joblog),
+        checkpoints=Checkpoints(bus, claims.joblog.subjects, jobs.max_checkpoint_bytes),
+        ring=claims.ring,
+        worker=assignment.worker,
+    )
+    pulse = pulse_of(assignment)
+    claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
+    pool_gates = Gates(bus, assignment, middleware, current.surrender)
+    runner = Runner(
+        partial(RunContext, services),
+        current,
+        gates=pool_gates,
+        claim_deadline=claim_deadline,
+        pulse=pulse,
+    )
+    in_flight = InFlightJobs(claims, runner, changed)
+
+    # --- recording and ending
+    recorder = Recorder(bus, claims, jobs.max_payload_bytes)
+    reporter = Reporter(
+        bus,
+        assignment,
+        sla_seconds=profile.sla_seconds,
+        in_flight=in_flight,
+        spark=spark,
+        state=state,
+    )
+    ending = Ending(
+        current=current,
+        in_flight=in_flight,
+        recorder=recorder,
+        reporter=reporter,
+        spark=spark,
+        state=state,
+        tasks=tasks,
+        grace_seconds=jobs.cancel_grace_seconds,
+    )
+    lost_jobs = LostJobs(
+        bus, claims.joblog, in_flight, ending, spark, jobs.cancel_grace_seconds, tasks
+    )
+    lifetime = Lifetime(profile, assignment.burst, state)
+    orphan = Orphan(assignment.run_dir, settings.host.orphan_grace_seconds)
+    return WorkerParts(
+        bus=bus,
+        assignment=assignment,
+        state=state,
+        tasks=tasks,
+        claims=claims,
+        intake=intake_of(bus, assignment),
+        ahead=Ahead(jobs.claim_ahead_seconds),
+        in_flight=in_flight,
+        lost_jobs=lost_jobs,
+        current=current,
+        runner=runner,
+        gates=pool_gates,
+        exclusive=exclusively(bus, assignment, in_flight, state),
+        ending=ending,
+        recorder=recorder,
+        reporter=reporter,
+        spark=spark,
+        lifetime=lifetime,
+        orphan=orphan,
+        upkeep=Upkeep(
+            bus=bus,
+            claim_deadline=claim_deadline,
+            in_flight=in_flight,
+            lifetime=lifetime,
+            lost_jobs=lost_jobs,
+            orphan=orphan,
+            recorder=recorder,
+            reporter=reporter,
+            runner=runner,
+            state=state,
+        ),
+    )

@@ -1,0 +1,49 @@
+"""How one run of a job ended, as its thread returns it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.events.job import JobError, SparkCost
+from penstock.jobs.errors import Verdict
+from penstock.jobs.retry import Outlook
+from penstock.worker.claiming.claimed_job import ClaimedJob
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A success unless ``error`` or ``verdict`` is set.
+
+    Attributes:
+        result: encoded.
+        error: of an attempt that failed.
+        outlook: what the error leads to, as the job's author declared it; None: the usual.
+        verdict: what becomes of the job, as itself or its middleware decided.
+        ignored_error: one that the author declared harmless: the job counts as completed.
+        run_seconds: wall time in the job's thread.
+        cpu_seconds: CPU time of that thread.
+        peak_memory_bytes: of this process while it ran; 0 where it was not measured.
+        spark_cost: what it used on Spark; None where that is not measured.
+    """
+
+    result: bytes = b""
+    error: JobError | None = None
+    outlook: Outlook | None = None
+    verdict: Verdict | None = None
+    ignored_error: str = ""
+    run_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    spark_cost: SparkCost | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return self.error is None and self.verdict is None
+
+
+class FinishedJob(NamedTuple):
+    """A job that has run, and how that ended."""
+
+    job: ClaimedJob
+    outcome: Outcome

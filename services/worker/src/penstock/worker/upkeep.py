@@ -1,0 +1,83 @@
+"""What a worker does at regular intervals: extend its claims, report, look after itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from penstock.bus.protocol import Bus, BusError
+from penstock.worker.claiming.claimed_job import ClaimDeadline
+from penstock.worker.claiming.in_flight import InFlightJobs
+from penstock.worker.claiming.lost_jobs import LostJobs
+from penstock.worker.lifetime import Lifetime
+from penstock.worker.orphan import Orphan
+from penstock.worker.reports import Reporter
+from penstock.worker.running.recording import Recorder
+from penstock.worker.running.runner import Runner
+from penstock.worker.state import BROKEN, ORPHANED, WorkerState
+
+log = logging.getLogger("penstock.worker")
+
+_TICK_SECONDS = 0.25
+_REPORT_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upkeep:
+    """The periodic duties of a worker, as one task of its loop."""
+
+    bus: Bus
+    claim_deadline: ClaimDeadline
+    in_flight: InFlightJobs
+    lifetime: Lifetime
+    lost_jobs: LostJobs
+    orphan: Orphan
+    recorder: Recorder
+    reporter: Reporter
+    runner: Runner
+    state: WorkerState
+
+    async def run(self) -> None:
+        """Without end. What the broker refuses is tried again at the next tick."""
+        intervals: dict[Callable[[], Awaitable[None]], float] = {
+            self._extend: self.claim_deadline.claim_seconds / 3,
+            self.reporter.send: _REPORT_SECONDS,
+            self._check: _CHECK_SECONDS,
+        }
+        done_at = dict.fromkeys(intervals, time.monotonic())
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            now = time.monotonic()
+            try:
+                for duty, seconds in intervals.items():
+                    if now - done_at[duty] >= seconds:
+                        done_at[duty] = now
+                        await duty()
+            except BusError as error:
+                log.debug("tick: %s", error)
+
+    async def _extend(self) -> None:
+        if self.claim_deadline.has_passed():
+            await self.in_flight.release(self.in_flight.take_back(), "its claim lapsed")
+        self.claim_deadline.extend()
+        await self.bus.extend(
+            [job.delivery for job in self.in_flight.jobs.values() if not job.lost]
+        )
+
+    async def _check(self) -> None:
+        if not self.runner.alive:
+            log.critical("the job thread has ended: the worker process ends too")
+            os._exit(BROKEN)
+        if self.orphan.is_orphaned():
+            self.state.stop(ORPHANED)
+        self.lifetime.end_at_limit()
+        job = self.runner.current.job
+        if job is None or job.live.running_seconds() < _CHECK_SECONDS:
+            return
+        await self.recorder.progress(job)
+        await self.lost_jobs.confirm(job)

@@ -1,0 +1,1 @@
+"""Batches: jobs that are counted together, with callbacks at their end."""

@@ -1,0 +1,118 @@
+"""Ids of jobs that are derived from the id of their batch or graph, so the same each time. Pure.
+
+A job's id names where it belongs. A client that dispatches it again, after a crash say, derives the
+same one, and the broker accepts it once; a reader of the event log has the batch of a job from the
+subject alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.events.subjects import BadName, check_name
+from penstock.jobs.errors import JobRefused
+
+MAX_ID_LENGTH = 36
+MAX_JOBS = 1_000_000
+"""Of one producer of a batch: what one caller adds under one key."""
+_DIGITS = len(str(MAX_JOBS - 1))
+_MEMBER = re.compile(rf"(.{{1,36}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
+_STEP = re.compile(r"(.{1,36})_step_([0-9]{1,4})")
+_ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
+
+
+class Member(NamedTuple):
+    """A job's position in its batch.
+
+    Attributes:
+        batch: id of the batch.
+        lane: key of the producer that added it; its numbers are counted from 0.
+        number: of the job among those of its producer.
+    """
+
+    batch: str
+    lane: str
+    number: int
+
+    @property
+    def job_id(self) -> str:
+        return f"{self.batch}_{self.lane}_{self.number}"
+
+
+def member(job_id: str) -> Member | None:
+    """The position that a job's id names; None for a job of no batch."""
+    match = _MEMBER.fullmatch(job_id) if "_" in job_id else None
+    return Member(match[1], match[2], int(match[3])) if match else None
+
+
+def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
+    """Ids of the jobs that one producer adds, from number ``start`` on.
+
+    Args:
+        batch: id of the batch.
+        lane: key of the producer; see :func:`producer_key`.
+        start: number of the first.
+
+    Raises:
+        JobRefused: a million jobs have this key. A further number would not be read as a job of
+            the batch, which would end without it.
+    """
+    for number in range(start, MAX_JOBS):
+        yield Member(batch, lane, number).job_id
+    raise JobRefused(
+        f"batch {batch}: at most {MAX_JOBS:,} jobs are added under one key; add the rest by "
+        "another call of add() without a key, or with another one"
+    )
+
+
+def producer_key(key: str) -> str:
+    """The short form of a producer's key that stands in the ids of its jobs."""
+    return hashlib.blake2b(key.encode(), digest_size=4).hexdigest()
+
+
+def step_id(graph: str, index: int) -> str:
+    return f"{graph}_step_{index}"
+
+
+def step(job_id: str) -> tuple[str, int] | None:
+    """Graph and index of a step; None for a job that is none."""
+    match = _STEP.fullmatch(job_id) if "_step_" in job_id else None
+    return (match[1], int(match[2])) if match else None
+
+
+def callback_id(owner: str, which: str, reopened: int = 0) -> str:
+    """Id of the job that is a callback.
+
+    Args:
+        owner: id of the batch or graph.
+        which: ``then``, ``catch`` or ``finally``.
+        reopened: how often the batch or graph was reopened.
+    """
+    return f"{owner}_{which}" + (f"_{reopened}" if reopened else "")
+
+
+def first_callback(job_id: str) -> str:
+    """A callback's id as it was before its owner was reopened; other ids as they are."""
+    return _ROUND.sub(r"\1", job_id) if "_" in job_id else job_id
+
+
+def check_owner_id(kind: str, name: str) -> str:
+    """``name`` if a batch or graph may have it as its id.
+
+    Args:
+        kind: ``batch`` or ``graph``.
+        name: the id.
+
+    Raises:
+        BadName: names the id and what is allowed.
+    """
+    check_name(kind, name)
+    if len(name) > MAX_ID_LENGTH or member(name) or step(name):
+        raise BadName(
+            f"{kind} name {name!r} is not allowed: it has at most {MAX_ID_LENGTH} characters and "
+            "does not look like the name of a job in a batch"
+        )
+    return name

@@ -1,0 +1,1 @@
+"""From a call to a job that the broker holds: its first event, checks, and sending."""

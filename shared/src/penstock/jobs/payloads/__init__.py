@@ -1,0 +1,1 @@
+"""The encoded call: its format, its encryption, and how it is shown."""

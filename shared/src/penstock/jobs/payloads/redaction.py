@@ -1,0 +1,80 @@
+"""Calls and results as they may be shown: fields are masked, encrypted values stay encrypted.
+
+Every place that shows a payload goes through here.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from typing import Any
+
+import msgspec
+
+from penstock.config.masking import masked
+from penstock.jobs.errors import Undecryptable
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import is_sealed, unpack
+
+
+def arguments(body: bytes) -> Any:
+    """The arguments of an encoded call as plain values, or why they cannot be shown."""
+    try:
+        call = payload.decode(body)
+        if is_sealed(call.arguments):
+            return _closed(call.arguments)
+        handed = {name: _value(raw, call.masked) for name, raw in (call.handed or {}).items()}
+        own = masked(msgspec.msgpack.decode(call.arguments), call.masked)
+        return masked({**own, **handed}, call.masked)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        return f"(unreadable: {error})"
+
+
+def result(raw: bytes, body: bytes) -> Any:
+    """A job's result as plain values; its encoded call says what is masked."""
+    if not raw:
+        return None
+    try:
+        names = payload.decode(body).masked if body else ()
+    except (msgspec.MsgspecError, ValueError):
+        names = ()
+    return _value(raw, names)
+
+
+def event(tree: Any) -> Any:
+    """An event as JSON gives it, with every call and result in it as they may be shown."""
+    if isinstance(tree, list):
+        return [event(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {key: _shown(key, value) for key, value in tree.items()}
+
+
+def _shown(key: str, value: Any) -> Any:
+    if key not in ("payload", "result") or not isinstance(value, str):
+        return event(value)
+    try:
+        body = b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return value
+    if key == "result":  # which of its fields are masked is not known here
+        return f"({len(body)} bytes; see 'penstock job show')"
+    return arguments(body)
+
+
+def _value(raw: bytes | msgspec.Raw, names: tuple[str, ...]) -> Any:
+    if not bytes(raw):
+        return None
+    if is_sealed(raw):
+        return _closed(raw)
+    try:
+        return masked(msgspec.msgpack.decode(raw), names)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return f"(unreadable: {error})"
+
+
+def _closed(raw: bytes | msgspec.Raw) -> str:
+    try:
+        return f"(encrypted with key {unpack(raw).key})"
+    except Undecryptable as error:
+        return f"(unreadable: {error})"

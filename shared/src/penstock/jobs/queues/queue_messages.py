@@ -1,0 +1,143 @@
+"""The messages that follow from a job's state: in its queue, in the schedule, among the dead.
+
+Event first, queue derived: each can be derived from the job's events at any time, and a duplicate
+does no harm, since a worker's first act is a compare-and-set on the sequence the message carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.bus.protocol import Delivery, Headers, Outgoing
+from penstock.events.brief import brief, brief_fields
+from penstock.events.job import JobError
+from penstock.events.subjects import Subjects
+from penstock.jobs.lifecycle import JobRecord, State
+
+JOB = "Penstock-Job"
+SEQUENCE = "Penstock-Seq"
+ATTEMPT = "Penstock-Attempt"
+LOCKED_SINCE = "Penstock-Locked-Since"
+"""When a worker first lacked the job's key, POSIX seconds by the broker's clock."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that will not run again by itself, with everything needed to run it again.
+
+    Attributes:
+        payload: the encoded call, or the unreadable message itself.
+        commits: output that stands, by name.
+        at: POSIX seconds. trace: W3C ``traceparent`` of the dispatch, if it was traced.
+    """
+
+    job_id: str
+    queue: str
+    function: str
+    payload: bytes
+    error: JobError
+    attempts: int
+    at: float
+    tags: tuple[str, ...] = ()
+    trace: str = ""
+    commits: dict[str, str] = {}
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) -> Headers:
+    """Headers of a job's queue message."""
+    fields = {JOB: job_id, SEQUENCE: str(sequence), **trace}
+    if attempt > 1:
+        fields[ATTEMPT] = str(attempt)
+    return fields
+
+
+def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+    """The queue message of a job that can start now."""
+    return Outgoing(
+        subjects.queue(record.queue),
+        record.payload,
+        headers(record.id, record.sequence, record.next_attempt, trace),
+    )
+
+
+def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+    """A schedule kept by the broker, which puts the job into its queue when it is due.
+
+    Not a delayed NAK, which counts against the limit of claimed messages.
+    """
+    due = record.available_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return Outgoing(
+        subjects.schedule(record.queue, record.id),
+        record.payload,
+        {
+            **headers(record.id, record.sequence, record.next_attempt, trace),
+            "Nats-Schedule": f"@at {due}",
+            "Nats-Schedule-Target": subjects.queue(record.queue),
+        },
+    )
+
+
+def postponed(
+    subjects: Subjects,
+    delivery: Delivery,
+    job_id: str,
+    due: datetime,
+    more_headers: Mapping[str, str],
+) -> Outgoing:
+    """The same message, delivered again at a later time.
+
+    Its headers for the broker are not repeated: a forged message would have them obeyed with this
+    process' rights.
+    """
+    queue = delivery.subject.rpartition(".")[2]
+    at = due.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    kept = {
+        name: value
+        for name, value in delivery.headers.items()
+        if not name.casefold().startswith("nats-")
+    }
+    return Outgoing(
+        subjects.schedule(queue, job_id),
+        delivery.body,
+        {
+            **kept,
+            **more_headers,
+            "Nats-Schedule": f"@at {at}",
+            "Nats-Schedule-Target": delivery.subject,
+        },
+    )
+
+
+def dead_letter(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+    """The dead letter of a dead job."""
+    letter = DeadLetter(
+        job_id=record.id,
+        queue=record.queue,
+        function=record.function,
+        payload=record.payload,
+        error=record.error or JobError(kind="unknown", message="no error was recorded"),
+        attempts=record.attempt,
+        at=(record.finished_at or record.dispatched_at).timestamp(),
+        tags=record.tags,
+        trace=trace.get("traceparent", ""),
+        commits=record.commits,
+    )
+    return Outgoing(subjects.dead(record.queue, record.id), msgspec.json.encode(letter))
+
+
+def follow_up(
+    subjects: Subjects, record: JobRecord, now: datetime, trace: Mapping[str, str]
+) -> Outgoing | None:
+    """What must exist outside the event log for a job in this state; None for nothing."""
+    if record.state in (State.SCHEDULED, State.RETRYING) and record.available_at > now:
+        return scheduled(subjects, record, trace)
+    if record.state in (State.SCHEDULED, State.RETRYING, State.WAITING):
+        return ready(subjects, record, trace)
+    if record.state is State.DEAD:
+        return dead_letter(subjects, record, trace)
+    return None

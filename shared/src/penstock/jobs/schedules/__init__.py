@@ -1,0 +1,1 @@
+"""Schedules: jobs dispatched again and again, by a cron expression."""

@@ -1,0 +1,204 @@
+"""Schedules: stored by the broker, changed here, dispatched by the orchestrator."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+import msgspec
+
+from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
+from penstock.events.envelope import check_instant
+from penstock.events.subjects import Subjects, check_name
+from penstock.jobs.compare_and_set import compare_and_set
+from penstock.jobs.dispatch.dispatcher import Dispatcher
+from penstock.jobs.dispatch.job_factory import Terms
+from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
+from penstock.jobs.job_type import Call
+from penstock.jobs.schedules.schedule import (
+    Missed,
+    Schedule,
+    check,
+    dispatched,
+    job_prefix,
+    next_tick,
+)
+
+log = logging.getLogger("penstock.jobs")
+
+_MOST_SCHEDULES = 10_000
+
+
+class Schedules:
+    """Adds, reads, pauses, resumes, runs and removes schedules; reached as ``client.schedules``.
+
+    Args:
+        bus: a connected bus.
+        subjects: names of streams and subjects.
+        dispatcher: encodes the calls, and sends the jobs of :meth:`run_now`.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, dispatcher: Dispatcher) -> None:
+        self._bus, self._subjects, self._dispatcher = bus, subjects, dispatcher
+
+    async def add(
+        self,
+        name: str,
+        call: Call,
+        cron: str,
+        *,
+        zone: str = "UTC",
+        terms: Terms | None = None,
+        missed: Missed = "once",
+        expires_seconds: float = 0.0,
+        replace: bool = False,
+    ) -> Schedule:
+        """Stores a new schedule, from its next tick on.
+
+        Args:
+            name: of the schedule.
+            call: what runs at each tick.
+            cron: five fields, or six with seconds first.
+            zone: a name of the time zone database.
+            terms: queue, tags and priority.
+            missed: of ticks while no orchestrator ran, the latest runs ``once``, or all are skipped
+                (``skip``).
+            expires_seconds: a job not started so long after its tick never is; 0: no limit.
+            replace: a schedule of the same name is replaced; its ticks begin anew.
+
+        Raises:
+            BadSchedule: an invalid cron expression or zone, or one without a future tick.
+            JobRefused: a schedule of that name exists.
+        """
+        check_name("schedule", name)
+        check(cron, zone)
+        generation = uuid.uuid4().hex[:20]
+        template = msgspec.structs.replace(terms or Terms(), template=job_prefix(generation))
+        event, now = self._dispatcher.factory.event(call, template), broker_time(self._bus)
+        schedule = Schedule(
+            name=name,
+            cron=cron,
+            zone=zone,
+            queue=event.queue,
+            function=event.function,
+            payload=event.payload,
+            tags=event.tags,
+            tries=event.tries,
+            missed=missed,
+            expires_seconds=expires_seconds,
+            generation=generation,
+            made_at=now,
+            done_until=now,
+        )
+        if next_tick(schedule, now) is None:
+            raise BadSchedule(f"{cron!r} never comes")
+
+        async def change(stored: Stored | None) -> Schedule | None:
+            record = _readable(stored)
+            if record and not record.removed and not replace:
+                raise JobRefused(f"a schedule {name!r} exists; remove or replace it (--replace)")
+            return await self._put(schedule, stored)
+
+        return await compare_and_set(lambda: self._last(name), change, f"schedule {name}")
+
+    async def all(self) -> list[Schedule]:
+        """Every schedule, by name; a record that cannot be read is logged and left out."""
+        subject = self._subjects.state("schedule", "*")
+        stored = await self._bus.history(self._subjects.state_stream, subject, _MOST_SCHEDULES)
+        records = [record for message in stored if (record := _readable(message))]
+        living = (record for record in records if not record.removed)
+        return sorted(living, key=lambda record: record.name)
+
+    async def get(self, name: str) -> Schedule:
+        """The schedule of that name. Raises NotFound."""
+        record = _readable(await self._last(check_name("schedule", name)))
+        if record is None or record.removed:
+            raise _not_found(name)
+        return record
+
+    async def pause(self, name: str) -> Schedule:
+        """No tick is dispatched until it is resumed; the ticks in between are dropped."""
+        return await self._change(name, paused=True)
+
+    async def resume(self, name: str) -> Schedule:
+        """Ticks are dispatched again, from the next one on."""
+        return await self._change(name, paused=False, done_until=broker_time(self._bus))
+
+    async def run_now(self, name: str) -> str:
+        """Dispatches the job once, besides its ticks, paused or not; returns the job's id."""
+        schedule, now = await self.get(name), broker_time(self._bus)
+        job_id = f"{job_prefix(schedule.generation)}-{uuid.uuid4().hex}"
+        event = dispatched(schedule, now, self._dispatcher.source, now, job_id)
+        await self._dispatcher.sender.send(event)
+        return job_id
+
+    async def remove(self, name: str) -> None:
+        """Removes the schedule, not its jobs; also where its record cannot be read."""
+        stored = await self._last(check_name("schedule", name))
+        if stored is None or _readable(stored):
+            await self._change(name, removed=True)
+        await self._bus.remove(self._subjects.state_stream, self._subjects.state("schedule", name))
+
+    # --- the record -------------------------------------------------------------------------------
+    async def _change(self, name: str, **fields: Any) -> Schedule:
+        check_name("schedule", name)
+
+        async def change(stored: Stored | None) -> Schedule | None:
+            record = _readable(stored)
+            if record is None or record.removed:
+                raise _not_found(name)
+            return await self._put(msgspec.structs.replace(record, **fields), stored)
+
+        return await compare_and_set(lambda: self._last(name), change, f"schedule {name}")
+
+    async def _last(self, name: str) -> Stored | None:
+        return await self._bus.last(
+            self._subjects.state_stream, self._subjects.state("schedule", name)
+        )
+
+    async def _put(self, schedule: Schedule, stored: Stored | None) -> Schedule | None:
+        """Replaces the stored record; None when another writer was first."""
+        expected = stored.sequence if stored else 0
+        return schedule if await put(self._bus, self._subjects, schedule, expected) else None
+
+
+async def put(bus: Bus, subjects: Subjects, schedule: Schedule, expected: int) -> int:
+    """Stores a record in place of that of sequence ``expected``.
+
+    Returns:
+        Its sequence; 0 when another writer was first.
+    """
+    subject = subjects.state("schedule", schedule.name)
+    message = Outgoing(subject, msgspec.json.encode(schedule), expect=Expect(expected))
+    try:
+        return await bus.append(message)
+    except WrongSequence:
+        return 0
+
+
+def read(stored: Stored) -> Schedule:
+    """The record of a message.
+
+    Raises:
+        ValueError, RecursionError: it is no record, or that of another name.
+    """
+    record = msgspec.json.decode(stored.body, type=Schedule)
+    if record.name != (name := stored.subject.rpartition(".")[2]):
+        raise ValueError(f"the record of schedule {name!r} names {record.name!r}")
+    for field in ("made_at", "done_until", "firing", "last_tick"):
+        check_instant(field, getattr(record, field))
+    return record
+
+
+def _readable(stored: Stored | None) -> Schedule | None:
+    """The record of a message; None, and a line in the log, where it cannot be read."""
+    try:
+        return read(stored) if stored else None
+    except (ValueError, RecursionError) as error:
+        log.error("%s is no record of a schedule: %s", stored and stored.subject, error)
+        return None
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"no schedule {name!r}; 'penstock schedule ls' lists them")

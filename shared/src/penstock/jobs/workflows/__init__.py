@@ -1,0 +1,1 @@
+"""Chains and graphs: jobs that wait for each other."""

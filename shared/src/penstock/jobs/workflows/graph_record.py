@@ -1,0 +1,158 @@
+"""The life of a graph: its states, its table of transitions, and its record. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from penstock.events.batch import Callbacks
+from penstock.events.graph import (
+    GraphCancelled,
+    GraphCarried,
+    GraphCompleted,
+    GraphEvent,
+    GraphFailed,
+    GraphReopened,
+    GraphStarted,
+    GraphStep,
+    GraphStopping,
+)
+from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+
+
+class GraphState(StrEnum):
+    RUNNING = "running"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (GraphState.RUNNING, GraphState.STOPPING)
+
+
+_R, _S = GraphState.RUNNING, GraphState.STOPPING
+_F, _C = GraphState.FAILED, GraphState.CANCELLED
+TRANSITIONS: tuple[Edge[GraphState, GraphEvent], ...] = (
+    Edge((None,), GraphStarted, GraphState.RUNNING, "accepted"),
+    Edge((_R,), GraphStopping, GraphState.STOPPING, "a client cancelled it"),
+    Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
+    Edge((_R,), GraphFailed, GraphState.FAILED, "a step failed, and no other runs"),
+    Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
+    Edge((_F, _C), GraphReopened, GraphState.RUNNING, "a client resumed it where it ended"),
+)
+
+
+class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph as its own events add up; the state of a step is that of its job.
+
+    Attributes:
+        state: where it is in its life.
+        sequence: of its last event.
+        first_sequence: of its start.
+        failed_step: the step at which it failed; empty otherwise.
+        failed_job: the job of that step.
+        round: how often it was reopened.
+        is_shortened: its first events have left the log.
+    """
+
+    id: str
+    state: GraphState
+    sequence: int
+    first_sequence: int
+    steps: tuple[GraphStep, ...]
+    title: str
+    callbacks: Callbacks
+    started_at: datetime
+    ended_at: datetime | None = None
+    reason: str = ""
+    failed_step: str = ""
+    failed_job: str = ""
+    round: int = 0
+    is_shortened: bool = False
+
+
+_CARRIED = shared_fields(GraphRecord, GraphCarried)
+
+
+def carried(
+    record: GraphRecord,
+    source: str,
+    slots: dict[int, int] | None = None,
+    requeued: tuple[int, ...] = (),
+    counted_to: int = 0,
+) -> GraphCarried:
+    """The event that takes the place of all that led to ``record``; see there."""
+    return GraphCarried(
+        graph_id=record.id,
+        correlation_id=record.id,
+        source=source,
+        state=record.state,
+        slots=slots,
+        again=requeued,
+        counted_to=counted_to,
+        **values(record, _CARRIED),
+    )
+
+
+def _restored(event: GraphCarried, sequence: int) -> GraphRecord:
+    """Raises IllegalTransition: its state is of a later version."""
+    state = carried_state(GraphState, event.state, f"graph {event.graph_id}")
+    return GraphRecord(
+        id=event.graph_id,
+        state=state,
+        sequence=sequence,
+        is_shortened=True,
+        **values(event, _CARRIED),
+    )
+
+
+def _begin(record: GraphRecord | None, event: GraphEvent, sequence: int) -> GraphRecord | None:
+    match event:
+        case GraphCarried() if record is None:
+            return _restored(event, sequence)
+        case GraphStarted():
+            return _started(event, sequence)
+    return None
+
+
+def _started(event: GraphStarted, sequence: int) -> GraphRecord:
+    return GraphRecord(
+        id=event.graph_id,
+        state=GraphState.RUNNING,
+        sequence=sequence,
+        first_sequence=sequence,
+        steps=event.steps,
+        title=event.title,
+        callbacks=event.callbacks,
+        started_at=event.at,
+    )
+
+
+def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:
+    match event:
+        case GraphStopping():
+            return {"reason": event.reason}
+        case GraphCompleted():
+            return {"ended_at": event.at}
+        case GraphCancelled():
+            return {"ended_at": event.at, "reason": event.reason}
+        case GraphFailed():
+            return {
+                "ended_at": event.at,
+                "reason": event.reason,
+                "failed_step": event.step,
+                "failed_job": event.job_id,
+            }
+        case GraphReopened():
+            nothing_failed = {"reason": "", "failed_step": "", "failed_job": ""}
+            return {"ended_at": None, "round": event.round, **nothing_failed}
+    return {}
+
+
+_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, GraphCarried, _begin, _changes)
+evolve, fold = _LIFE_CYCLE.evolve, _LIFE_CYCLE.fold

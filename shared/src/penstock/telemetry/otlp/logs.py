@@ -1,0 +1,68 @@
+"""Log lines posted to the collector, each with the trace in which it was written."""
+
+from __future__ import annotations
+
+import logging
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.context import Context, get_current
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.resources import Resource
+
+from penstock.telemetry import names
+from penstock.telemetry.lines import of_job
+from penstock.telemetry.otlp.posting import LogPost
+from penstock.telemetry.spans import trace_id
+
+QUEUE_LINES = 2048
+"""Lines that wait for the collector at most; more than that are dropped."""
+FLUSH_MILLISECONDS = 1000
+MOST_CHARACTERS = 16_000
+_ATTRIBUTES = {"job_id": names.JOB, "attempt": names.ATTEMPT, "worker": names.WORKER}
+_NOT_OURS = ("opentelemetry", "urllib3", "requests")
+"""Posting the log lines of posting itself would never end."""
+
+
+class CollectorLines(logging.Handler):
+    """Beside the lines on standard error, from the same level upwards."""
+
+    def __init__(self, post: LogPost, resource: Resource) -> None:
+        super().__init__()
+        self._provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_log_record_processor(
+            BatchLogRecordProcessor(
+                post, max_queue_size=QUEUE_LINES, schedule_delay_millis=FLUSH_MILLISECONDS
+            )
+        )
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] in _NOT_OURS:
+            return
+        text = record.getMessage()[:MOST_CHARACTERS]
+        attributes: dict[str, str | int] = {
+            _ATTRIBUTES[name]: value for name, value in of_job(record).items()
+        }
+        if record.exc_info:
+            trace = self._formatter.formatException(record.exc_info)
+            attributes["exception.stacktrace"] = trace[-MOST_CHARACTERS:]
+        self._provider.get_logger(record.name).emit(
+            LogRecord(
+                timestamp=int(record.created * 1e9),
+                context=get_current() if trace_id() else Context(),
+                severity_text=record.levelname,
+                severity_number=_severity(record.levelno),
+                body=text,
+                attributes=attributes,
+            )
+        )
+
+    def shutdown(self) -> None:
+        """Posts the remaining lines; waits for the collector without a limit."""
+        self._provider.shutdown()
+
+
+def _severity(level: int) -> SeverityNumber:
+    """DEBUG (10) is 5, INFO 9, WARNING 13, ERROR 17, CRITICAL 21."""
+    return SeverityNumber(min(max(level // 10 * 4 + 1, 1), 21))

@@ -1,0 +1,206 @@
+"""The present state of pools and hosts, folded from their snapshots and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from penstock.bus.protocol import Bus
+from penstock.config import Settings
+from penstock.config.profiles import Pool
+from penstock.config.topology import pools
+from penstock.events.catalogue import ALL
+from penstock.events.envelope import Event, UnknownEvent, utc_now
+from penstock.events.scaling import ScalingDecisionMade
+from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.subjects import Subjects
+from penstock.views import lookback
+from penstock.views.event_text import because
+
+E = TypeVar("E", bound=Event)
+
+
+class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool: its promise, its load, its workers, and the reason for their number.
+
+    Attributes:
+        state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
+            (fewer started than planned) or ``crash-loop``.
+        budget: what is left of the jobs that may start late; None where it is not counted.
+        target: workers that were decided.
+        planned: workers in the plans of hosts.
+        started: worker processes that exist.
+        ready: workers that can take a job.
+        busy: workers that have a job.
+        snapshot_age_seconds: None before the first measurement.
+    """
+
+    pool: str
+    kind: str
+    sla_seconds: float
+    quantile: float
+    state: str = "unknown"
+    waiting: int | None = None
+    delayed: int | None = None
+    running: int | None = None
+    oldest_waiting_seconds: float | None = None
+    arrival_per_second: float | None = None
+    budget: Budget | None = None
+    target: int | None = None
+    planned: int = 0
+    started: int = 0
+    ready: int = 0
+    busy: int | None = None
+    predicted_pickup_seconds: float | None = None
+    reason: str = ""
+    decided_at: datetime | None = None
+    snapshot_age_seconds: float | None = None
+
+
+class HostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One host: its size, its load, its workers."""
+
+    host: str
+    state: str
+    cpu_cores: float
+    cpu_busy_cores: float
+    memory_bytes: int
+    memory_used_bytes: int
+    planned: int
+    started: int
+    ready: int
+    age_seconds: float
+
+
+@dataclass
+class Board:
+    """The latest snapshot and decision of each pool, and the latest snapshot of each host."""
+
+    pools: dict[str, PoolSnapshot] = field(default_factory=dict)
+    hosts: dict[str, HostSnapshot] = field(default_factory=dict)
+    decisions: dict[str, ScalingDecisionMade] = field(default_factory=dict)
+
+    def take(self, event: Event | UnknownEvent) -> None:
+        """Folds one event in; older ones and those of other kinds change nothing."""
+        match event:
+            case PoolSnapshot():
+                _keep_newer(self.pools, event)
+            case HostSnapshot():
+                _keep_newer(self.hosts, event)
+            case ScalingDecisionMade():
+                _keep_newer(self.decisions, event)
+
+    def pool_rows(
+        self, pools: Iterable[Pool], lease_seconds: float, now: datetime
+    ) -> list[PoolRow]:
+        """A row for each configured pool; hosts that are silent for too long do not count."""
+        living = [host for host in self.hosts.values() if _age(host, now) <= lease_seconds]
+        return [self._pool_row(pool, living, now) for pool in pools]
+
+    def host_rows(self, lease_seconds: float, now: datetime) -> list[HostRow]:
+        hosts = sorted(self.hosts.values(), key=lambda host: host.host)
+        return [_host_row(host, lease_seconds, now) for host in hosts]
+
+    def _pool_row(self, pool: Pool, living: list[HostSnapshot], now: datetime) -> PoolRow:
+        workers = [host.pools[pool.name] for host in living if pool.name in host.pools]
+        snapshot, decision = self.pools.get(pool.name), self.decisions.get(pool.name)
+        row = PoolRow(
+            pool=pool.name,
+            kind=pool.kind,
+            sla_seconds=pool.profile.sla_seconds,
+            quantile=pool.profile.quantile,
+            planned=sum(host.planned for host in workers),
+            started=sum(host.started for host in workers),
+            ready=sum(host.ready for host in workers),
+        )
+        if snapshot:
+            row = _measured(row, snapshot, now)
+        if decision:
+            row = _decided(row, decision)
+        return msgspec.structs.replace(row, state=_state(row, workers))
+
+
+async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
+    """A row for each configured pool, from the last snapshots and decisions."""
+    board = await read_board(bus, Subjects(settings.prefix))
+    configured = pools(settings).values()
+    return board.pool_rows(configured, settings.host.lease_seconds, utc_now())
+
+
+async def read_board(bus: Bus, subjects: Subjects) -> Board:
+    """The last snapshots of pools and hosts, and the last decisions."""
+    board = Board()
+    decisions = subjects.events(noun="pool", name="ScalingDecisionMade")
+    for stream, subject in (
+        (subjects.snapshots_stream, subjects.pool_snapshot("*")),
+        (subjects.snapshots_stream, subjects.host_snapshot("*")),
+        (subjects.events_stream, decisions),
+    ):
+        for stored in await lookback.latest(bus, stream, subject):
+            board.take(ALL.decode(stored.body))
+    return board
+
+
+def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
+    return msgspec.structs.replace(
+        row,
+        waiting=snapshot.waiting,
+        delayed=snapshot.delayed,
+        running=snapshot.running,
+        oldest_waiting_seconds=snapshot.oldest_waiting_seconds,
+        arrival_per_second=snapshot.arrival_per_second,
+        budget=snapshot.budget,
+        busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
+        snapshot_age_seconds=_age(snapshot, now),
+    )
+
+
+def _decided(row: PoolRow, decision: ScalingDecisionMade) -> PoolRow:
+    return msgspec.structs.replace(
+        row,
+        target=decision.target,
+        predicted_pickup_seconds=decision.predicted_pickup_seconds,
+        reason=because(decision),
+        decided_at=decision.at,
+    )
+
+
+def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
+    if any(host.crash_loop for host in workers):
+        return "crash-loop"
+    if row.snapshot_age_seconds is None:
+        return "unknown"
+    if (row.oldest_waiting_seconds or 0) > row.sla_seconds:
+        return "late"
+    return "short" if row.started < (row.target or 0) else "ok"
+
+
+def _host_row(host: HostSnapshot, lease_seconds: float, now: datetime) -> HostRow:
+    age = _age(host, now)
+    state = "lost" if age > lease_seconds else "draining" if host.draining else "ok"
+    return HostRow(
+        host=host.host,
+        state=state,
+        cpu_cores=host.cpu_cores,
+        cpu_busy_cores=host.cpu_busy_cores,
+        memory_bytes=host.memory_bytes,
+        memory_used_bytes=host.memory_used_bytes,
+        planned=sum(pool.planned for pool in host.pools.values()),
+        started=sum(pool.started for pool in host.pools.values()),
+        ready=sum(pool.ready for pool in host.pools.values()),
+        age_seconds=age,
+    )
+
+
+def _keep_newer(latest: dict[str, E], event: E) -> None:
+    before = latest.get(event.key)
+    if before is None or before.at <= event.at:
+        latest[event.key] = event
+
+
+def _age(event: Event, now: datetime) -> float:
+    return max(0.0, (now - event.at).total_seconds())

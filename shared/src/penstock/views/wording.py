@@ -1,0 +1,69 @@
+"""Times and sizes as text, and the lengths of time that commands accept."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+UNKNOWN = "-"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min|m|h|d)?")
+
+
+def seconds(value: float | None) -> str:
+    """``3 ms``, ``0.25 s``, ``31 s``, ``2 min 5 s``, ``3 h 12 min``; a dash when unknown."""
+    if value is None:
+        return UNKNOWN
+    if 0 < value < 0.1:
+        return f"{value * 1000:.0f} ms" if value >= 0.001 else "<1 ms"
+    if value < 10:
+        return f"{value:.2g} s"
+    whole = round(value)
+    if whole < 120:
+        return f"{whole} s"
+    for large, small, names in ((86400, 3600, ("d", "h")), (3600, 60, ("h", "min"))):
+        if whole >= large:
+            return f"{whole // large} {names[0]} {whole % large // small} {names[1]}"
+    return f"{whole // 60} min {whole % 60} s"
+
+
+def rate(value: float | None) -> str:
+    """A rate per second, as a number without its unit."""
+    return UNKNOWN if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+
+def count(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def memory(value: int | None) -> str:
+    if value is None:
+        return UNKNOWN
+    mebibytes = value / 1024 / 1024
+    return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
+
+
+def clock(at: datetime | None) -> str:
+    """Local time of day, with the day when it is not today."""
+    if at is None:
+        return UNKNOWN
+    local = at.astimezone()
+    today = datetime.now(local.tzinfo).date() == local.date()
+    return local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def read_seconds(text: str) -> float:
+    """A length of time: ``90``, ``1.5s``, ``10m``, ``2h``, ``1d``.
+
+    Raises:
+        ValueError: names what was found and what was expected.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"found {text!r}, expected a length of time such as 90, 1.5s, 10m, 2h, 1d")
+    return float(match["number"]) * _UNITS[match["unit"] or "s"]
+
+
+def ago(value: float | None) -> str:
+    """How long ago something happened."""
+    return "never" if value is None else f"{seconds(value)} ago"

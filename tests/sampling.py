@@ -1,0 +1,44 @@
+"""A seeded part of a suite that is too long to be run for each change."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+
+def add_options(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-in",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run one test in N of each file, at least one (see --sample-seed)",
+    )
+    parser.addoption(
+        "--sample-seed", default="1", metavar="SEED", help="which tests --one-in chooses"
+    )
+
+
+def keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects what ``--one-in`` leaves out. After other deselection, in each process alike."""
+    one_in: int = config.getoption("--one-in")
+    if one_in == 1:
+        return
+    kept = sample([item.nodeid for item in items], one_in, config.getoption("--sample-seed"))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
+
+
+def sample(nodeids: Sequence[str], one_in: int, seed: str) -> set[str]:
+    """One test in ``one_in`` of each file, rounded up."""
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for nodeid in nodeids:
+        by_file[nodeid.partition("::")[0]].append(nodeid)
+    return {
+        nodeid
+        for file, tests in by_file.items()
+        for nodeid in random.Random(f"{seed} {file}").sample(tests, -(-len(tests) // one_in))
+    }

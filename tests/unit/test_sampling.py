@@ -1,0 +1,23 @@
+"""The part of the long suite that CI runs."""
+
+from __future__ import annotations
+
+from tests.sampling import sample
+
+FORGED = [f"tests/integration/test_forged.py::test_flood[{number}]" for number in range(9)]
+KILLED = ["tests/integration/pipeline/test_pipeline_killed.py::test_kills"]
+
+
+def test_it_has_something_of_each_file() -> None:
+    kept = sample(FORGED + KILLED, 4, "1")
+    assert len(kept & set(FORGED)) == 3
+    assert kept & set(KILLED) == set(KILLED)
+
+
+def test_it_is_the_same_for_the_same_seed_and_all_comes_in_turn() -> None:
+    assert sample(FORGED, 4, "7") == sample(FORGED, 4, "7")
+    assert set().union(*(sample(FORGED, 4, str(seed)) for seed in range(40))) == set(FORGED)
+
+
+def test_one_in_one_is_all() -> None:
+    assert sample(FORGED, 1, "1") == set(FORGED)
