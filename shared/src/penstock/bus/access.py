@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import re
+import ssl
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -20,6 +21,8 @@ T = TypeVar("T")
 _REFUSED_PUBLISH = re.compile(r'publish to "([^"]+)"', re.IGNORECASE)
 
 TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
+_NOT_YET_VALID, _EXPIRED = 9, 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 
 class NotPermitted(BusRefused):
@@ -74,6 +77,15 @@ class Refusals:
             f"{key} may not publish to {subject} (permissions violation); set nats.nkey_file to "
             "the key of a role that may: the operator's for commands, for a service its own"
         )
+
+
+def tls_failure(error: Exception) -> str:
+    """Why no secure connection came about, with what to check first."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error}{TLS_FIRST}"
+    if error.verify_code in {_NOT_YET_VALID, _EXPIRED}:
+        return f"{error}; compare this host's clock with the certificate's dates"
+    return str(error)
 
 
 def servers(url: str) -> list[str]:

@@ -119,7 +119,7 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
-            self.trouble = f"{error}{access.TLS_FIRST}"
+            self.trouble = access.tls_failure(error)
         if isinstance(error, NotTheBroker):
             if self.trouble != str(error):  # one line, however often it is tried
                 log.warning("%s", error)
