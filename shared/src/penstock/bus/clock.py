@@ -1,4 +1,4 @@
-"""Time as the broker counts it: ages can be told where machines' clocks differ, or are set."""
+"""Time by the broker's clock, so that ages are right where the clocks of machines differ."""
 
 from __future__ import annotations
 

@@ -27,18 +27,18 @@ class BusError(Exception):
         ├── BusUnavailable     no answer in time, or not connected
         │   ├── TooManyBatches the broker has too many atomic batches open; nothing was stored
         │   └── NotLetIn       the broker refuses the credentials
-        └── BusRefused         the broker said no: permissions, a missing stream, a full stream
+        └── BusRefused         the broker refused: permissions, a missing stream, a full stream
     """
 
 
 class WrongSequence(BusError):
-    """Somebody else appended first; ``found`` is the sequence in the way (0: unknown)."""
+    """Another writer was first; ``actual`` is the last sequence (0: unknown)."""
 
-    def __init__(self, subject: str, expected: int, found: int = 0) -> None:
+    def __init__(self, subject: str, expected: int, actual: int = 0) -> None:
         super().__init__(
-            f"{subject}: expected last sequence {expected}, found {found or 'another'}"
+            f"{subject}: expected last sequence {expected}, found {actual or 'another'}"
         )
-        self.subject, self.expected, self.found = subject, expected, found
+        self.subject, self.expected, self.actual = subject, expected, actual
 
 
 class PayloadTooLarge(BusError):
@@ -231,7 +231,7 @@ class Bus(Protocol):
         Only the first message may carry an expectation.
 
         Raises:
-            TooManyBatches: the broker keeps 50 open a stream, whoever began them.
+            TooManyBatches: the broker keeps 50 open a stream, of all clients together.
         """
         ...
 
@@ -326,7 +326,7 @@ class Bus(Protocol):
     ) -> Subscription:
         """Calls ``handler(subject, body)`` for each signal; ends after ``at_most`` if positive.
 
-        Stored messages are heard too, as they pass.
+        Stored messages are received too, as they are published.
         """
         ...
 

@@ -12,9 +12,8 @@ import click
 from penstock.cli.command import Group
 from penstock.cli.installed import required
 from penstock.cli.output import Column, write_json, write_line, write_rows
-from penstock.cli.parameters import SECONDS
+from penstock.cli.parameters import LAKE, MASTER, SECONDS
 from penstock.cli.pipeline.forecast import forecast
-from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 COLUMNS = (

@@ -181,7 +181,7 @@ def _make_private(path: str) -> None:
 
 
 def _turn_on_log(file: sqlite3.Connection) -> None:
-    """Write-ahead logging. SQLite's busy timeout does not hold for this change of mode."""
+    """Write-ahead logging; retried here, since SQLite's busy timeout does not cover this change."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
