@@ -22,7 +22,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.outbox.drain import Drain
 from penstock.jobs.outbox.store import Entry, Outbox
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.views import wording
 
 FLUSH_SECONDS = 60.0
