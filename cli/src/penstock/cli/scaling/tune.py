@@ -77,7 +77,9 @@ SPAWN = click.option(
 @SPAWN
 @HOURS
 @click.option("--all", "everything", is_flag=True, help="Show every setting that was tried.")
-@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw a picture."
+)
 @click.pass_obj
 def tune(
     session: Session,

@@ -34,7 +34,7 @@ from penstock.executor.recovering.returns import Returns
 from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.runtime.workers import record
 from penstock.runtime.workers.assignment import Assignment
 

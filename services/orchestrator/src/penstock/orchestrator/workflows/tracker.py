@@ -37,7 +37,7 @@ from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
 from penstock.runtime.limited_log import LimitedLog
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.orchestrator")
 

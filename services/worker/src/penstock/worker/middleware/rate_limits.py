@@ -81,7 +81,7 @@ class RateLimits:
                     return
                 self._refill(rule, lot, name_of(name, key))
             if not self._take(lot):
-                raise Defer(rule.spacing_seconds, "what the broker gave had lapsed when it came")
+                raise Defer(rule.spacing_seconds, "the rate-limit slot expired before it arrived")
 
     def _lot(self, token: str) -> _Lot:
         lot = self._lots.setdefault(token, _Lot())
@@ -107,11 +107,11 @@ class RateLimits:
         lot.want = min(2 * lot.want if used_all else max(lot.given - lot.starts, 1), 256)
         lot.want = min(lot.want, rule.most_at_once)
         began, now = time.monotonic(), self._clock.now()
-        asked = asyncio.run_coroutine_threadsafe(self._ask(rule, lot.want, token), self._loop)
+        asking = asyncio.run_coroutine_threadsafe(self._ask(rule, lot.want, token), self._loop)
         try:
-            grant, now = asked.result(_WAIT_SECONDS)
+            grant, now = asking.result(_WAIT_SECONDS)
         except (BusError, JobRefused, TimeoutError) as error:
-            raise Defer(_AWAY_SECONDS, f"no rate limit without a broker: {error}") from error
+            raise Defer(_AWAY_SECONDS, f"the rate limit needs the broker: {error}") from error
         lot.given = lot.starts = grant.starts
         lot.until = began + rule.life_seconds
         lot.places, lot.spacing = grant.places, rule.spacing_seconds
