@@ -32,8 +32,8 @@ from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rul
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
 from penstock.decider.publishing.commands import Commander
+from penstock.decider.publishing.event_filter import EventFilter
 from penstock.decider.publishing.journal import Journal, Made
-from penstock.decider.publishing.news import News
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.publishing.spans import Story
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
@@ -118,7 +118,7 @@ class Decider:
         self._installation = installation
         self._journal = Journal(bus, subjects, "decider/bench")
         self._commander = Commander(bus, subjects, "decider/bench", 1)
-        self._news = News(REPEAT_SECONDS) if news else None
+        self._news = EventFilter(REPEAT_SECONDS) if news else None
         self._story = Story()
         pools = installation.pools
         self._recorder = Recorder(subjects, "decider/bench", 1, pools, Rules())

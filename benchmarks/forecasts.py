@@ -32,7 +32,7 @@ from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders, study, tuning
 from penstock.measuring.calibration import SHARES
 from penstock.measuring.trained import Curve
-from penstock.pipeline import forecasts, whatif
+from penstock.pipeline.analysis import forecasts, whatif
 from penstock.pipeline.core import foresee as core
 from penstock.pipeline.core.foresee import Made, Plan
 from penstock.pipeline.core.seasons import MODELS, REFERENCES, Floats

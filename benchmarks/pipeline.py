@@ -37,13 +37,13 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.pipeline import app
-from penstock.pipeline.claim import claimed
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import Reach
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.link import Link
+from penstock.pipeline.lake.claim import claimed
+from penstock.pipeline.lake.storage import Folder
+from penstock.pipeline.lake.table import Lake
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
-from penstock.pipeline.storage import Folder
 from penstock.runtime.broker import Broker
 
 STREAM = {"name": "EVENTS", "subjects": ["penstock.events.*.*.*"]}

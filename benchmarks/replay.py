@@ -35,8 +35,8 @@ from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool
 from penstock.decider.core.state import State
 from penstock.decider.program import program
 from penstock.decider.publishing.adopting import records
-from penstock.decider.publishing.journal import Made, tell
-from penstock.decider.publishing.news import News
+from penstock.decider.publishing.event_filter import EventFilter
+from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay import stretches
 from penstock.decider.replay.entry import Entry, line
@@ -117,7 +117,7 @@ class Maker:
         ours = adopted(settings, self._strategies, self._policies)
         self._pools, self._rules, self._file = ours.pools, ours.rules, file
         self._subjects = Subjects()
-        self._queue, self._news = Queue(term), News(REPEAT_SECONDS)
+        self._queue, self._news = Queue(term), EventFilter(REPEAT_SECONDS)
         self._recorder = Recorder(self._subjects, SOURCE, term, self._pools, self._rules)
         self._epoch, self._sequence = term, sequence
         self._state = State(watching_since=START)
@@ -167,7 +167,7 @@ class Maker:
         made = Made(epoch=self._epoch, round=self._recorder.number, through=through, now=now)
         answers = [self._append(one.subject, one.body, now) for one in messages[:-1]]
         for decision in self._news.pick(outcome.decisions, set(), now):
-            event = tell(decision, made, SOURCE)
+            event = decision_event(decision, made, SOURCE)
             self._file.write(
                 line(Entry(0, now, self._subjects.event(event), msgspec.Raw(encode(event))))
             )
@@ -237,8 +237,8 @@ def prove(profile: str, options: argparse.Namespace) -> dict[str, Any]:
         "microseconds_a_decision": round(cpu / max(verdict.decisions, 1) * 1e6, 1),
         "recomputed": verdict.decisions,
         "equal": verdict.equal_decisions,
-        "told": verdict.told,
-        "told_equal": verdict.equal_told,
+        "told": verdict.published,
+        "told_equal": verdict.equal_published,
         "gaps": verdict.gaps,
         "all_equal": verdict.is_equal,
     }

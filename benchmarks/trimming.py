@@ -60,7 +60,9 @@ async def fill(settings: Settings, jobs: int, living_every: int) -> None:
 
 async def _dispatch(client: Client, bus: Any, start: int) -> list[tuple[str, int]]:
     events = [
-        client.prepare(noop(number=start + number), f"job-{start + number}", terms=Terms())
+        client.dispatcher.prepare(
+            noop(number=start + number), f"job-{start + number}", terms=Terms()
+        )
         for number in range(_AT_ONCE)
     ]
     sequences = await _store(bus, events, [0] * len(events))

@@ -1,4 +1,4 @@
-"""Makes telemetry.md of what is declared in ``penstock.telemetry``; used by generate.py."""
+"""Makes telemetry.md of the declarations in ``penstock.telemetry``; used by generate.py."""
 
 from __future__ import annotations
 
@@ -19,48 +19,51 @@ INTRODUCTION = """
 Each service answers `/healthz`, `/readyz` and `/metrics` on the address of `[http]` (loopback
 unless set), and sends traces, metrics and log lines by OTLP over HTTP to `telemetry.endpoint`, if
 there is one. Job workers send traces and log lines; their numbers come through the metrics service,
-so that nobody has to find and scrape processes that come and go.
+so that no scraper has to discover processes that come and go.
 
-`/healthz` is 200 while the service's event loop turns; a restart is worth it when it is not.
-`/readyz` is 200 while every check is passed, else 503; both say why, in JSON. A service that lacks
-its broker is not ready, and alive.
+`/healthz` is 200 while the service's event loop turns, else 503: restart it then.
+`/readyz` is 200 while every check passes, else 503; both give the reason in JSON. A service
+without its broker is not ready, but alive.
 
-| service | is ready while |
+| service | ready while |
 | --- | --- |
-| every service | the broker answers, the streams are there, its loop turns, it does not end |
-| metrics | the queues were looked at within `decider.stale_seconds` (or three intervals) |
-| decider | somebody leads, and a pool's snapshot came within `decider.stale_seconds` |
+| every service | the broker responds, the streams exist, its loop turns, it is not ending |
+| metrics | the queues were measured within `decider.stale_seconds` (or three intervals) |
+| decider | a decider leads, and a pool's snapshot came within `decider.stale_seconds` |
 | orchestrator | it follows the event log and is not behind |
 | executor | its host's last snapshot was stored within `host.lease_seconds` |
 
-`/metrics` speaks Prometheus' text format, and OpenMetrics to those who ask for it: only that one
-carries exemplars. The histogram of pickup times has one a bucket: a traced job that waited so long,
-with its trace id. By OTLP they go along as well.
+`/metrics` serves Prometheus' text format, or OpenMetrics where the `Accept` header asks for it.
+Only OpenMetrics carries exemplars: the histogram of pickup times has one for each bucket, the trace
+id of a traced job that waited so long. OTLP carries them as well.
 
 A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans,
-so that being watched costs a known amount. `telemetry.sample_share` leaves out whole stories by
-chance.
+so that the cost of tracing is bounded. `telemetry.sample_share` drops whole traces at random.
 
-A log line that is said within a span carries its trace id: on the way to the collector, and as
+A log line that is written within a span carries its trace id, both at the collector and as
 `trace_id` in lines printed with `--log-json`.
 """
 
 METRICS = """
 ## Metrics
 
-By OTLP they have the name in the first column, scraped the one in the second (a counter's samples
-have `_total` behind it, a histogram's `_bucket`, `_sum` and `_count`). Counters begin anew with the
-process. `pool`, `queue` and `host` come from the settings: there are as many series as these make.
-Scraped, each process has Python's usual `process_…` as well.
+OTLP uses the name in the first column, `/metrics` the one in the second (counters with the suffix
+`_total`, histograms with `_bucket`, `_sum` and `_count`). Counters start at 0 with the process. The
+labels `pool`, `queue` and `host` come from the settings, which bounds the number of series.
+`/metrics` also serves the usual `process_…` metrics of Python's client.
 """
 
 
 def telemetry_page(table: Table) -> str:
-    """The page; ``table``: makes one of a head and rows."""
+    """The page.
+
+    Args:
+        table: makes a Markdown table of a head and rows.
+    """
     parts = [INTRODUCTION.strip(), METRICS.strip()]
-    for service, told in groupby(ALL, key=lambda metric: metric.told_by):
+    for service, declared in groupby(ALL, key=lambda metric: metric.published_by):
         head = ["name", "scraped as", "kind", "unit", "labels", "meaning"]
-        parts += [f"### {service}", table(head, [_row(metric) for metric in told])]
+        parts += [f"### {service}", table(head, [_row(metric) for metric in declared])]
     spans = [[f"`{call}`", about] for call, about in _spans()]
     parts += ["## Spans", *_story(), table(["name", "meaning"], spans)]
     attributes = [[f"`{value}`", about] for value, about in _attributes()]
@@ -91,8 +94,8 @@ def _spans() -> Iterator[tuple[str, str]]:
     for made in vars(names).values():
         if inspect.isfunction(made):
             (argument,) = inspect.signature(made).parameters
-            said = " ".join(inspect.cleandoc(made.__doc__ or "").split()).replace("``", "`")
-            yield made(argument.upper()), said
+            meaning = " ".join(inspect.cleandoc(made.__doc__ or "").split()).replace("``", "`")
+            yield made(argument.upper()), meaning
 
 
 def _attributes() -> Iterator[tuple[str, str]]:

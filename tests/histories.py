@@ -205,7 +205,7 @@ def _records(histories: Histories) -> dict[str, JobRecord | None]:
 
 
 def _faults(story: Story) -> Iterator[tuple[Rule, str]]:
-    for sequence, why in lifecycle.passed_over(story):
+    for sequence, why in lifecycle.ignored_events(story):
         yield Rule.LEGAL, f"at {sequence}: {why}"
     if not all(isinstance(event, JobEvent) for _, event in story):
         yield Rule.LEGAL, "an event that nobody knows"

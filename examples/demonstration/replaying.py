@@ -31,7 +31,7 @@ def sentence(verdict: Verdict) -> str:
     """For the report."""
     found = (
         f"{verdict.equal_decisions} of {verdict.decisions} decisions recomputed equal, bit for "
-        f"bit; of these {verdict.equal_told} of {verdict.told} on the event log; "
+        f"bit; of these {verdict.equal_published} of {verdict.published} on the event log; "
         f"{verdict.equal_states} of {verdict.states} states at checkpoints"
     )
     beside = {"rounds without their records": verdict.gaps, "without their round": verdict.orphans}

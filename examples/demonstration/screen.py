@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.up.supervised import Supervised
+from penstock.runtime.supervised import Supervised
 from penstock.views.pool_board import PoolRow
 from penstock.views.wording import seconds
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from penstock.cli.up.processes import Processes
-from penstock.cli.up.supervised import Supervised
 from penstock.config import Settings, load
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
 from penstock.runtime.local_broker import with_url
 from penstock.runtime.paths import temporary_dir
+from penstock.runtime.supervised import Supervised
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "examples" / "penstock.toml"

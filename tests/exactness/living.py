@@ -25,8 +25,8 @@ from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import restore
 from penstock.decider.intake import Intake
 from penstock.decider.publishing.adopting import Adopted, records
-from penstock.decider.publishing.journal import Made, tell
-from penstock.decider.publishing.news import News
+from penstock.decider.publishing.event_filter import EventFilter
+from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, line, read
@@ -86,13 +86,13 @@ class Life:
         self._ours, self._rhythm = ours, Rhythm()
         self._intake = Intake(settings, ours.pools, self._rhythm, monotonic=lambda: self._now)
         self._recorder = Recorder(self._subjects, SOURCE, self._epoch, ours.pools, ours.rules)
-        self._news = News(5.0)
+        self._news = EventFilter(5.0)
         commands = {
             host: WorkersScaled(host=host, epoch=self._epoch, version=1, pools=plan)
             for host, plan in self._plans.items()
         }
         self._state = restore(ours.pools, self._last, commands, self._now)
-        self._rhythm.ask_all(self._now)
+        self._rhythm.request_all(self._now)
         for pause in weather.pauses_seconds:
             self._now = round(self._now + pause, 6)
             self._measure(weather)
@@ -200,7 +200,7 @@ class Life:
         made = Made(epoch=self._epoch, round=self._recorder.number, through=through, now=self._now)
         self.decisions += len(outcome.decisions)
         for decision in self._news.pick(outcome.decisions, set(), self._now):
-            event = tell(decision, made, SOURCE)
+            event = decision_event(decision, made, SOURCE)
             raw = encode(event)
             self.entries.append(Entry(0, self._now, self._subjects.event(event), msgspec.Raw(raw)))
             stored = SCALING_EVENTS.decode(raw)

@@ -70,7 +70,14 @@ def share(number: int, seed: int, count: int) -> Counter[str]:
             counts["configurations"] += 1
             counts["settings"] += len(terms)
             counts["pools"] += sum(len(settings.pools) for settings, _ in terms)
-            for name in ("rounds", "decisions", "equal_decisions", "told", "equal_told", "states"):
+            for name in (
+                "rounds",
+                "decisions",
+                "equal_decisions",
+                "published",
+                "equal_published",
+                "states",
+            ):
                 counts[name] += getattr(verdict, name)
             counts["equal_states"] += verdict.equal_states
             for settings, _ in terms:

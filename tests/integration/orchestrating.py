@@ -19,7 +19,7 @@ import msgspec
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.orchestrator.app import Orchestrator
-from penstock.runtime import children, service
+from penstock.runtime import children, service_process
 from penstock.runtime.children import Child
 from penstock.runtime.service import Service
 
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
             running.bus = Doomed(running.bus, *doom)  # type: ignore[assignment,arg-type]
         await Orchestrator(running, after_seconds=RECONCILED_AFTER_SECONDS).run()
 
-    service.run("orchestrator", settings, body)
+    service_process.run("orchestrator", settings, body)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def spark_host(
     """Runs a keeper; at the end it is told to end, and its server must be gone."""
     with temporary_dir() as run_dir, (run_dir / "executor.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        environment = {"SPARK_KEEPER_CONF": conf, "PYTHONUNBUFFERED": "1"}
+        environment = {"SPARK_SUPERVISOR_CONF": conf, "PYTHONUNBUFFERED": "1"}
         keeper = children.start(
             [
                 *(

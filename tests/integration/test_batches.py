@@ -30,7 +30,7 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
-from penstock.jobs.log import say
+from penstock.jobs.event_log import append_if
 from penstock.orchestrator.app import Orchestrator
 
 MENDED: set[int] = set()
@@ -390,7 +390,7 @@ async def test_what_cannot_be_dispatched_does_no_harm_to_others(stage: Stage) ->
 
 
 def encode_payload(call: Call) -> bytes:
-    return Client(MemoryBus()).prepare(call, "any").payload
+    return Client(MemoryBus()).dispatcher.prepare(call, "any").payload
 
 
 async def test_an_event_that_may_not_follow_is_passed_over(stage: Stage) -> None:
@@ -399,7 +399,7 @@ async def test_an_event_that_may_not_follow_is_passed_over(stage: Stage) -> None
             await batch.add([double(number=1)])
         record = await stage.client.batches.show(batch.id)
         late = BatchProgressed(batch_id=batch.id, counts=Counts(completed=77))
-        assert await say(stage.bus, stage.subjects, late, record.sequence)
+        assert await append_if(stage.bus, stage.subjects, late, record.sequence)
         async with stage.worker():
             assert (await stage.ended(batch.id)).counts == Counts(completed=1)
 

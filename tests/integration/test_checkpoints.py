@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import WrongSequence
 from penstock.jobs import Call
-from penstock.jobs.checkpoints import Checkpoints, Kept
+from penstock.jobs.checkpoints import Checkpoint, Checkpoints
 from penstock.jobs.errors import PayloadTooLarge
 
 WITHIN = 30.0
@@ -73,7 +73,7 @@ async def test_a_job_whose_work_was_done_does_none_again(crew: Crew) -> None:
     job_id = await crew.client.dispatch(counting(crew, 100), job_id="done")
     checkpoints = Checkpoints(crew.bus, crew.subjects, 1000)
     data = msgspec.Raw(msgspec.msgpack.encode(100))
-    await checkpoints.save(job_id, Kept(token=1, data=data, has_more_work=False), 0)
+    await checkpoints.save(job_id, Checkpoint(token=1, data=data, has_more_work=False), 0)
     crew.hire()
     assert (await crew.ended(job_id, WITHIN)).result == [100, 100]
     assert crew.diary.told("a") == ["from-100"]
@@ -84,7 +84,7 @@ async def test_other_arguments_begin_anew(crew: Crew) -> None:
     job_id = await crew.client.dispatch(counting(crew, 30))
     checkpoints = Checkpoints(crew.bus, crew.subjects, 1000)
     data = msgspec.Raw(msgspec.msgpack.encode(20))
-    await checkpoints.save(job_id, Kept(token=1, data=data), 0)
+    await checkpoints.save(job_id, Checkpoint(token=1, data=data), 0)
     await crew.client.cancel(job_id)
     await crew.client.retry(job_id, {"total": 20})
     crew.hire()
@@ -93,10 +93,10 @@ async def test_other_arguments_begin_anew(crew: Crew) -> None:
 
 async def test_the_store_replaces_by_compare_and_set(crew: Crew) -> None:
     checkpoints = Checkpoints(crew.bus, crew.subjects, 100)
-    first = await checkpoints.save("j", Kept(token=1, data=msgspec.Raw(b"\x01")), 0)
-    second = await checkpoints.save("j", Kept(token=2, data=msgspec.Raw(b"\x02")), first)
+    first = await checkpoints.save("j", Checkpoint(token=1, data=msgspec.Raw(b"\x01")), 0)
+    second = await checkpoints.save("j", Checkpoint(token=2, data=msgspec.Raw(b"\x02")), first)
     with pytest.raises(WrongSequence):
-        await checkpoints.save("j", Kept(token=1, data=msgspec.Raw(b"\x03")), first)
+        await checkpoints.save("j", Checkpoint(token=1, data=msgspec.Raw(b"\x03")), first)
     assert (await checkpoints.load("j"))[0] == second
     with pytest.raises(PayloadTooLarge, match=r"101 bytes, jobs.max_checkpoint_bytes allows 100"):
-        await checkpoints.save("j", Kept(token=3, data=msgspec.Raw(b"\x01" * 101)), second)
+        await checkpoints.save("j", Checkpoint(token=3, data=msgspec.Raw(b"\x01" * 101)), second)

@@ -20,8 +20,8 @@ from penstock.bus import access
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.cli.deploy.keys import write
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import Reach
-from penstock.pipeline.link import Link
 
 _TLS_HANDSHAKE = b"\x16\x03"
 _INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1_000_000}

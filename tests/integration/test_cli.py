@@ -84,7 +84,7 @@ def test_what_is_not_there_is_said(shell: Shell) -> None:
     assert "no worker reports" in shell.call("worker", "ls").stderr
     assert "no such event" in shell.call("events", "tail", "--no-follow").stderr
     assert "no such dead letter" in shell.call("dead", "ls").stderr
-    assert "0 dead letters fit" in shell.text("dead", "retry", "--all")
+    assert "0 dead letters match" in shell.text("dead", "retry", "--all")
     assert shell.json("pool", "ls")[0]["state"] == "unknown"
     missing = shell.call("job", "show", "0193a000-0000-7000-8000-000000000000", code=1)
     assert missing.stderr.startswith("penstock: no job of id")

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.cli.up import state
 from penstock.config import ConfigError
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import Reach
-from penstock.pipeline.link import Link
 from penstock.runtime.local_broker import find_url
 
 ASYNC_PROGRAM = """

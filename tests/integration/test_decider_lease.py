@@ -16,8 +16,9 @@ from tests.waiting import eventually
 from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Outgoing
-from penstock.decider.lease import Lease, LeaseRecord, Term
+from penstock.decider.lease import leadership
 from penstock.events.subjects import Subjects
+from penstock.runtime.lease import Lease, LeaseRecord, Term
 
 SECONDS = 0.6
 
@@ -40,7 +41,7 @@ class Contest:
         self._tasks: list[asyncio.Task[Any]] = []
 
     def candidate(self, name: str, bus: Any = None, clock: Any = time.monotonic) -> Lease:
-        lease = Lease(bus or self.bus, self.subjects, name, SECONDS, monotonic=clock)
+        lease = leadership(bus or self.bus, self.subjects, name, SECONDS, monotonic=clock)
         self.background(lease.watch())
         return lease
 

@@ -21,8 +21,8 @@ from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError, 
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
 from penstock.jobs import Call
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads import payload
-from penstock.jobs.registry import encode_result
 
 POOLS = pools(load_settings("examples/penstock.toml", environment={}))
 
@@ -196,7 +196,9 @@ def made(kept: bool) -> tuple[Figures, ...]:
     return (found,)
 
 
-EQUAL = Verdict(rounds=9, equal_rounds=9, decisions=27, equal_decisions=27, told=3, equal_told=3)
+EQUAL = Verdict(
+    rounds=9, equal_rounds=9, decisions=27, equal_decisions=27, published=3, equal_published=3
+)
 AUDITED = Audit(dispatched=2, ended=2, ends={"JobCompleted": 2}, problems=())
 
 
@@ -204,7 +206,7 @@ AUDITED = Audit(dispatched=2, ended=2, ends={"JobCompleted": 2}, problems=())
     ("verdict", "passed"),
     [
         (EQUAL, True),
-        (msgspec.structs.replace(EQUAL, equal_told=2), False),
+        (msgspec.structs.replace(EQUAL, equal_published=2), False),
         (msgspec.structs.replace(EQUAL, gaps=1), False),
         (Verdict(), False),
     ],
@@ -214,7 +216,7 @@ def test_the_report_fails_unless_every_decision_was_recomputed_equal(verdict, pa
     out = io.StringIO()
     report.show(made_report, Console(file=out, width=300))
     assert made_report.passed == passed
-    assert f"{verdict.equal_told} of {verdict.told} on the event log" in out.getvalue()
+    assert f"{verdict.equal_published} of {verdict.published} on the event log" in out.getvalue()
     assert ("not every decision was recomputed equal" in out.getvalue()) == (not passed)
 
 

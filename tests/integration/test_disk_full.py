@@ -16,7 +16,6 @@ from tests.waiting import eventually
 from penstock.bus.nats import NatsBus, connect
 from penstock.bus.protocol import BusError, Outgoing
 from penstock.cli.up.disk_guard import DiskGuard
-from penstock.cli.up.supervised import Supervised
 from penstock.config import Settings
 from penstock.events.envelope import utc_now
 from penstock.health.report import State
@@ -24,6 +23,7 @@ from penstock.health.rules import judge
 from penstock.health.survey import survey
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
+from penstock.runtime.supervised import Supervised
 
 SIZE = "40m"
 

@@ -23,7 +23,7 @@ from penstock.config import Settings
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, Unique, job
-from penstock.jobs.dispatch.uniqueness import token
+from penstock.jobs.dispatch.uniqueness import unique_token
 from penstock.jobs.errors import OutboxFull
 from penstock.jobs.lifecycle import State
 from penstock.jobs.outbox.store import Outbox
@@ -96,15 +96,15 @@ async def test_an_author_may_ask_and_one_that_ended_does_not_count(crew: Crew) -
 async def test_a_dispatch_that_was_cut_in_two_is_finished_by_who_finds_it(crew: Crew) -> None:
     """Its author died after the record of the key, before the job: nobody may name a ghost."""
     call, unique = noted(crew), Unique(30)
-    event = crew.client.prepare(call, "cut-in-two")
-    sender = crew.client._unique
+    event = crew.client.dispatcher.prepare(call, "cut-in-two")
+    sender = crew.client.dispatcher._unique
 
     async def dies(_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched, suppress(KeyboardInterrupt):
-        patched.setattr(sender._sender, "send_again", dies)
-        await sender.send(event, token(call, unique), unique)
+        patched.setattr(sender._sender, "ensure_sent", dies)
+        await sender.send(event, unique_token(call, unique), unique)
     with pytest.raises(AlreadyDispatched, match="cut-in-two"):
         await crew.client.dispatch(call, unique_for=30)
     crew.hire()
@@ -378,7 +378,7 @@ async def test_what_a_killed_process_left_is_sent_by_the_next(
     outbox = Outbox(known.dispatch.outbox_file, 10)
     [entry] = outbox.first(1)
     outbox.close()
-    await Client(bus, prefix=known.prefix).hand_over([entry.event])
+    await Client(bus, prefix=known.prefix).dispatcher.sender.send_many([entry.event])
     await bus.close()
     async with Client.connect(known) as client:
         assert client._when_away is not None

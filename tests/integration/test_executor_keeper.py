@@ -36,7 +36,7 @@ async def test_a_keeper_is_started_replaced_adopted_and_ended(settings: MakeSett
         await first_executor.ended()
         assert psutil.Process(second).is_running(), "workers may still need it"
         second_executor = host.start()
-        await host.logged("keeper of an earlier executor is adopted")
+        await host.logged("supervisor of an earlier executor is adopted")
         assert await _keeper(host) == second
 
         await second_executor.stop(grace_seconds=10)

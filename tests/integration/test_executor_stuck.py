@@ -19,7 +19,7 @@ from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
 from penstock.events.worker import WorkerReady, WorkerStopped, WorkerStuck
 from penstock.jobs import Client
-from penstock.jobs.dead_letters.reader import Letter
+from penstock.jobs.dead_letters.letter import Letter
 from penstock.jobs.errors import NotFound
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State

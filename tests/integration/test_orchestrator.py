@@ -28,7 +28,8 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, Context, event_log, job, lifecycle
+from penstock.jobs import Client, Context, job
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.app import Orchestrator
@@ -362,7 +363,7 @@ async def test_a_letter_that_comes_after_its_job_was_revived_goes_again(stage: S
     await stage.run_until(await stage.take(), JobDead(job_id=job_id, queue="reports", error=error))
     died = (await stage.client.job(job_id)).record
     await stage.client.retry(job_id)
-    letter = queue_messages.dead(stage.subjects, died, {})
+    letter = queue_messages.dead_letter(stage.subjects, died, {})
     await stage.bus.append(letter)
 
     async def is_gone() -> bool:
@@ -462,7 +463,7 @@ async def test_a_job_that_waits_for_its_key_is_left_alone(stage: Stage) -> None:
     await stage.client.dispatch(rebuild(table="a"))
     delivery = await stage.take()
     job_id, due = delivery.headers[queue_messages.JOB], utc_now() + timedelta(hours=1)
-    await stage.bus.append(queue_messages.again(stage.subjects, delivery, job_id, due, {}))
+    await stage.bus.append(queue_messages.postponed(stage.subjects, delivery, job_id, due, {}))
     await stage.bus.ack([delivery])
     await stage.settled()
     assert stage.orchestrator.reconciler.healer.healed == 0
@@ -627,7 +628,7 @@ async def test_a_record_is_read_like_a_worker_reads_it(stage: Stage) -> None:
     await stage.start()
     whole = await stage.client.dispatch(rebuild(table="a"))
     delivery = await stage.take()
-    record = lifecycle.fold(await event_log.read(stage.bus, stage.subjects, whole))
+    record = await JobLog(stage.bus, stage.subjects).read(whole)
     assert record is not None
     made = queue_messages.follow_up(stage.subjects, record, utc_now(), {})
     assert made is not None

@@ -96,7 +96,7 @@ def test_a_service_with_nothing_to_pause_says_so_and_ends_in_order_when_told_to_
         service.until(200)
         service.child.signal(signal.SIGUSR1)
         children.wait_until(
-            service.child, lambda: "nothing to pause" in service.said(), 20, "saying so"
+            service.child, lambda: "cannot be paused" in service.said(), 20, "saying so"
         )
         assert service.get("/readyz")[0] == 200
         service.child.signal(signal.SIGQUIT)
@@ -110,7 +110,7 @@ def test_a_signal_to_pause_does_not_end_a_service_that_starts(
     with running("decider", broker, tmp_path, free_port()) as service:
         service.child.signal(number)
         children.wait_until(
-            service.child, lambda: "nothing to pause" in service.said(), 20, "saying so"
+            service.child, lambda: "cannot be paused" in service.said(), 20, "saying so"
         )
 
 
@@ -135,7 +135,7 @@ def test_a_service_whose_port_is_taken_says_so_and_works(broker: Broker, tmp_pat
         with running("metrics", broker, tmp_path, port) as second:
             children.wait_until(
                 second.child,
-                lambda: f"127.0.0.1:{port} cannot be had" in second.said(),
+                lambda: f"endpoint 127.0.0.1:{port} (" in second.said(),
                 10,
                 "complaining",
             )

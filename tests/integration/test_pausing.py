@@ -22,7 +22,7 @@ from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.jobs.lifecycle import State
-from penstock.jobs.queues.pauses import Pausing
+from penstock.jobs.queues.pauses import QueuePauses
 from penstock.metrics.app import Metrics
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
@@ -49,7 +49,7 @@ async def test_nobody_is_given_a_job_until_it_is_resumed(crew: Crew) -> None:
     stored = await crew.bus.history(crew.subjects.events_stream, crew.subjects.events("queue"))
     told = [QUEUE_EVENTS.decode(each.body) for each in stored]
     assert [getattr(event, "name", "") for event in told] == ["QueuePaused", "QueueResumed"]
-    pause = (await Pausing(crew.bus, crew.subjects, "test").all())[QUEUE]
+    pause = (await QueuePauses(crew.bus, crew.subjects, "test").all())[QUEUE]
     assert not pause.paused
 
 

@@ -15,8 +15,8 @@ from tests.waiting import eventually
 from penstock.bus.nats import connect
 from penstock.bus.peers import new_token, owner_in, user_of
 from penstock.bus.protocol import BusUnavailable, Outgoing
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import Reach
-from penstock.pipeline.link import Link
 from penstock.runtime.broker import Broker
 
 OTHER_USER = 5002

@@ -154,7 +154,7 @@ def test_what_is_posted_has_the_names_that_are_declared(watched: Watched) -> Non
                 told.setdefault(about["service.name"], set()).update(names)
         return told
 
-    declared = {metric.name: metric.told_by for metric in ALL}
+    declared = {metric.name: metric.published_by for metric in ALL}
     watched.prometheus.until(lambda: len(posted()) == len(SERVICES), "posted by all services")
     for service, names in posted().items():
         tellers = {declared[name] for name in names}

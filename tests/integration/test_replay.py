@@ -109,7 +109,7 @@ async def test_all_that_was_decided_is_decided_again(here: World, tmp_path):
     path = await saved(here, tmp_path / "log")
     verdict = stretches.verify(path)
     assert verdict.is_equal, verdict
-    assert verdict.told >= len(told)
+    assert verdict.published >= len(told)
     assert verdict.equal_states >= 1
     assert verdict.decisions > verdict.rounds  # both pools in most of them
     assert any(each.reasons[0].step == "stale" for each in told)
@@ -170,7 +170,7 @@ async def test_decisions_are_proved_too_where_they_are_not_told(settings, tmp_pa
         path = await saved(here, tmp_path / "log")
     verdict = stretches.verify(path)
     assert verdict.is_equal
-    assert verdict.told < verdict.decisions == verdict.equal_decisions
+    assert verdict.published < verdict.decisions == verdict.equal_decisions
 
 
 async def test_a_decision_is_explained_from_the_log(here: World, caplog):
@@ -239,7 +239,7 @@ async def test_the_command_reads_the_broker(settings, tmp_path):
         shell = Shell(tmp_path)
         answer = await asyncio.to_thread(shell.json, "replay", "--since", "10m", "--save", "log")
         assert answer["equal"] is True
-        assert answer["verdict"]["told"] >= 3
+        assert answer["verdict"]["published"] >= 3
         again = await asyncio.to_thread(shell.text, "replay", "--from", "log")
         assert "Equal bit for bit: all" in again
         told = await asyncio.to_thread(shell.json, "decision", "explain", scaled.id)

@@ -310,7 +310,7 @@ def test_a_killed_server_is_replaced_for_the_next_job(host: SparkHost, lease: Sp
 def test_without_a_keeper_the_error_says_what_to_do(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.worker.spark.lease.KEEPER_SECONDS", 0.3)
+    monkeypatch.setattr("penstock.worker.spark.lease.SUPERVISOR_SECONDS", 0.3)
     with pytest.raises(SparkUnavailable, match=r"start the executor, or set spark.remote"):
         SparkLease(tmp_path, Spark()).session("a", 1)
 

@@ -66,7 +66,7 @@ def test_the_command_keeps_settings_to_itself(tmp_path: Path) -> None:
     settings = load(environment={}, flags={"spark.conf": {"spark.hadoop.secret": "hunter2"}})
     argv, variables = command(tmp_path, settings)
     assert "hunter2" not in " ".join(argv)
-    assert json.loads(variables["SPARK_KEEPER_CONF"]) == {"spark.hadoop.secret": "hunter2"}
+    assert json.loads(variables["SPARK_SUPERVISOR_CONF"]) == {"spark.hadoop.secret": "hunter2"}
 
 
 def alive(process: psutil.Process) -> bool:

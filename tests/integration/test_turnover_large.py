@@ -115,7 +115,7 @@ async def test_a_graph_that_is_too_large_stays(stage: Stage) -> None:
         steps = tuple(
             GraphStep(
                 name=name,
-                payload=stage.client.prepare(
+                payload=stage.client.dispatcher.prepare(
                     note(diary="", line=line), f"large_step_{number}"
                 ).payload,
                 needs=(number - 1,) if number else (),

@@ -74,7 +74,7 @@ def test_a_wrong_setting_names_the_nearest_known_one(penstock) -> None:
 def test_an_unknown_pool_lists_the_known_ones(penstock) -> None:
     Path("penstock.toml").write_text("[pools.reports]\n[pools.mails]\n")
     said = penstock("worker", "--pool", "mail", "--nats-url", "nats://127.0.0.1:1")
-    assert (said.exit_code, "known pools: reports, mails" in said.stderr) == (2, True)
+    assert (said.exit_code, "configured pools: reports, mails" in said.stderr) == (2, True)
 
 
 def test_a_module_that_cannot_be_imported_is_named(penstock) -> None:

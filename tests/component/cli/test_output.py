@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from penstock.cli.output import Column, say_rows
+from penstock.cli.output import Column, write_rows
 from penstock.cli.session import Session
 from penstock.telemetry import lines
 
@@ -23,27 +23,27 @@ COLUMNS = (Column("name", lambda row: row.name), Column("size", lambda row: str(
 
 
 def test_json_is_a_list_of_objects(capsys) -> None:
-    say_rows(Session(as_json=True), [Row("a", 1)], COLUMNS, "nothing")
+    write_rows(Session(as_json=True), [Row("a", 1)], COLUMNS, "nothing")
     assert json.loads(capsys.readouterr().out) == [{"name": "a", "size": 1}]
 
 
 def test_json_of_nothing_is_an_empty_list(capsys) -> None:
-    say_rows(Session(as_json=True), [], COLUMNS, "nothing")
+    write_rows(Session(as_json=True), [], COLUMNS, "nothing")
     assert json.loads(capsys.readouterr().out) == []
 
 
 def test_nothing_is_said_beside_the_answer(capsys) -> None:
-    say_rows(Session(), [], COLUMNS, "no row is there")
+    write_rows(Session(), [], COLUMNS, "no row is there")
     assert capsys.readouterr() == ("", "no row is there\n")
 
 
 def test_a_table_is_never_cut_where_a_program_reads_it(capsys) -> None:
-    say_rows(Session(), [Row("long" * 100, 1)], COLUMNS, "nothing")
+    write_rows(Session(), [Row("long" * 100, 1)], COLUMNS, "nothing")
     assert "long" * 100 in capsys.readouterr().out
 
 
 def test_neither_markup_nor_control_characters_get_through(capsys) -> None:
-    say_rows(Session(), [Row("[red]\x1b[31mboo", 1)], COLUMNS, "nothing")
+    write_rows(Session(), [Row("[red]\x1b[31mboo", 1)], COLUMNS, "nothing")
     shown = capsys.readouterr().out
     assert "[red]" in shown
     assert "\x1b" not in shown
@@ -55,7 +55,7 @@ STEERING = "\x1b\x9b\x85\r\x7f\u202e\u2066\u2028\u200b\U000e0041"
 @pytest.mark.parametrize("char", STEERING, ids=ascii)
 def test_what_steers_a_terminal_is_replaced_in_text_and_escaped_in_json(capsys, char: str) -> None:
     name = f"ä{char}日"
-    say_rows(Session(as_json=True), [Row(name, 1)], COLUMNS, "nothing")
+    write_rows(Session(as_json=True), [Row(name, 1)], COLUMNS, "nothing")
     in_json = capsys.readouterr().out
     assert char not in in_json
     assert json.loads(in_json) == [{"name": name, "size": 1}]

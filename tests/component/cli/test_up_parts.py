@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import eventually
 
-from penstock.cli.up import state, supervised
+from penstock.cli.up import state
 from penstock.cli.up.screen import Lines
-from penstock.cli.up.supervised import Supervised, backoff_seconds
 from penstock.config import ConfigError
 from penstock.config.load import check
 from penstock.events.worker import HostLost
@@ -21,6 +20,7 @@ from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
 from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.local_broker import find_url
+from penstock.runtime.supervised import Backoff, Supervised
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 
@@ -63,22 +63,21 @@ def test_run_folders_are_short_and_differ_by_folder(tmp_path) -> None:
 
 
 def test_backoff_doubles_up_to_a_limit() -> None:
-    assert [backoff_seconds(n) for n in (1, 2, 3, 50)] == [0.25, 0.5, 1.0, 15.0]
+    assert [Backoff().pause_seconds(n) for n in (1, 2, 3, 50)] == [0.25, 0.5, 1.0, 15.0]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "FIRST_BACKOFF_SECONDS", 0.01)
+QUICK = Backoff(first_seconds=0.01)
 
 
 def start(argv: list[str], log: Path | None = None) -> Child:
     return children.start(argv, name="child", log=log)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_child_that_dies_is_started_again_and_that_is_told() -> None:
     told: list[str] = []
-    child = Supervised("child", lambda: start(SLEEPER), told.append, Path("child.log"))
+    child = Supervised(
+        "child", lambda: start(SLEEPER), told.append, Path("child.log"), backoff=QUICK
+    )
     keeping = asyncio.create_task(child.keep())
     first = await eventually(lambda: child.pid)
     assert child.child
@@ -90,14 +89,13 @@ async def test_a_child_that_dies_is_started_again_and_that_is_told() -> None:
     assert (child.pid, child.starts) == (None, 2)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_child_that_cannot_start_is_tried_again_until_ended() -> None:
     told: list[str] = []
 
     def fail() -> Child:
         raise ChildFailed("no such thing\nmore about it")
 
-    child = Supervised("child", fail, told.append, None)
+    child = Supervised("child", fail, told.append, backoff=QUICK)
     keeping = asyncio.create_task(child.keep())
     await eventually(lambda: len(told) > 2)
     assert told[0].startswith("child no such thing; starting it again")

@@ -26,20 +26,20 @@ def test_all_pools_once_a_period():
 def test_a_pool_that_asks_is_due_at_once_but_ten_times_a_second_at_most():
     rhythm = Rhythm()
     rhythm.due(POOLS, 0.0)
-    rhythm.ask("x", 0.5)
+    rhythm.request("x", 0.5)
     assert rhythm.due(POOLS, 0.5) == {"x"}
-    rhythm.ask("x", 0.51)
+    rhythm.request("x", 0.51)
     assert rhythm.due(POOLS, 0.55) == NOBODY
     assert rhythm.due(POOLS, 0.6) == {"x"}
-    rhythm.ask("gone", 0.7)
+    rhythm.request("gone", 0.7)
     assert rhythm.due(POOLS, 0.7) == NOBODY
 
 
 def test_asking_right_after_a_round_waits_too():
     rhythm = Rhythm()
     rhythm.due(POOLS, 0.0)
-    rhythm.ask("x", 0.01)
-    rhythm.ask_all(0.02)
+    rhythm.request("x", 0.01)
+    rhythm.request_all(0.02)
     assert rhythm.due(POOLS, 0.05) == NOBODY
     assert rhythm.due(POOLS, 0.1) == ALL
 

@@ -119,7 +119,7 @@ def test_a_lost_host_is_made_up_for_on_the_other(strategy) -> None:
 
 @films
 def test_while_nothing_is_measured_nobody_is_sent_away(strategy) -> None:
-    seen = film(shaped([5.0] * 60), strategy, troubles=Troubles(deaf=((200.0, 320.0),)))
+    seen = film(shaped([5.0] * 60), strategy, troubles=Troubles(telemetry_gaps=((200.0, 320.0),)))
     before = seen.between(190, 200)[-1]
     assert min(seen.between(200, 320)) >= before
 

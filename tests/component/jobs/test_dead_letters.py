@@ -15,9 +15,9 @@ from penstock.bus.protocol import BusUnavailable, Outgoing
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobError, JobRevived, JobStarted
-from penstock.jobs import BadArguments, Client, JobRefused, NotFound, job, registry
-from penstock.jobs.dead_letters.client import Outcome
-from penstock.jobs.dead_letters.reader import MOST_GROUPS, OTHERS, PAGE, Wanted
+from penstock.jobs import BadArguments, Call, Client, JobRefused, NotFound, job, registry
+from penstock.jobs.dead_letters.client import PAGE, Outcome
+from penstock.jobs.dead_letters.letter import MOST_GROUPS, OTHERS, LetterFilter
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
@@ -52,7 +52,7 @@ class Morgue:
         self.dead = self.client.dead
 
     async def dies(
-        self, call: registry.Call, kind: str = "builtins.ValueError", message: str = "no", age=0.0
+        self, call: Call, kind: str = "builtins.ValueError", message: str = "no", age=0.0
     ) -> str:
         """The id of a job that was run from its message, and died ``age`` seconds before NOW."""
         job_id = await self.client.dispatch(call)
@@ -72,10 +72,10 @@ class Morgue:
         ):
             await self.bus.append(Outgoing(self.subjects.event(event), encode(event)))
         record = (await self.client.job(job_id)).record
-        await self.bus.append(queue_messages.dead(self.subjects, record, {}))
+        await self.bus.append(queue_messages.dead_letter(self.subjects, record, {}))
 
     async def ids(self, **wanted: Any) -> list[str]:
-        return [letter.job_id async for letter in self.dead.find(Wanted(**wanted))]
+        return [letter.job_id async for letter in self.dead.find(LetterFilter(**wanted))]
 
     async def waiting(self, name: str = "reports") -> list[payload.Payload]:
         found = await self.bus.puller(name).fetch(10_000, 0)
@@ -189,7 +189,7 @@ async def test_arguments_are_changed_and_checked(morgue: Morgue) -> None:
 async def test_all_that_fit_go_again_and_the_others_stay(morgue: Morgue) -> None:
     ids = [await morgue.dies(build(table=str(n))) for n in range(PAGE + 5)]
     other = await morgue.dies(send(to="x"))
-    told = await outcomes(morgue.dead.retry_all(Wanted(queue="reports")))
+    told = await outcomes(morgue.dead.retry_all(LetterFilter(queue="reports")))
     assert told == [Outcome(job_id) for job_id in ids]
     assert sorted(call.id for call in await morgue.waiting()) == sorted(ids)
     assert await morgue.ids() == [other]
@@ -197,7 +197,7 @@ async def test_all_that_fit_go_again_and_the_others_stay(morgue: Morgue) -> None
 
 async def test_of_many_each_is_told_why_it_does_not_go_again(morgue: Morgue) -> None:
     good, bad = await morgue.dies(build(table="x")), await morgue.dies(send(to="y"))
-    first, second = await outcomes(morgue.dead.retry_all(Wanted(), {"limit": 7}))
+    first, second = await outcomes(morgue.dead.retry_all(LetterFilter(), {"limit": 7}))
     assert first == Outcome(good)
     assert second.id == bad and "limit" in str(second.error)
     assert await morgue.ids() == [bad]
@@ -206,7 +206,7 @@ async def test_of_many_each_is_told_why_it_does_not_go_again(morgue: Morgue) -> 
 async def test_a_job_that_dies_again_meanwhile_is_not_retried_for_ever(morgue: Morgue) -> None:
     ids = [await morgue.dies(build(table=str(n))) for n in range(PAGE + 1)]
     seen = []
-    async for page in morgue.dead.retry_all(Wanted()):
+    async for page in morgue.dead.retry_all(LetterFilter()):
         for outcome in page:
             seen.append(outcome.id)
             await morgue.dies_again(outcome.id)
@@ -217,7 +217,7 @@ async def test_a_job_that_dies_again_meanwhile_is_not_retried_for_ever(morgue: M
 async def test_a_letter_that_its_job_outlived_is_removed_and_nothing_runs(morgue: Morgue) -> None:
     """A worker that was stopped between death and letter writes it when the job lives again."""
     job_id = await morgue.dies(build(table="x"))
-    late = queue_messages.dead(morgue.subjects, (await morgue.client.job(job_id)).record, {})
+    late = queue_messages.dead_letter(morgue.subjects, (await morgue.client.job(job_id)).record, {})
     await morgue.dead.retry(job_id)
     await morgue.bus.append(late)
     assert await morgue.ids() == [job_id]
@@ -252,7 +252,7 @@ async def test_deleted_letters_are_gone_and_the_log_says_so(morgue: Morgue) -> N
     ids = [await morgue.dies(build(table=str(n))) for n in range(3)]
     await morgue.dies(send(to="x"))
     await morgue.dead.delete(ids[0], "not wanted")
-    assert len(await outcomes(morgue.dead.delete_all(Wanted(tag="sales"), "too old"))) == 2
+    assert len(await outcomes(morgue.dead.delete_all(LetterFilter(tag="sales"), "too old"))) == 2
     assert len(await morgue.ids()) == 1
     assert (await morgue.client.job(ids[0])).state is State.DEAD
     subject = morgue.subjects.events("queue", "*", "DeadLettersDeleted")
@@ -276,7 +276,9 @@ class LetterComesLate:
     async def append_many(self, messages: Any) -> Any:
         if any(JobRevived.__name__ in message.subject for message in messages):
             record = (await self._morgue.client.job(self._job_id)).record
-            await self._morgue.bus.append(queue_messages.dead(self._morgue.subjects, record, {}))
+            await self._morgue.bus.append(
+                queue_messages.dead_letter(self._morgue.subjects, record, {})
+            )
         return await self._morgue.bus.append_many(messages)
 
 

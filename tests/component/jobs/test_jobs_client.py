@@ -26,8 +26,9 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import BadName
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, NotFound, UnknownJob, job, registry
-from penstock.jobs.dispatch.job_factory import maker
+from penstock.jobs.dispatch.job_factory import JobFactory
 from penstock.jobs.errors import PayloadTooLarge
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
@@ -74,7 +75,7 @@ class Broker:
     async def dead(self, job_id: str) -> None:
         await self.append(JobDead(job_id=job_id, queue="reports", error=BROKEN))
         record = (await self.client.job(job_id)).record
-        await self.bus.append(queue_messages.dead(self.subjects, record, {}))
+        await self.bus.append(queue_messages.dead_letter(self.subjects, record, {}))
 
     async def letters(self) -> list[Stored]:
         return await self.bus.history(self.subjects.dead_stream, self.subjects.dead("*", "*"))
@@ -218,7 +219,7 @@ async def test_a_job_that_is_not_there(broker: Broker) -> None:
 async def test_a_result_has_the_type_of_its_function(broker: Broker) -> None:
     job_id = await broker.client.dispatch(count(table="x"))
     await broker.started(job_id)
-    result = registry.encode_result({"x": 3})
+    result = encode_result({"x": 3})
     await broker.append(
         JobCompleted(job_id=job_id, queue="reports", attempt=1, run_seconds=1, result=result)
     )
@@ -365,7 +366,7 @@ async def test_functions_that_no_worker_can_import_are_refused_where_others_run_
     source = "from penstock.jobs import job\n@job(queue='reports')\ndef hello() -> None: ...\n"
     exec(source, script)
     hello, bus, settings = script["hello"], MemoryBus("p"), Settings(prefix="p")
-    remote = Client(bus, prefix="p", maker=maker(settings, "client"))
+    remote = Client(bus, prefix="p", factory=JobFactory.from_settings(settings, "client"))
     try:
         with pytest.raises(UnknownJob, match=r"__main__\.hello: .* jobs\.modules"):
             await remote.dispatch(hello())

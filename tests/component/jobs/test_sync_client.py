@@ -12,7 +12,7 @@ import pytest
 from penstock.jobs import Client, SyncClient, job, registry
 from penstock.jobs.batches.client import Batches
 from penstock.jobs.dead_letters.client import DeadLetters
-from penstock.jobs.dead_letters.reader import Wanted
+from penstock.jobs.dead_letters.letter import LetterFilter
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
 from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
@@ -20,7 +20,7 @@ from penstock.jobs.workflows.client import Graphs
 from penstock.testing import SyncBench
 
 ONLY_INSIDE = {
-    Client: {"connect", "over", "check_room", "hand_over", "prepare", "seals"},
+    Client: {"connect", "over"},
     Batches: {"add_from"},
 }
 """Verbs for the platform itself."""
@@ -63,7 +63,7 @@ def test_dead_letters_are_shown_retried_and_deleted(penstock_sync: SyncBench) ->
     penstock_sync.run_pending()
 
     assert [letter.job_id for letter in client.dead.find()] == ids[::-1]
-    assert client.dead.count(Wanted(queue="orders")) == 3
+    assert client.dead.count(LetterFilter(queue="orders")) == 3
     [group] = client.dead.groups()
     assert group.count == 3
 
@@ -71,7 +71,7 @@ def test_dead_letters_are_shown_retried_and_deleted(penstock_sync: SyncBench) ->
     penstock_sync.run_pending()
     assert client.job(ids[0]).result == 0
 
-    [page] = client.dead.delete_all(Wanted(queue="orders"))
+    [page] = client.dead.delete_all(LetterFilter(queue="orders"))
     assert [outcome.id for outcome in page] == ids[1:]
     assert client.dead.count() == 0
 

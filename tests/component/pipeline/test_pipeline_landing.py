@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 
 from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobStarted
-from penstock.pipeline import landing
+from penstock.pipeline.broker.pulling import Message
 from penstock.pipeline.core.columns import shapes
 from penstock.pipeline.events import Decoder
-from penstock.pipeline.pulling import Message
+from penstock.pipeline.lake import landing
 
 NOON = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()) * 1_000_000_000
 DAY = 86_400 * 1_000_000_000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.pipeline.core.patience import BARREN_SESSIONS
-from penstock.pipeline.tending import QueryFailed, Stuck, in_sessions, reason
+from penstock.pipeline.lake.restarting import QueryFailed, Stuck, in_sessions, reason
 
 
 def sessions(*ends: QueryFailed | str) -> Callable[[], str]:

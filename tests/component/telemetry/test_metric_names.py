@@ -29,7 +29,7 @@ def test_no_name_is_declared_twice() -> None:
     assert len({metric.prometheus for metric in ALL}) == len(ALL)
 
 
-def test_each_is_told_by_somebody() -> None:
+def test_each_is_published_by_a_service() -> None:
     constants = [name for name, value in vars(metrics).items() if isinstance(value, Metric)]
     silent = [name for name in constants if not any(f"metrics.{name}" in text for text in CODE)]
     assert set(silent) <= {"LOOP_LAG", "SERVICE_CHECK", "BROKEN_READINGS"}, "imported by name"

@@ -36,7 +36,7 @@ def kept() -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(sampler=ParentBasedTraceIdRatio(1.0))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans.use(provider.get_tracer("test"), stories_per_second=1)
+    spans.use(provider.get_tracer("test"), traces_per_second=1)
     yield exporter
     spans.use(None)
 

@@ -15,7 +15,7 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import Backoff, Context, JobType, awaiting, job, registry
+from penstock.jobs import Backoff, Client, Context, JobType, awaiting, job, registry
 from penstock.jobs.errors import MissingKey
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
@@ -129,8 +129,7 @@ async def test_old_keys_still_open(penstock: Bench, keys: Path) -> None:
 async def test_a_client_without_keys_cannot_read_and_says_so(penstock: Bench) -> None:
     job_id = await penstock.client.dispatch(charge(card=SECRET))
     await penstock.run_pending()
-    blind = Bench(check({})).client
-    blind._bus = penstock.bus  # type: ignore[assignment]
+    blind = Client.over(penstock.bus.client(), check({}))
     with pytest.raises(MissingKey, match="need key 'first', known keys: none"):
         _ = (await blind.job(job_id)).result
     with pytest.raises(MissingKey, match="nothing can be encrypted"):

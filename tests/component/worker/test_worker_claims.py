@@ -392,7 +392,7 @@ async def test_rubbish_that_is_too_large_for_its_dead_letter_is_cut(broker: Brok
 async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, header: str) -> None:
     event = JobDispatched(job_id="a", queue=QUEUE, function=nothing.name, payload=b"")
     client = Client(broker.line, prefix="p")
-    made = client.prepare(nothing(), "a")
+    made = client.dispatcher.prepare(nothing(), "a")
     first = await broker.line.append(Outgoing(broker.subjects.event(event), encode(made)))
     delivery = Delivery(
         subject=broker.subjects.queue(QUEUE), body=made.payload,
@@ -409,7 +409,7 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
 async def test_a_sequence_that_cannot_be(broker: Broker, sequence: str) -> None:
     """Zero would make the start the first event of a job that nobody dispatched."""
     client = Client(broker.line, prefix="p")
-    made = client.prepare(nothing(), "ghost")
+    made = client.dispatcher.prepare(nothing(), "ghost")
     headers = {queue_messages.JOB: "ghost", queue_messages.SEQUENCE: sequence}
     await broker.line.append(Outgoing(broker.subjects.queue(QUEUE), made.payload, headers))
     assert await broker.a.win() == []
@@ -450,7 +450,7 @@ async def test_a_message_that_cannot_be_handled_is_a_dead_letter(
     async def overflow(*_: object) -> None:
         raise OverflowError("date value out of range")
 
-    monkeypatch.setattr(broker.b.claims.joblog, "look_up", overflow)
+    monkeypatch.setattr(broker.b.claims.joblog, "read_checked", overflow)
     assert await broker.b.win() == []
     assert len(await broker.letters()) == 1
     assert not await broker.b.take()

@@ -9,7 +9,7 @@ import pytest
 from tests.component.worker.given import QUEUE, Stage, settings
 
 from penstock.events.job import JobCompleted, JobFailed
-from penstock.jobs import job, registry
+from penstock.jobs import Call, job, registry
 
 MEGABYTE = 1_000_000
 LARGE = 200 * MEGABYTE
@@ -39,7 +39,7 @@ async def test_each_attempt_has_a_peak_of_its_own_also_one_that_failed() -> None
     stage = Stage(settings())
     async with stage.worker():
 
-        async def peak(call: registry.Call) -> int:
+        async def peak(call: Call) -> int:
             view = await stage.ended(await stage.client.dispatch(call))
             [bytes_used] = [
                 event.peak_memory_bytes

@@ -19,7 +19,7 @@ from tests.unit.jobs.telling import call
 from penstock.bus.protocol import Delivery
 from penstock.jobs import Cancelled
 from penstock.jobs.errors import TimedOut
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
 from penstock.jobs.retry import Retries
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.current_run import CurrentRun
@@ -237,12 +237,15 @@ async def test_cpu_time_is_the_job_s_own(thread: Thread) -> None:
 
 
 _TRACED = """
-import asyncio, sys
+import asyncio, sys, threading
 from penstock.jobs import Cancelled
 from tests.component.worker.test_worker_runner import Thread, held
 
+came = threading.Event()
+
 def ended_early():
     try:
+        came.set()
         while True:
             pass
     except Cancelled:
@@ -259,7 +262,7 @@ async def main():
     thread = Thread()
     first = held(ended_early)
     running = asyncio.create_task(thread.run(first))
-    while thread.current.job is not first:
+    while not came.is_set():
         await asyncio.sleep(0)
     thread.current.interrupt(first, Cancelled)
     [early] = await running

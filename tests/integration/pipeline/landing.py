@@ -16,11 +16,11 @@ from penstock.events.envelope import Event, encode
 from penstock.events.job import JobStarted
 from penstock.pipeline import app
 from penstock.pipeline.app import PARTS, Run
-from penstock.pipeline.claim import claimed
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import Reach
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.link import Link
-from penstock.pipeline.storage import Folder
+from penstock.pipeline.lake.claim import claimed
+from penstock.pipeline.lake.storage import Folder
+from penstock.pipeline.lake.table import Lake
 
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Half the time of a start, for what does not run long enough to be compiled better."""

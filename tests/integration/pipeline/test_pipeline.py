@@ -18,10 +18,10 @@ from tests.making import MakeSettings
 from penstock.events.envelope import Event
 from penstock.events.job import JobStarted
 from penstock.pipeline.app import PARTS
-from penstock.pipeline.claim import claimed, this_process
 from penstock.pipeline.core.holding import LEASE_SECONDS, LakeTaken, Record
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.storage import Folder
+from penstock.pipeline.lake.claim import claimed, this_process
+from penstock.pipeline.lake.storage import Folder
+from penstock.pipeline.lake.table import Lake
 
 pytestmark = pytest.mark.spark
 

@@ -25,8 +25,8 @@ from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.trained_forecasts import ForecastEar
+from penstock.pipeline.analysis.forecasts import Wanted, of_events
 from penstock.pipeline.core.foresee import Plan
-from penstock.pipeline.forecasts import Wanted, of_events
 
 HOURLY = Plan(step_seconds=3600, horizon_steps=24)
 DAYS = 8

@@ -17,8 +17,8 @@ from tests.making import MakeSettings
 from penstock.bus.nats import connect
 from penstock.bus.protocol import BusRefused, BusUnavailable, Outgoing
 from penstock.config import Settings
+from penstock.pipeline.broker.pulling import Message, read_range, sequence_before
 from penstock.pipeline.core.options import ReadOptions
-from penstock.pipeline.pulling import Message, read_range, sequence_before
 from penstock.runtime.broker import Broker
 
 

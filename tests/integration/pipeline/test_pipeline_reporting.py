@@ -18,8 +18,8 @@ from penstock.events.forecasting import ForecastMade
 from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import PoolSnapshot
+from penstock.pipeline.analysis.reporting import gather
 from penstock.pipeline.pages.page import page
-from penstock.pipeline.reporting import gather
 
 pytestmark = pytest.mark.spark
 

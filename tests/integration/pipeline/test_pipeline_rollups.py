@@ -25,13 +25,13 @@ from penstock.events.job import (
     SparkCost,
 )
 from penstock.events.snapshot import PoolSnapshot
+from penstock.pipeline.analysis.reporting import gather
 from penstock.pipeline.app import PARTS
-from penstock.pipeline.claim import claimed
 from penstock.pipeline.core.rolled import Promise, State
 from penstock.pipeline.core.rollup import TABLES
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.reporting import gather
-from penstock.pipeline.rollups import Rollups, rollups_folder
+from penstock.pipeline.lake.claim import claimed
+from penstock.pipeline.lake.rollups import Rollups, rollups_folder
+from penstock.pipeline.lake.table import Lake
 
 pytestmark = pytest.mark.spark
 

@@ -18,8 +18,8 @@ from tests.integration.pipeline.laking import MONDAY, job, land, rows
 from penstock.config import Pool, Profile
 from penstock.decider.simulator.studies import tuning
 from penstock.events.envelope import Event
-from penstock.pipeline import whatif
-from penstock.pipeline.whatif import Wanted, begin_hour
+from penstock.pipeline.analysis import whatif
+from penstock.pipeline.analysis.whatif import Wanted, begin_hour
 
 pytestmark = pytest.mark.spark
 

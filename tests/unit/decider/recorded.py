@@ -15,7 +15,7 @@ from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rul
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import records
-from penstock.decider.publishing.journal import Made, tell
+from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import Event, encode
@@ -73,7 +73,7 @@ class Log:
         for number, message in enumerate(messages):
             if number == len(messages) - 1:
                 for decision in outcome.decisions:
-                    event = tell(decision, made, "decider/test")
+                    event = decision_event(decision, made, "decider/test")
                     self._outside(SUBJECTS.event(event), event)
             taken = number >= lost
             answers.append(

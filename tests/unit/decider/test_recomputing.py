@@ -37,7 +37,7 @@ def test_all_of_it_is_equal(log: Log, tmp_path: Path):
     found = verdict(log, tmp_path)
     assert found.is_equal
     assert (found.rounds, found.states) == (70, 2)
-    assert found.decisions == found.told == 80
+    assert found.decisions == found.published == 80
     assert found.begins_at == datetime.fromtimestamp(NOW + 0.05, UTC)
 
 

@@ -7,8 +7,8 @@ from tests.unit.decider.simulating import load, poisson
 
 from penstock.decider.simulator.bounds.bound import bound_worker_seconds
 from penstock.decider.simulator.bounds.fluid import fluid
+from penstock.decider.simulator.bounds.peak import fixed_peak, late_share
 from penstock.decider.simulator.model.load import Load
-from penstock.decider.simulator.peak import fixed_peak, late_share
 
 
 def test_work_that_could_be_done_and_work_that_has_to_be() -> None:

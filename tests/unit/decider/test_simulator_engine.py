@@ -110,7 +110,7 @@ def test_jobs_of_a_lost_host_run_again_elsewhere() -> None:
 
 def test_the_core_keeps_its_plan_while_nothing_is_measured() -> None:
     jobs = poisson(5.0, 240)
-    deaf = Troubles(deaf=((100.0, 160.0),))
+    deaf = Troubles(telemetry_gaps=((100.0, 160.0),))
     given_scene, planned = scene(jobs, strategy="hybrid"), []
     core = controller("hybrid", given_scene)
     core._watch = lambda outcome, now: planned.append((now, outcome.decisions[0].target))

@@ -9,9 +9,9 @@ from tests.unit.decider.simulating import Steps, load, simulation
 
 from penstock.config import Profile
 from penstock.decider.simulator.model.looks import Looks, Pace
+from penstock.decider.simulator.model.meter import RollingRate
 from penstock.decider.simulator.model.samples import Samples
 from penstock.decider.simulator.model.spawning import Spawning
-from penstock.decider.simulator.rolling import Rolling
 from penstock.events.snapshot import PoolSnapshot
 
 
@@ -78,7 +78,7 @@ def test_the_last_samples_stay_known_where_asked_for() -> None:
 
 
 def test_a_rolling_rate() -> None:
-    rate = Rolling(10)
+    rate = RollingRate(10)
     assert rate.per_second() is None
     for second in range(20):
         rate.add(second, second + 1, 0 if second < 10 else 3)

@@ -11,13 +11,13 @@ from penstock.telemetry.meters import Meters, Reading, Spread
 
 
 def told(meters: Meters) -> dict[tuple[str, ...], Any]:
-    return {(each.metric.name, *each.labels): each for each in meters.told()}
+    return {(each.metric.name, *each.labels): each for each in meters.samples()}
 
 
 def test_nothing_is_told_before_the_broker_has_a_snapshot() -> None:
     meters = Meters()
     Readings(meters)
-    assert meters.told() == []
+    assert meters.samples() == []
 
 
 def test_workers_by_pool_and_state() -> None:

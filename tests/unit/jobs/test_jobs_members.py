@@ -18,7 +18,7 @@ TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,36}", fullmatch=True).filter(
 
 @given(TOKENS, st.text(), st.integers(0, 999_999))
 def test_the_name_of_a_job_tells_its_place(batch: str, key: str, number: int) -> None:
-    place = Member(batch, derived_ids.lane(key), number)
+    place = Member(batch, derived_ids.producer_key(key), number)
     assert derived_ids.member(check_name("job", place.job_id)) == place
 
 

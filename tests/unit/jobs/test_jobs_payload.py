@@ -23,7 +23,7 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import Backoff, job
-from penstock.jobs.dispatch.job_factory import Maker, Terms
+from penstock.jobs.dispatch.job_factory import JobFactory, Terms
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.queue_messages import DeadLetter
@@ -50,14 +50,14 @@ def rebuild(table: str) -> None: ...
 
 def test_a_dispatched_call_leaves_out_what_it_does_not_limit() -> None:
     """msgspec leaves out a default that is identical, and writes out one that is only equal."""
-    dispatched = Maker("client", 10_000).event(rebuild(table="orders"), Terms())
+    dispatched = JobFactory("client", 10_000).event(rebuild(table="orders"), Terms())
     raw = msgspec.msgpack.decode(dispatched.payload)
     assert set(raw) == {"type", "id", "function", "queue", "arguments", "dispatched_at"}
     assert dispatched.correlation_id is None
 
 
 def test_a_tick_of_a_schedule_leaves_out_what_it_does_not_limit() -> None:
-    template = Maker("client", 10_000).event(rebuild(table="orders"), Terms())
+    template = JobFactory("client", 10_000).event(rebuild(table="orders"), Terms())
     nightly = Schedule(
         name="nightly",
         cron="0 3 * * *",

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from penstock.events.subjects import BadName
 from penstock.jobs import BadArguments, Context, UnknownJob, job, registry
 from penstock.jobs.errors import WrongResult
-from penstock.jobs.registry import JobType, find
+from penstock.jobs.job_type import JobType, encode_result
+from penstock.jobs.registry import find
 
 
 class Colour(Enum):
@@ -232,7 +233,7 @@ def test_results_are_typed() -> None:
     def last_day() -> date:
         return date(2026, 11, 20)
 
-    result = registry.encode_result(last_day.function())
+    result = encode_result(last_day.function())
     assert last_day.decode_result(result) == date(2026, 11, 20)
 
 

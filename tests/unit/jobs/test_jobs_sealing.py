@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from penstock.config import ConfigError
 from penstock.config.masking import MASK, masked
 from penstock.jobs.errors import MissingKey, Undecryptable
+from penstock.jobs.job_type import encode
 from penstock.jobs.payloads import encryption, payload, redaction
 from penstock.jobs.payloads.encryption import KeyRing, is_sealed
 from penstock.jobs.payloads.payload import Payload
-from penstock.jobs.registry import encode
 from penstock.jobs.retry import Backoff
 
 OLD, NEW = b"o" * 32, b"n" * 32

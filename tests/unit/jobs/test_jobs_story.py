@@ -28,10 +28,10 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import event_log
 from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.event_log import read_event
+from penstock.jobs.job_log import JobLog
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DONE = JobCompleted(job_id="a", queue="q", attempt=1, run_seconds=1.0)
@@ -104,7 +104,7 @@ async def _warnings(kinds: list[type[JobEvent]], caplog: pytest.LogCaptureFixtur
         await bus.append(Outgoing(subjects.event(made), encode(made)))
     caplog.clear()
     with caplog.at_level("WARNING", logger="penstock.jobs"):
-        await event_log.read(bus, subjects, key)
+        await JobLog(bus, subjects).read(key)
     return [record.getMessage() for record in caplog.records]
 
 

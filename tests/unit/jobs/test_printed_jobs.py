@@ -13,12 +13,12 @@ from penstock.events.batch import Callback
 from penstock.events.graph import GraphStep
 from penstock.events.job import JobCompleted, JobDispatched
 from penstock.jobs import lifecycle
-from penstock.jobs.checkpoints import Kept
+from penstock.jobs.checkpoints import Checkpoint
+from penstock.jobs.job_type import encode
 from penstock.jobs.job_view import JobView
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.queues.queue_messages import DeadLetter
-from penstock.jobs.registry import encode
 
 CARD = "4111-1111"
 CALL = Payload(
@@ -51,7 +51,7 @@ PRINTED: list[Any] = [
         job_id="j", queue="q", function="f", payload=BODY, attempts=1, at=0,
         error=lifecycle.JobError(kind="k", message="m"),
     ),
-    Kept(token=1, data=msgspec.Raw(encode(CARD))),
+    Checkpoint(token=1, data=msgspec.Raw(encode(CARD))),
     GraphStep(name="s", payload=BODY),
     Callback(payload=BODY),
     Outgoing("s", BODY),

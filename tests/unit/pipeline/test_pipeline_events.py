@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.events.catalogue import LOGGED
 from penstock.events.envelope import MalformedEvent, UnknownEvent, encode
 from penstock.events.job import JobCompleted, JobError, JobFailed, SparkCost
+from penstock.pipeline.broker.pulling import Message
 from penstock.pipeline.events import decoder, option
-from penstock.pipeline.pulling import Message
 
 DECODER = decoder(option(LOGGED))
 AT = '"id":"1","at":"2026-01-31T08:00:00Z"'

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace import SpanKind
 
 from penstock import telemetry
-from penstock.telemetry import wire
-from penstock.telemetry.plain import Maker, PlainSpan
+from penstock.telemetry.otlp import wire
+from penstock.telemetry.plain_spans import Maker, PlainSpan
 
 SHAPE = telemetry.Shape(
     "run f", SpanKind.CONSUMER, fixed={"queue": "q", "tries": 3}, varying=("id", "attempt", "wait")
@@ -80,7 +80,7 @@ def test_the_bytes_say_what_the_sdk_would_have_said(
     plain.started_ns = real.start_time
     plain.end(plain.started_ns + 5)
     real.end(plain.started_ns + 5)
-    sent = ExportTraceServiceRequest.FromString(wire.encode([plain], wire.head(RESOURCE)))
+    sent = ExportTraceServiceRequest.FromString(wire.encode([plain], wire.process_head(RESOURCE)))
     assert sent == encode_spans(kept.sdk)
 
 
@@ -88,7 +88,10 @@ def test_requests_one_after_the_other_are_one_request() -> None:
     kept = Kept()
     kept.start(PARENT).end()
     kept.tracer.start_span("query").end()
-    body = wire.encode(kept.plain, wire.head(RESOURCE)) + encode_spans(kept.sdk).SerializeToString()
+    body = (
+        wire.encode(kept.plain, wire.process_head(RESOURCE))
+        + encode_spans(kept.sdk).SerializeToString()
+    )
     got = ExportTraceServiceRequest.FromString(body)
     names = [each.scope_spans[0].spans[0].name for each in got.resource_spans]
     assert names == ["run f", "query"]

@@ -34,7 +34,9 @@ def test_what_a_message_tells_the_broker_is_not_repeated_in_the_workers_name() -
         pending=0,
     )
     due = datetime(2026, 11, 22, 12, tzinfo=UTC)
-    again = queue_messages.again(Subjects(), delivery, "a", due, {queue_messages.LOCKED_SINCE: "5"})
+    again = queue_messages.postponed(
+        Subjects(), delivery, "a", due, {queue_messages.LOCKED_SINCE: "5"}
+    )
     assert (again.subject, again.body) == ("penstock.schedules.work.a", b"call")
     assert again.headers == {
         "Penstock-Job": "a",

@@ -12,7 +12,7 @@ import msgspec
 from penstock.cli.command import Group
 from penstock.cli.errors import WRONG_USE
 from penstock.cli.installed import is_importable
-from penstock.cli.output import say, say_json
+from penstock.cli.output import write_json, write_line
 from penstock.cli.scaling import measurements
 from penstock.cli.scaling.measurements import Measured
 from penstock.cli.session import Session
@@ -50,11 +50,11 @@ def check(ctx: click.Context, strict: bool, offline: bool) -> None:
     if session.as_json:
         shown = [masked(msgspec.to_builtins(pool)) for pool in found.values()]
         told = {"ok": fine, "measured": measured is not None, "pools": shown}
-        say_json({**told, "errors": errors, "warnings": warned, "findings": findings})
+        write_json({**told, "errors": errors, "warnings": warned, "findings": findings})
     else:
         for each in findings:
-            say(f"{each.level}: {each.text}")
-        say(_summary(settings, found, fine, len(errors), len(warned)))
+            write_line(f"{each.level}: {each.text}")
+        write_line(_summary(settings, found, fine, len(errors), len(warned)))
     if not fine:
         ctx.exit(WRONG_USE)
 
@@ -77,10 +77,10 @@ def show(session: Session) -> None:
     tree: dict[str, Any] = json.loads(dump(settings))
     tree["pools"] = {name: _table(pool) for name, pool in found.items()}
     if session.as_json:
-        say_json(tree)
+        write_json(tree)
         return
     for name, value in _flat(tree):
-        say(f"{name} = {json.dumps(value)}")
+        write_line(f"{name} = {json.dumps(value)}")
 
 
 def check_strategies(found: Mapping[str, Pool]) -> None:

@@ -13,7 +13,7 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.bus.since import first_since
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
-from penstock.cli.output import note, say, say_json
+from penstock.cli.output import note, write_json, write_line
 from penstock.cli.parameters import SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -61,7 +61,7 @@ def tail(session: Session, /, **options: Any) -> None:
         await _print_events(session, bus, Subjects(settings.prefix), wanted)
 
     with suppress(KeyboardInterrupt):  # the usual end of a tail
-        session.ask(read)
+        session.run(read)
 
 
 async def _print_events(session: Session, bus: Bus, subjects: Subjects, wanted: Wanted) -> None:
@@ -90,7 +90,7 @@ def _print_event(session: Session, stored: Stored) -> None:
         click.echo(printable_json(_shown(stored.body)))
         return
     try:
-        say(line(LOGGED.decode(stored.body)))
+        write_line(line(LOGGED.decode(stored.body)))
     except MalformedEvent as error:
         note(f"{stored.subject} at sequence {stored.sequence}: {error}")
 
@@ -113,7 +113,7 @@ def schema(session: Session, name: str | None) -> None:
     _check_event_name(name)
     subjects = Subjects(session.settings().prefix)
     entries = [entry(kind, subjects) for kind in ALL if name in {None, kind.__name__}]
-    say_json(entries if name is None else entries[0])
+    write_json(entries if name is None else entries[0])
 
 
 def _check_event_name(name: str | None) -> None:

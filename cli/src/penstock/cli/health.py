@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from penstock.cli.command import Command
-from penstock.cli.output import say, say_json
+from penstock.cli.output import write_json, write_line
 from penstock.cli.parameters import SECONDS
 from penstock.cli.session import Session
 from penstock.health.report import Report, State
@@ -73,9 +73,9 @@ def look(session: Session) -> Report:
 
 def _show(session: Session, report: Report) -> None:
     if session.as_json:
-        say_json(report)
+        write_json(report)
     else:
-        say("\n".join(lines(report)))
+        write_line("\n".join(lines(report)))
 
 
 def lines(report: Report) -> Iterator[str]:

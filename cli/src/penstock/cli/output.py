@@ -21,7 +21,7 @@ class Column(NamedTuple):
     number: bool = False
 
 
-def say(text: str) -> None:
+def write_line(text: str) -> None:
     """A line for people on standard output."""
     click.echo(printable(text))
 
@@ -31,18 +31,18 @@ def note(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
-def say_json(value: Any) -> None:
+def write_json(value: Any) -> None:
     """Any struct, list or table as indented JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(printable_json(text))
 
 
-def say_rows(
+def write_rows(
     session: Session, rows: Sequence[Any], columns: Sequence[Column], nothing: str
 ) -> None:
     """A list: one table row or JSON object each. ``nothing`` is said when there is none."""
     if session.as_json:
-        say_json(rows)
+        write_json(rows)
     elif not rows:
         note(nothing)
     else:

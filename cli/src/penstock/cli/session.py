@@ -1,4 +1,4 @@
-"""What one call of `penstock` knows: its global options, the settings, the way to the broker."""
+"""One call of `penstock`: its global options, the settings, the connection to the broker."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
-"""A command waits this long for the broker; services as `nats.connect_timeout_seconds` says."""
+"""How long a command waits for the broker; services wait `nats.connect_timeout_seconds`."""
 
 
 @dataclass
 class Session:
-    """Attributes are the global options; None is what was not given."""
+    """The global options; None for one that was not given."""
 
     config_file: str | None = None
     nats_url: str | None = None
@@ -35,13 +35,13 @@ class Session:
         start(self.log_level or ("info" if service else "warning"), self.log_json)
 
     def flags(self) -> list[str]:
-        """The options that a service started by this command is given too."""
+        """The options that this command passes on to the services that it starts."""
         named = (("--config", self.config_file), ("--log-level", self.log_level))
         flags = [part for name, value in named if value for part in (name, value)]
         return [*flags, *(["--log-json"] if self.log_json else [])]
 
     def hand_on(self) -> None:
-        """Lets the commands that jobs start below this service find the settings that it has."""
+        """Puts the settings into the environment, for commands that jobs of this service start."""
         if self.config_file:
             os.environ["PENSTOCK_CONFIG"] = os.path.abspath(self.config_file)  # noqa: PTH100
         if self.nats_url:
@@ -67,20 +67,20 @@ class Session:
     async def bus(
         self, settings: Settings, patience_seconds: float = PATIENCE_SECONDS
     ) -> AsyncIterator[Bus]:
-        """A connection that is closed in the end."""
+        """A connection, which is closed with the block."""
         from penstock.bus.nats import connect  # noqa: PLC0415
 
-        bus = await connect(_patient(settings, patience_seconds))
+        bus = await connect(_with_timeout(settings, patience_seconds))
         async with self._using(bus, settings):
             yield bus
 
     @asynccontextmanager
     async def _late_bus(self, settings: Settings) -> AsyncIterator[Bus]:
-        """The same, over a bus whose broker may be away."""
+        """The same, with a bus whose broker may be away."""
         from penstock.bus.late import late_bus  # noqa: PLC0415
         from penstock.runtime.local_broker import reachable  # noqa: PLC0415
 
-        bus = await late_bus(_patient(settings, PATIENCE_SECONDS), "penstock-cli", reachable)
+        bus = await late_bus(_with_timeout(settings, PATIENCE_SECONDS), "penstock-cli", reachable)
         async with self._using(bus, settings):
             yield bus
 
@@ -95,36 +95,36 @@ class Session:
             await bus.close()
             end_telemetry()
 
-    def ask(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
-        """Connects, asks, disconnects: the whole of most commands."""
+    def run(self, request: Callable[[Bus, Settings], Awaitable[T]]) -> T:
+        """Connects, runs the request, disconnects: the whole of most commands."""
         import asyncio  # noqa: PLC0415 - keeps `--help` quick
 
         settings = self.reachable_settings()
 
-        async def whole() -> Any:
+        async def connected() -> Any:
             async with self.bus(settings) as bus:
-                return await question(bus, settings)
+                return await request(bus, settings)
 
-        answer: T = asyncio.run(whole())
+        answer: T = asyncio.run(connected())
         return answer
 
-    def ask_late(self, question: Callable[[Bus, Settings], Awaitable[T]]) -> T:
-        """The same, also where the broker is away: calls of the bus raise BusUnavailable then."""
+    def run_offline(self, request: Callable[[Bus, Settings], Awaitable[T]]) -> T:
+        """The same, also while the broker is away: calls of the bus raise BusUnavailable then."""
         import asyncio  # noqa: PLC0415
 
         settings = self.settings()
 
-        async def whole() -> Any:
+        async def connected() -> Any:
             async with self._late_bus(settings) as bus:
-                return await question(bus, settings)
+                return await request(bus, settings)
 
-        answer: T = asyncio.run(whole())
+        answer: T = asyncio.run(connected())
         return answer
 
 
-def _patient(settings: Settings, seconds: float) -> Settings:
-    """Settings with which a connection is given up after so long at most."""
+def _with_timeout(settings: Settings, seconds: float) -> Settings:
+    """The settings with a connect timeout of at most so many seconds."""
     from msgspec.structs import replace  # noqa: PLC0415
 
-    patience = min(seconds, settings.nats.connect_timeout_seconds)
-    return replace(settings, nats=replace(settings.nats, connect_timeout_seconds=patience))
+    timeout = min(seconds, settings.nats.connect_timeout_seconds)
+    return replace(settings, nats=replace(settings.nats, connect_timeout_seconds=timeout))

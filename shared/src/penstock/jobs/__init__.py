@@ -14,8 +14,9 @@ from penstock.jobs.errors import (
     Skip,
     UnknownJob,
 )
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
-from penstock.jobs.registry import Call, JobType, job
+from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step

@@ -7,11 +7,11 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing
 from penstock.events.brief import brief, brief_fields
 from penstock.events.subjects import Subjects
-from penstock.jobs import event_log, lifecycle
 from penstock.jobs.errors import PayloadTooLarge
+from penstock.jobs.job_log import JobLog
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One checkpoint.
 
     Attributes:
@@ -38,8 +38,8 @@ class Checkpoints:
     def __init__(self, bus: Bus, subjects: Subjects, max_bytes: int) -> None:
         self._bus, self._subjects, self._max_bytes = bus, subjects, max_bytes
 
-    async def load(self, job_id: str) -> tuple[int, Kept | None]:
-        """Its sequence and the checkpoint, whoever saved it; 0 and None for none.
+    async def load(self, job_id: str) -> tuple[int, Checkpoint | None]:
+        """Its sequence and the checkpoint, of whichever attempt; 0 and None for none.
 
         Raises:
             BusError, msgspec.MsgspecError
@@ -48,14 +48,14 @@ class Checkpoints:
         stored = await self._bus.last(self._subjects.checkpoints_stream, subject)
         if stored is None:
             return 0, None
-        return stored.sequence, msgspec.msgpack.decode(stored.body, type=Kept)
+        return stored.sequence, msgspec.msgpack.decode(stored.body, type=Checkpoint)
 
     async def void_before(self, job_id: str) -> int:
         """Those with a lower token are void: the job was begun anew, or with other arguments."""
-        record = lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
+        record = await JobLog(self._bus, self._subjects).read(job_id)
         return record.void_before if record else 0
 
-    async def save(self, job_id: str, kept: Kept, expected: int) -> int:
+    async def save(self, job_id: str, kept: Checkpoint, expected: int) -> int:
         """Stores it in the place of the one at sequence ``expected``; returns its own.
 
         Raises:

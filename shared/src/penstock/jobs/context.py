@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.jobs.registry import Call
+    from penstock.jobs.job_type import Call
 
 
 class JobCheckpoint(Protocol):
@@ -100,7 +100,7 @@ class Context(Protocol):
         ...
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Tells how far the job is; recorded at most once a second, never blocks."""
+        """Reports how far the job is; recorded at most once a second, never blocks."""
         ...
 
     @property
@@ -122,7 +122,7 @@ class Context(Protocol):
         ...
 
     def heartbeat(self) -> None:
-        """Tells that the work goes on, where there is no progress to tell; costs next to nothing.
+        """Reports that the work goes on, where there is no progress; costs next to nothing.
 
         A job that is silent for long, and runs longer than its like, is taken for stuck.
         """

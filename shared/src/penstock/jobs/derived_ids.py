@@ -1,8 +1,8 @@
-"""Names of the jobs that belong together: made from the name of the whole, so made once. Pure.
+"""Ids of jobs that are derived from the id of their batch or graph, so the same each time. Pure.
 
-A job's identifier tells where it belongs. Whoever dispatches it again, after a crash say, gives it
-the same one, and the broker takes it once; whoever reads the event log knows the batch of a job
-from the subject alone.
+A job's id names where it belongs. A client that dispatches it again, after a crash say, derives the
+same one, and the broker accepts it once; a reader of the event log has the batch of a job from the
+subject alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.jobs.errors import JobRefused
 
 MAX_ID_LENGTH = 36
 MAX_JOBS = 1_000_000
-"""In one lane of a batch: what one caller adds under one key."""
+"""Of one producer of a batch: what one caller adds under one key."""
 _DIGITS = len(str(MAX_JOBS - 1))
 _MEMBER = re.compile(rf"(.{{1,36}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
 _STEP = re.compile(r"(.{1,36})_step_([0-9]{1,4})")
@@ -25,10 +25,12 @@ _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
 
 class Member(NamedTuple):
-    """A job's place in its batch.
+    """A job's position in its batch.
 
     Attributes:
-        lane: who added it; its numbers are counted from 0.
+        batch: id of the batch.
+        lane: key of the producer that added it; its numbers are counted from 0.
+        number: of the job among those of its producer.
     """
 
     batch: str
@@ -41,17 +43,22 @@ class Member(NamedTuple):
 
 
 def member(job_id: str) -> Member | None:
-    """The place that an identifier tells of; None for a job of no batch."""
-    found = _MEMBER.fullmatch(job_id) if "_" in job_id else None
-    return Member(found[1], found[2], int(found[3])) if found else None
+    """The position that a job's id names; None for a job of no batch."""
+    match = _MEMBER.fullmatch(job_id) if "_" in job_id else None
+    return Member(match[1], match[2], int(match[3])) if match else None
 
 
 def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
-    """Identifiers of the jobs that are added in a lane, from number ``start`` on.
+    """Ids of the jobs that one producer adds, from number ``start`` on.
+
+    Args:
+        batch: id of the batch.
+        lane: key of the producer; see :func:`producer_key`.
+        start: number of the first.
 
     Raises:
-        JobRefused: the lane is full. A further number would not be read as a job of the batch,
-            which would end without it.
+        JobRefused: a million jobs have this key. A further number would not be read as a job of
+            the batch, which would end without it.
     """
     for number in range(start, MAX_JOBS):
         yield Member(batch, lane, number).job_id
@@ -61,8 +68,8 @@ def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
     )
 
 
-def lane(key: str) -> str:
-    """The lane of whoever adds jobs under ``key``."""
+def producer_key(key: str) -> str:
+    """The short form of a producer's key that stands in the ids of its jobs."""
     return hashlib.blake2b(key.encode(), digest_size=4).hexdigest()
 
 
@@ -72,25 +79,35 @@ def step_id(graph: str, index: int) -> str:
 
 def step(job_id: str) -> tuple[str, int] | None:
     """Graph and index of a step; None for a job that is none."""
-    found = _STEP.fullmatch(job_id) if "_step_" in job_id else None
-    return (found[1], int(found[2])) if found else None
+    match = _STEP.fullmatch(job_id) if "_step_" in job_id else None
+    return (match[1], int(match[2])) if match else None
 
 
-def callback_id(whole: str, which: str, again: int = 0) -> str:
-    """Args: which: ``then``, ``catch`` or ``finally``. again: how often the whole was reopened."""
-    return f"{whole}_{which}" + (f"_{again}" if again else "")
+def callback_id(owner: str, which: str, reopened: int = 0) -> str:
+    """Id of the job that is a callback.
+
+    Args:
+        owner: id of the batch or graph.
+        which: ``then``, ``catch`` or ``finally``.
+        reopened: how often the batch or graph was reopened.
+    """
+    return f"{owner}_{which}" + (f"_{reopened}" if reopened else "")
 
 
 def first_callback(job_id: str) -> str:
-    """A callback's identifier as it was before anything was reopened; others as they are."""
+    """A callback's id as it was before its owner was reopened; other ids as they are."""
     return _ROUND.sub(r"\1", job_id) if "_" in job_id else job_id
 
 
-def check_whole(kind: str, name: str) -> str:
-    """``name`` if a batch or graph may be called so.
+def check_owner_id(kind: str, name: str) -> str:
+    """``name`` if a batch or graph may have it as its id.
+
+    Args:
+        kind: ``batch`` or ``graph``.
+        name: the id.
 
     Raises:
-        BadName: says what was found and what is allowed.
+        BadName: names the id and what is allowed.
     """
     check_name(kind, name)
     if len(name) > MAX_ID_LENGTH or member(name) or step(name):

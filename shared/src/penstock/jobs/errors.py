@@ -14,6 +14,7 @@
     ├── NotFound              no job of that id
     ├── MissingKey            encrypted with a key that is not in this process's key ring
     ├── Undecryptable         encrypted for something else, or changed since
+    ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
     └── IllegalTransition     an event that may not follow; carries the job's recent story
@@ -65,6 +66,10 @@ class MissingKey(JobsError):
 
 
 class Undecryptable(JobsError):
+    pass
+
+
+class UnreadableJob(JobsError):
     pass
 
 

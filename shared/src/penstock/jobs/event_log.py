@@ -1,82 +1,117 @@
-"""All events of one job, batch or graph, in order: what every question is answered from."""
+"""The events of one job, batch or graph: read as of one moment, append, wait for the next."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
+from typing import TypeVar
 
-from penstock.bus.protocol import Bus, BusUnavailable, Stored
-from penstock.events.envelope import Codec, Event, MalformedEvent, UnknownEvent
+from penstock import telemetry
+from penstock.bus.protocol import Bus, BusUnavailable, Expect, Outgoing, Stored, WrongSequence
+from penstock.events.envelope import Codec, Event, MalformedEvent, UnknownEvent, encode
 from penstock.events.health import HEALTH_EVENTS, HistoryBegins
-from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
-from penstock.jobs import lifecycle
-from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.waiting import within
 
-log = logging.getLogger("penstock.jobs")
-_MOST_JOBS_LOGGED = 50
-_passed_over = LimitedLog(log, max_keys=_MOST_JOBS_LOGGED)
-_unreadable = 0
+T = TypeVar("T")
 
 _TRIES = 20
 _CARRIED = "Carried"
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
+"""A waiting client also reads by itself: soon after it was notified of an event, since it is
+notified before the event is stored (an atomic batch some milliseconds), then seldom: a notification
+can be lost."""
+_unreadable_messages = 0
 
-Story = tuple[tuple[int, Event | UnknownEvent], ...]
+History = tuple[tuple[int, Event | UnknownEvent], ...]
 """``(sequence, event)``, oldest first."""
 
 
-async def read(bus: Bus, subjects: Subjects, job_id: str) -> Story:
-    """Every event of a job; empty when there is none.
+# --- reading --------------------------------------------------------------------------------------
+async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> History:
+    """Every event under a subject, as of one moment.
 
-    What :func:`penstock.jobs.lifecycle.fold` passes over is among them, and logged; but for what is
-    left of a history whose beginning left the log, which is the usual fate of old jobs.
+    The leader counts the messages of each kind, then each kind is read up to that number. With a
+    wildcard instead, the broker searches the stream to its end: 15 ms where it holds 180,000
+    messages, and ever longer; this takes 1 ms, however large it is.
+
+    Raises:
+        BusUnavailable: the messages changed each time while they were read.
     """
-    events = await read_subject(bus, subjects.events_stream, subjects.job(job_id), JOB_EVENTS)
-    for sequence, why in lifecycle.passed_over(lifecycle.without_tail(events)):
-        _passed_over.write(
-            logging.WARNING, job_id, "job %s: event %d is passed over: %s", job_id, sequence, why
+    for _ in range(_TRIES):
+        counts = await bus.count(stream, subject)
+        parts = await asyncio.gather(
+            *(_oldest(bus, stream, name, number) for name, number in counts.items())
         )
-    return events
+        # History is shortened at any time: messages that were counted are then removed, and carried
+        # further on; a replica that lags behind answers with messages that its leader has removed.
+        is_whole = sum(map(len, parts)) == sum(counts.values())
+        if is_whole and any(name.endswith(_CARRIED) for name in counts):
+            first = (await bus.extent(stream)).first
+            is_whole = all(stored.sequence >= first for part in parts for stored in part)
+        if is_whole:
+            break
+    else:
+        raise BusUnavailable(f"{subject}: its messages change too quickly to be read; try again")
+    messages = sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
+    return tuple((stored.sequence, read_event(stored, codec)) for stored in messages)
+
+
+async def _oldest(bus: Bus, stream: str, subject: str, number: int) -> list[Stored]:
+    """The first ``number`` messages of one subject.
+
+    Read in bulk from any replica, which may lag behind its leader (NATS ADR-31) and cuts the answer
+    off where messages are large; the rest is read from the leader.
+    """
+    messages = await bus.history(stream, subject, number)
+    while len(messages) < number:
+        start = messages[-1].sequence + 1 if messages else 1
+        following = await bus.next(stream, subject, start)
+        if following is None:  # removed meanwhile
+            break
+        messages.append(following)
+    return messages
 
 
 def read_event(stored: Stored, codec: Codec) -> Event | UnknownEvent:
     """The stored event.
 
-    Whoever may write to a subject may write anything to it: bytes that are no event, and an event
-    of another aggregate or name than the subject says, become an :class:`UnknownEvent` that says
-    why. All readers use this, so that all of them pass over the same messages.
+    A client that may write to a subject may write anything to it: bytes that are no event, and an
+    event of another aggregate or name than the subject's, become an :class:`UnknownEvent` with the
+    reason. All readers use this function, so that all of them pass over the same messages.
     """
-    global _unreadable  # noqa: PLW0603 - one counter a process
+    global _unreadable_messages  # noqa: PLW0603 - one counter a process
     _, noun, key, name = stored.subject.rsplit(".", 3)
     try:
         event = codec.decode(stored.body)
     except MalformedEvent as error:
-        why = str(error)
+        reason = str(error)
     else:
         if isinstance(event, UnknownEvent):
             return event
         if (event.name, event.key, event.noun) == (name, key, noun):
             return event
-        why = (
+        reason = (
             f"it is {event.name[:80]} of {event.noun} {event.key[:80]}, "
             f"stored as {name} of {noun} {key}"
         )
-    _unreadable += 1
-    return UnknownEvent(type=name, raw=stored.body, unreadable=why)
+    _unreadable_messages += 1
+    return UnknownEvent(type=name, raw=stored.body, unreadable=reason)
 
 
 def unreadable_messages() -> int:
     """How many messages this process read among events that were none of their subject."""
-    return _unreadable
+    return _unreadable_messages
 
 
 async def begins_at(bus: Bus, subjects: Subjects) -> tuple[int, datetime | None]:
-    """Sequence and time from which on the log is whole; earlier messages of ended jobs are gone.
+    """Sequence and time from which on the log is whole; earlier messages of ended jobs are removed.
 
-    A job that has not ended always has an event: before its last one goes, the orchestrator stores
-    another that holds all of it (:class:`penstock.events.job.JobCarried`). So a job without any
-    that was dispatched before this has ended, and one that would have been later never was.
+    A job that has not ended always has an event: before its last one is removed, the orchestrator
+    stores another that holds all of it (:class:`penstock.events.job.JobCarried`). So a job
+    without events that was dispatched before this has ended; one dispatched later never existed.
     """
     stream = subjects.events_stream
     first = await bus.next(stream, subjects.events(), 1)
@@ -89,42 +124,67 @@ async def begins_at(bus: Bus, subjects: Subjects) -> tuple[int, datetime | None]
     return first.sequence, first.at
 
 
-async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> Story:
-    """Every event under a subject, as of one moment.
+# --- appending ------------------------------------------------------------------------------------
+async def append_if(
+    bus: Bus,
+    subjects: Subjects,
+    event: Event,
+    sequence: int,
+    trace: Mapping[str, str] | None = None,
+) -> int | None:
+    """Stores an event if ``sequence`` is the last one of its aggregate.
 
-    The leader says how many there are of each kind, then each kind is read up to that number. Asked
-    with a wildcard instead, the broker looks through the stream to its end: 15 ms where it holds
-    180,000 messages, and ever more; this takes 1 ms, however large it is.
+    Args:
+        trace: W3C headers to store with it; None for those of the current span.
+
+    Returns:
+        The event's sequence; None when another event was stored before.
+
+    Raises:
+        BusError: it could not be stored, or whether it was is not known.
     """
-    for _ in range(_TRIES):
-        counted = await bus.count(stream, subject)
-        parts = await asyncio.gather(
-            *(_oldest(bus, stream, name, number) for name, number in counted.items())
-        )
-        # History is shortened at any time: then what was counted is gone, and carried further on;
-        # a replica that has not noticed yet answers with messages that its leader has no more.
-        is_whole = sum(map(len, parts)) == sum(counted.values())
-        if is_whole and any(name.endswith(_CARRIED) for name in counted):
-            first = (await bus.extent(stream)).first
-            is_whole = all(stored.sequence >= first for part in parts for stored in part)
-        if is_whole:
-            break
-    else:
-        raise BusUnavailable(f"{subject}: its messages change too quickly to be read; try again")
-    found = sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
-    return tuple((stored.sequence, read_event(stored, codec)) for stored in found)
+    headers = telemetry.inject() if trace is None else trace
+    expect = Expect(sequence, subjects.events(event.noun, event.key))
+    try:
+        return await bus.append(Outgoing(subjects.event(event), encode(event), headers, expect))
+    except WrongSequence:
+        return None
 
 
-async def _oldest(bus: Bus, stream: str, subject: str, number: int) -> list[Stored]:
-    """The first ``number`` messages of one subject.
+# --- waiting --------------------------------------------------------------------------------------
+async def wait_until(
+    bus: Bus,
+    subject: str,
+    read: Callable[[], Awaitable[T]],
+    is_reached: Callable[[T], bool],
+    timeout_seconds: float | None,
+) -> T:
+    """Reads whenever something is stored under ``subject``, and seldom without a notification.
 
-    Read in bulk from any replica, which may lag behind its leader (NATS ADR-31), and cut off where
-    they are large; the rest is asked of the leader.
+    Waits through restarts of the broker.
+
+    Args:
+        read: the state now.
+        is_reached: whether it is the state that is waited for.
+        timeout_seconds: None to wait for ever.
+
+    Raises:
+        TimeoutError
     """
-    found = await bus.history(stream, subject, number)
-    while len(found) < number:
-        following = await bus.next(stream, subject, found[-1].sequence + 1 if found else 1)
-        if following is None:  # removed meanwhile
-            break
-        found.append(following)
-    return found
+    notified = asyncio.Event()
+    subscription = await bus.listen(subject, lambda *_: notified.set())
+    pause_seconds = _LOOK_SECONDS
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                notified.clear()
+                with suppress(BusUnavailable):
+                    state = await read()
+                    if is_reached(state):
+                        return state
+                if await within(pause_seconds, notified.wait()):
+                    pause_seconds = _FIRST_LOOK_SECONDS
+                else:
+                    pause_seconds = min(2 * pause_seconds, _LOOK_SECONDS)
+    finally:
+        await subscription.unsubscribe()

@@ -7,17 +7,38 @@ from typing import Any
 import msgspec
 
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.jobs import registry
-from penstock.jobs.errors import WrongResult
+from penstock.events.subjects import check_name
+from penstock.jobs import lifecycle, registry
+from penstock.jobs.errors import NotFound, WrongResult
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import KeyRing, about_result, is_sealed
 
-_NOTHING = registry.encode_result(None)
-"""The result of a job whose error was forgiven, too, whatever type its function gives."""
+_NOTHING = encode_result(None)
+"""Also the result of a job whose error was ignored, whatever type its function declares."""
+
+
+async def read(log: JobLog, job_id: str, ring: KeyRing) -> JobView:
+    """A job as it is now.
+
+    Args:
+        log: the events of jobs.
+        job_id: of the job.
+        ring: keys that open an encrypted result.
+
+    Raises:
+        NotFound: no event of it is stored (any more).
+    """
+    events = await log.history(check_name("job", job_id))
+    record = lifecycle.fold(events)
+    if record is None:
+        raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
+    return JobView(record=record, events=events, ring=ring)
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is now, with its story."""
+    """A job as it is now, with its history."""
 
     record: JobRecord
     events: tuple[tuple[int, Event | UnknownEvent], ...]
@@ -58,10 +79,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
             raw = self.ring.open(raw, about_result(job.id, job.function, job.queue))
         if self.record.state is not State.COMPLETED or raw in (b"", _NOTHING):
             return None
-        kind = registry.REGISTRY.get(self.record.function)
-        if kind is None:
+        job_type = registry.REGISTRY.get(self.record.function)
+        if job_type is None:
             return msgspec.msgpack.decode(raw)
         try:
-            return kind.decode_result(raw)
+            return job_type.decode_result(raw)
         except WrongResult as error:
             raise WrongResult(f"job {self.record.id}: {error}") from error

@@ -1,12 +1,11 @@
-"""The life of a job: one table of transitions, and the fold that walks it. Pure."""
+"""The life of a job: its states, its table of transitions, and its record. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -29,8 +28,7 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.jobs.errors import IllegalTransition
-from penstock.jobs.sharing import carried_state, shared_fields, values
+from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
 
 
 class State(StrEnum):
@@ -52,33 +50,23 @@ _LIVE = tuple(state for state in State if state not in _ENDED)
 _STARTABLE = (State.SCHEDULED, State.WAITING, State.RETRYING)
 
 
-class Edge(NamedTuple):
-    """``event`` takes a job from any of ``sources`` to ``target``; ``why`` is for people."""
-
-    sources: tuple[State | None, ...]
-    event: type[JobEvent]
-    target: State
-    why: str
-
-
-TRANSITIONS: tuple[Edge, ...] = (
+TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((None,), JobDispatched, State.WAITING, "accepted (scheduled, if it is due later)"),
     Edge(_STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set"),
-    Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job told how far it is"),
+    Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job reported its progress"),
     Edge((State.RUNNING,), JobCommitted, State.RUNNING, "its output under a name stands"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
-    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or put off"),
+    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is snoozed"),
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
-    Edge(_LIVE, JobCancelled, State.CANCELLED, "somebody cancelled it"),
-    Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "somebody retries it"),
+    Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
+    Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
 
 _BEGINNINGS = (JobCarried, JobRevived, JobCompleted)
 """Besides JobDispatched, what a record can begin with where earlier events left the log."""
-_BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
 
 
 def leads_to(event: Event | UnknownEvent, state: State) -> bool:
@@ -87,29 +75,32 @@ def leads_to(event: Event | UnknownEvent, state: State) -> bool:
         return event.state == state
     if isinstance(event, JobRecovered) and state is State.RETRYING:
         return event.due_at is not None
-    edge = _BY_EVENT.get(type(event)) if isinstance(event, JobEvent) else None
+    edge = _LIFE_CYCLE.edge(event)
     return edge is not None and edge.target is state
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as its events tell it.
+    """A job as its events add up.
 
     Attributes:
+        state: where it is in its life.
         sequence: of the last event: what the next append expects.
-        changed_by: sequence of the last event that the fold did not pass over.
+        available_at: since when it could start.
+        changed_by: sequence of the last event that the fold did not ignore.
+        put_off: why it waits although it did not fail.
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
-        lost_workers: how often in a row a worker was lost with it. max_lost: after how many of
-            these it is dead; 0: as the settings say.
-        available_at: since when it could start. put_off: why it waits although it did not fail.
+        lost_workers: how often in a row a worker was lost with it.
+        max_lost: after how many lost workers it is dead; 0: as the settings have it.
         message: queue message that the running attempt was started from.
         token: sequence of the last JobStarted: the fencing token of that attempt.
-        life: 1 for the first; a dead or cancelled job that is retried begins another.
+        life: 1 for the first; a dead or cancelled job that is requeued begins another.
         life_from: sequence of the event that this life began with; messages made from earlier ones
             belong to a life that is over.
         commits: output that stands, by name; of earlier lives too, if its arguments are the same.
-        changed_id: id of the event ``changed_by``. dispatch_id: id of its first event.
-        tries: how often it may be started, as dispatched; 0 for as its pool says.
+        changed_id: id of the event ``changed_by``.
+        dispatch_id: id of its first event.
+        tries: how often it may be started, as dispatched; 0 for as its pool has it.
         void_before: checkpoints of attempts with a lower token are void.
     """
 
@@ -171,83 +162,6 @@ def _restored(event: JobCarried, sequence: int) -> JobRecord:
     return JobRecord(id=event.job_id, state=state, sequence=sequence, **values(event, _CARRIED))
 
 
-def evolve(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord:
-    """The record after ``event``, stored at ``sequence``.
-
-    Raises:
-        IllegalTransition: the event may not follow; the text carries the job's story.
-    """
-    if isinstance(event, JobCarried):
-        if record is None:
-            return _restored(event, sequence)
-        return msgspec.structs.replace(record, sequence=sequence)
-    edge = _BY_EVENT.get(type(event))
-    state = record.state if record else None
-    if edge is None or state not in edge.sources:
-        raise IllegalTransition(
-            f"job {event.job_id}: {event.name} may not follow state {state or 'nothing'} "
-            f"(last sequence {record.sequence if record else 0}, this one {sequence})"
-        )
-    if isinstance(event, JobRevived):
-        return _revived(record, event, sequence)
-    if record is None:
-        assert isinstance(event, JobDispatched)
-        return _dispatched(event, sequence)
-    moved = msgspec.structs.replace(
-        record,
-        state=edge.target,
-        sequence=sequence,
-        changed_by=sequence,
-        changed_id=event.id,
-    )
-    if isinstance(event, JobStarted):
-        moved = msgspec.structs.replace(moved, token=sequence)
-    if isinstance(event, JobRecovered) and not event.from_checkpoint:
-        moved = msgspec.structs.replace(moved, void_before=sequence)
-    return msgspec.structs.replace(moved, **_changes(record, event))
-
-
-def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> JobRecord | None:
-    """The record after all ``(sequence, event)``; None when there are none.
-
-    An event that cannot be read, that may not follow, or that a later version knows is passed over:
-    it moves the sequence and changes nothing else, so that no reader depends on who wrote it.
-    """
-    record: JobRecord | None = None
-    for sequence, event in events:
-        record = advance(record, event, sequence)
-    return record
-
-
-def advance(
-    record: JobRecord | None, event: Event | UnknownEvent, sequence: int
-) -> JobRecord | None:
-    """The record after whatever is stored at ``sequence``; see :func:`fold`."""
-    if record is None and isinstance(event, JobCompleted):
-        return _rest_of(event, sequence)
-    if isinstance(event, JobEvent):
-        with suppress(IllegalTransition):
-            return evolve(record, event, sequence)
-    return record and msgspec.structs.replace(record, sequence=sequence)
-
-
-def passed_over(events: Iterable[tuple[int, Event | UnknownEvent]]) -> Iterator[tuple[int, str]]:
-    """Sequence of each event that :func:`fold` passes over, and why; not of a later version's."""
-    record: JobRecord | None = None
-    for sequence, event in events:
-        if isinstance(event, UnknownEvent):
-            if event.unreadable:
-                yield sequence, event.unreadable
-            record = advance(record, event, sequence)
-            continue
-        after = advance(record, event, sequence)
-        is_carried = isinstance(event, JobCarried) and after is not None
-        if not is_carried and (after is None or after.changed_by != sequence):
-            state = record.state if record else "nothing"
-            yield sequence, f"{event.name} may not follow state {state}"
-        record = after
-
-
 def without_tail(
     events: Sequence[tuple[int, Event | UnknownEvent]],
 ) -> Sequence[tuple[int, Event | UnknownEvent]]:
@@ -268,9 +182,22 @@ def without_tail(
     return [*before, *events[begin:]]
 
 
-def _rest_of(event: JobCompleted, sequence: int) -> JobRecord:
+def _begin(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord | None:
+    match event:
+        case JobCarried() if record is None:
+            return _restored(event, sequence)
+        case JobDispatched():
+            return _dispatched(event, sequence)
+        case JobRevived():
+            return _revived(record, event, sequence)
+    return None
+
+
+def _begin_at_end(event: Event, sequence: int) -> JobRecord | None:
     """A job of which only the end is left in the log: its call is not known any more."""
-    about = JobRecord(
+    if not isinstance(event, JobCompleted):
+        return None
+    record = JobRecord(
         id=event.job_id,
         queue=event.queue,
         function="",
@@ -284,7 +211,7 @@ def _rest_of(event: JobCompleted, sequence: int) -> JobRecord:
         attempt=event.attempt,
         life_from=sequence,
     )
-    return msgspec.structs.replace(about, **_changes(about, event))
+    return msgspec.structs.replace(record, **_changes(record, event, sequence))
 
 
 def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
@@ -329,11 +256,19 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
     )
 
 
-def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
+def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
+    if isinstance(event, JobCarried):
+        return {}
+    changed_by = {"changed_by": sequence, "changed_id": event.id}
+    return changed_by | _own_changes(record, event, sequence)
+
+
+def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
     match event:
         case JobStarted():
             return {
                 "attempt": event.attempt,
+                "token": sequence,
                 "put_off": "",
                 "started_at": event.at,
                 "finished_at": None,
@@ -361,22 +296,33 @@ def _changes(record: JobRecord, event: JobEvent) -> dict[str, object]:
                 "lost_workers": 0,
             }
         case JobRetrying():
-            again: dict[str, object] = {
+            retrying: dict[str, Any] = {
                 "next_attempt": event.attempt,
                 "available_at": event.due_at,
                 "put_off": event.put_off,
             }
-            return again | {"started_at": None} if event.put_off else again
+            return retrying | {"started_at": None} if event.put_off else retrying
         case JobReleased():
             return {"available_at": event.at}
         case JobRecovered():
-            lost: dict[str, object] = {"lost_workers": record.lost_workers + 1}
-            if event.due_at is None:
-                return lost | {"available_at": event.at}
-            later = {"state": State.RETRYING, "available_at": event.due_at}
-            return lost | later | {"put_off": event.reason}
+            return _recovered(record, event, sequence)
         case JobDead():
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():
             return {"finished_at": event.at}
     return {}
+
+
+def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:
+    lost: dict[str, Any] = {"lost_workers": record.lost_workers + 1}
+    if not event.from_checkpoint:
+        lost["void_before"] = sequence
+    if event.due_at is None:
+        return lost | {"available_at": event.at}
+    delayed = {"state": State.RETRYING, "available_at": event.due_at, "put_off": event.reason}
+    return lost | delayed
+
+
+_LIFE_CYCLE = LifeCycle("job", TRANSITIONS, JobEvent, JobCarried, _begin, _changes, _begin_at_end)
+evolve, advance = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance
+fold, ignored_events = _LIFE_CYCLE.fold, _LIFE_CYCLE.ignored_events

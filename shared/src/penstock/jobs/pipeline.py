@@ -17,7 +17,8 @@ import msgspec
 from penstock.config.embedded import PIPELINE_QUEUE
 from penstock.config.settings import Pipeline
 from penstock.jobs.context import Context
-from penstock.jobs.registry import Call, job
+from penstock.jobs.job_type import Call
+from penstock.jobs.registry import job
 from penstock.runtime.interpreter import module_command
 
 GROUP = "penstock.job_processes"

@@ -1,4 +1,4 @@
-"""When a failed job goes again."""
+"""When a failed job is retried."""
 
 from __future__ import annotations
 
@@ -68,11 +68,13 @@ Delay = Callable[[int, BaseException], float | None]
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """When a job goes again, as its author said.
+    """When a job is retried, as its author declared.
 
     Attributes:
-        backoff: travels with each call. delay: asked where the job runs, if it is there.
-        fatal: errors after which no attempt follows. harmless: errors that count as success.
+        backoff: travels with each call.
+        delay: called where the job runs; takes precedence over ``backoff``.
+        fatal: errors after which no attempt follows.
+        harmless: errors that count as success.
     """
 
     backoff: Backoff = DEFAULT_BACKOFF

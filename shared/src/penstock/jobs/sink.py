@@ -1,9 +1,9 @@
-"""Writing a job's output once, whoever else believes to run the job.
+"""Writing a job's output once, although a deposed attempt may still run.
 
 An attempt writes into a folder of its own beside the target, and commits that folder in the job's
 history, where a deposed attempt loses (:meth:`penstock.jobs.Context.commit`). Only then the folder
-takes the target's place, by one rename. Whoever comes after a commit finishes the rename and writes
-nothing.
+takes the target's place, by one rename. An attempt that begins after a commit completes the
+rename and writes nothing.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ def write_parquet(
     store use a table format, with :func:`transaction`.
 
     Args:
+        context: of the running job.
+        frame: what is written.
+        path: of the folder.
         name: where a job writes the same path more than once; each name is written once.
-        overwrite: replace what is there; else what another job wrote there is an error.
+        overwrite: replace a folder that another job wrote; else it is an error.
         options: of Spark's Parquet writer.
 
     Returns:
@@ -59,7 +62,7 @@ def write_parquet(
 
     Raises:
         Cancelled: another attempt has begun, or the job was cancelled; nothing was changed.
-        FileExistsError: something is there, and ``overwrite`` was not said.
+        FileExistsError: the folder exists, and ``overwrite`` is not set.
         ValueError: the path is no file path.
     """
     target = _checked(path)
@@ -68,18 +71,18 @@ def write_parquet(
         _publish(Path(folder), target, context.job_id, key, overwrite)
         return False
     if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} is there already; say overwrite=True to replace it")
-    mine = target.parent / f".{key}.{context.job_id}.{context.fencing_token}"
+        raise FileExistsError(f"{target} exists already; pass overwrite=True to replace it")
+    own_folder = target.parent / f".{key}.{context.job_id}.{context.fencing_token}"
     try:
-        frame.write.mode("overwrite").options(**(options or {})).parquet(f"file://{mine}")
-        (mine / _MARK).write_text(json.dumps({"job": context.job_id, "key": key}), "utf-8")
-        folder = context.commit(key, str(mine))
+        frame.write.mode("overwrite").options(**(options or {})).parquet(f"file://{own_folder}")
+        (own_folder / _MARK).write_text(json.dumps({"job": context.job_id, "key": key}), "utf-8")
+        folder = context.commit(key, str(own_folder))
     except (Cancelled, Exception):
-        shutil.rmtree(mine, ignore_errors=True)
+        shutil.rmtree(own_folder, ignore_errors=True)
         raise
     _publish(Path(folder), target, context.job_id, key, overwrite)
     _clear(target, context.job_id, key)
-    return folder == str(mine)
+    return folder == str(own_folder)
 
 
 def transaction(context: Context, name: str = "", version: int = 1) -> dict[str, str]:
@@ -123,7 +126,9 @@ def _publish(folder: Path, target: Path, job_id: str, key: str, overwrite: bool)
             _exchange(folder, target)
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            raise FileExistsError(f"{target} was made by somebody else meanwhile; {folder} is kept")
+            raise FileExistsError(
+                f"{target} was written by another job meanwhile; {folder} is kept"
+            )
 
 
 @contextmanager
@@ -155,6 +160,6 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def _clear(target: Path, job_id: str, key: str) -> None:
-    """Removes what attempts that did not come so far left behind."""
+    """Removes the folders of attempts that ended before their commit."""
     for left in target.parent.glob(f".{glob.escape(key)}.{job_id}.*"):
         shutil.rmtree(left, ignore_errors=True)

@@ -15,8 +15,8 @@ from penstock.bus.ending import end
 from penstock.config import Settings
 from penstock.config.topology import Priority
 from penstock.jobs.client import Client
+from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.registry import Call
 
 if TYPE_CHECKING:
     from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules

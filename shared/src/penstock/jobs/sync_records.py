@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from typing import Any, TypeVar
 
 from penstock.jobs.dead_letters.client import ALL, DeadLetters, Outcome
-from penstock.jobs.dead_letters.reader import Group, Letter, Wanted
-from penstock.jobs.registry import Call
+from penstock.jobs.dead_letters.letter import Group, Letter, LetterFilter
+from penstock.jobs.job_type import Call
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.schedules.schedule import Schedule
 
@@ -68,16 +68,16 @@ class SyncDeadLetters:
         letter: Letter = self._run(self._dead.get(job_id))
         return letter
 
-    def find(self, wanted: Wanted = ALL) -> Iterator[Letter]:
+    def find(self, wanted: LetterFilter = ALL) -> Iterator[Letter]:
         """See :meth:`DeadLetters.find`."""
         return self._drain(self._dead.find(wanted))
 
-    def count(self, wanted: Wanted = ALL) -> int:
+    def count(self, wanted: LetterFilter = ALL) -> int:
         """See :meth:`DeadLetters.count`."""
         count: int = self._run(self._dead.count(wanted))
         return count
 
-    def groups(self, wanted: Wanted = ALL) -> list[Group]:
+    def groups(self, wanted: LetterFilter = ALL) -> list[Group]:
         """See :meth:`DeadLetters.groups`."""
         groups: list[Group] = self._run(self._dead.groups(wanted))
         return groups
@@ -89,7 +89,7 @@ class SyncDeadLetters:
         self._run(self._dead.retry(job_id, arguments, reason))
 
     def retry_all(
-        self, wanted: Wanted, arguments: Mapping[str, Any] | None = None, reason: str = ""
+        self, wanted: LetterFilter, arguments: Mapping[str, Any] | None = None, reason: str = ""
     ) -> Iterator[list[Outcome]]:
         """See :meth:`DeadLetters.retry_all`."""
         return self._drain(self._dead.retry_all(wanted, arguments, reason))
@@ -98,7 +98,7 @@ class SyncDeadLetters:
         """See :meth:`DeadLetters.delete`."""
         self._run(self._dead.delete(job_id, reason))
 
-    def delete_all(self, wanted: Wanted, reason: str = "") -> Iterator[list[Outcome]]:
+    def delete_all(self, wanted: LetterFilter, reason: str = "") -> Iterator[list[Outcome]]:
         """See :meth:`DeadLetters.delete_all`."""
         return self._drain(self._dead.delete_all(wanted, reason))
 

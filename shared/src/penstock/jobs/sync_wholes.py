@@ -8,11 +8,11 @@ from typing import Any
 
 from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.batches.client import Batches, OpenBatch
-from penstock.jobs.batches.outcomes import Ended
+from penstock.jobs.batches.outcomes import MemberEnd
 from penstock.jobs.derived_ids import Member
 from penstock.jobs.dispatch.awaiting import Awaiting
+from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.registry import Call
 from penstock.jobs.workflows.client import Graphs, Step
 from penstock.jobs.workflows.graph_record import GraphRecord
 
@@ -62,10 +62,10 @@ class SyncBatches:
         record: BatchRecord = self._run(self._batches.wait(batch_id, timeout_seconds))
         return record
 
-    def ended(self, batch_id: str) -> dict[Member, Ended]:
+    def ended(self, batch_id: str) -> dict[Member, MemberEnd]:
         """See :meth:`Batches.ended`."""
-        found: dict[Member, Ended] = self._run(self._batches.ended(batch_id))
-        return found
+        ends: dict[Member, MemberEnd] = self._run(self._batches.ended(batch_id))
+        return ends
 
     def failed(self, batch_id: str, *, cancelled: bool = False) -> list[str]:
         """See :meth:`Batches.failed`."""

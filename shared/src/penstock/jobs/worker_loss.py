@@ -1,4 +1,4 @@
-"""What becomes of a job whose worker was lost: again at once, again later, or dead. Pure.
+"""What becomes of a job whose worker was lost: retried at once, retried later, or dead. Pure.
 
 The executor of the worker's host records it, since it knows how the process ended; where no
 executor is left, the worker that gets the message again once the claim has lapsed does.
@@ -16,8 +16,8 @@ BACKOFF = Backoff(first_seconds=1.0, factor=3.0, max_seconds=60.0, jitter=0.5)
 """Delay after the second loss in a row, and after each further one.
 
 The first loss is most likely not the job's fault (a host under memory pressure, an operator's
-``kill -9``): the job goes again at once. A job that takes its worker along again is not delivered
-ahead of all others any more, so that it holds nobody up.
+``kill -9``): the job is retried at once. A job whose worker is lost again is not delivered ahead of
+all others any more, so that it does not delay them.
 """
 
 _REASON_LIMIT = 1_000
@@ -27,13 +27,14 @@ def limit(record: JobRecord, max_lost_workers: int) -> int:
     """How many workers in a row the job may lose before it is dead.
 
     Args:
-        max_lost_workers: for jobs whose author said nothing else.
+        record: of the job.
+        max_lost_workers: for jobs whose author set no limit.
     """
     return record.max_lost or max_lost_workers
 
 
 def own_limit(max_lost: int, tries: int) -> int:
-    """What `JobStarted.max_lost` says; 0 where ``jobs.max_lost_workers`` decides.
+    """The value of `JobStarted.max_lost`; 0 where ``jobs.max_lost_workers`` decides.
 
     Args:
         max_lost: of the job type; 0 where its author named none.
@@ -55,12 +56,12 @@ def delay_seconds(losses: int, draw: float | None = None) -> float:
 def recovered(
     record: JobRecord, reason: str, *, source: str, now: datetime, delayed: bool
 ) -> JobRecovered:
-    """The event that lets a job go again.
+    """The event after which a job is retried.
 
     Args:
         reason: which worker was lost, and how it ended.
         now: by the broker's clock.
-        delayed: it waits as :func:`delay_seconds` says; else it goes again at once.
+        delayed: it waits for :func:`delay_seconds`; else it is retried at once.
     """
     seconds = delay_seconds(record.lost_workers + 1) if delayed else 0.0
     return JobRecovered(

@@ -1,10 +1,13 @@
 """A lease kept by compare-and-set, whose winning sequence is the fencing token.
 
 The holder renews each third of the lease. Others watch the record and take over when their own
-monotonic clock has seen no renewal for a whole lease, or at once when the holder let go. A holder
-that could not renew for two thirds of the lease stops acting by itself, before anybody else can
-start. That is all the time there is: who must not overlap with a successor ends within the lease,
-and what must not be done by two is appended by compare-and-set.
+monotonic clock has seen no renewal for a whole lease, or at once when the holder released it. A
+holder that could not renew for two thirds of the lease stops acting by itself, before any other can
+start. That is all the time there is: a holder that must not overlap with its successor ends within
+the lease, and what must not be done by two is appended by compare-and-set.
+
+Every lease of Penstock is one of these: leadership of the deciders, shortening of the history,
+exclusive queues, semaphore slots.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -23,6 +26,11 @@ from penstock.runtime.waiting import within
 log = logging.getLogger("penstock.lease")
 
 _LONGEST_LEASE_SECONDS = 60.0
+"""Of another holder's record: a larger value is not believed."""
+
+OnStored = Callable[[int, float], Awaitable[None]]
+"""Called with the sequence of a record of this process, and the monotonic time before it was sent.
+"""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +46,8 @@ class Term:
     """One holding of a lease.
 
     Attributes:
-        epoch: its fencing token. previous: who held the lease before.
+        epoch: its fencing token.
+        previous: the holder before; None where the lease was never held.
         sequence: of its last record, what the next renewal is compared with.
         ended: set when it is over for good.
     """
@@ -68,7 +77,7 @@ class Term:
             self.ended.set()
 
     def released(self) -> None:
-        """It was let go in an orderly way."""
+        """The holder gave it up by itself."""
         if not self.ended.is_set():
             log.info("lease released (epoch %d)", self.epoch)
             self.ended.set()
@@ -78,9 +87,12 @@ class Lease:
     """One process's part in the contest.
 
     Args:
-        stream / subject: where the record is kept.
-        holder: unique among processes. headers: of each record.
+        stream: where the record is kept.
+        subject: of the record.
+        holder: unique among processes.
+        headers: of each record.
         monotonic: seconds of a clock that never jumps.
+        on_stored: called whenever the lease was taken or renewed.
     """
 
     def __init__(
@@ -93,15 +105,16 @@ class Lease:
         *,
         headers: Headers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        on_stored: OnStored | None = None,
     ) -> None:
-        self.holder = holder
+        self.holder, self.subject = holder, subject
         self._bus, self._lease_seconds = bus, lease_seconds
-        self._stream, self._subject = stream, subject
+        self._stream = stream
         self._headers = headers or {}
-        self._monotonic = monotonic
-        self._seen: LeaseRecord | None = None
+        self._monotonic, self._on_stored = monotonic, on_stored
+        self._record: LeaseRecord | None = None
         self._sequence = 0
-        self._seen_at = 0.0
+        self._noted_at = 0.0
         self._changed = asyncio.Event()
 
     @property
@@ -109,13 +122,13 @@ class Lease:
         """By this process or another, as far as is known here."""
         return (
             bool(self._sequence)
-            and not (self._seen and self._seen.released)
-            and (self._seen_at + self._lease_seconds > self._monotonic())
+            and not (self._record and self._record.released)
+            and (self._noted_at + self._lease_seconds > self._monotonic())
         )
 
     async def watch(self) -> None:
         """Follows the record, so that a release is noticed at once. Runs beside the rest."""
-        async for stored in self._bus.follow(self._stream, [self._subject], start="last"):
+        async for stored in self._bus.follow(self._stream, [self.subject], start="last"):
             self._note(stored)
 
     async def campaign(self) -> Term:
@@ -133,7 +146,7 @@ class Lease:
 
     async def attempt(self) -> Term | None:
         """Takes the lease if it is free now. Raises BusError."""
-        self._note(await self._bus.last(self._stream, self._subject))
+        self._note(await self._bus.last(self._stream, self.subject))
         return await self._take() if self._free_in_seconds() <= 0 else None
 
     async def keep(self, term: Term) -> None:
@@ -146,37 +159,35 @@ class Lease:
                 pause = self._lease_seconds / (3 if renewed else 20)
 
     async def release(self, term: Term) -> None:
-        """Lets go, so that another can lead at once. Of no effect if the lease was lost."""
+        """Gives the lease up, so that another can take it at once. No effect if it was lost."""
         if term.ended.is_set():
             return
         with suppress(BusError, TimeoutError):
             await self._recover(term)
             if not term.ended.is_set():
-                await self._put(self._record(term.epoch, released=True), term.sequence)
+                await self._put(self._new_record(term.epoch, released=True), term.sequence)
         term.released()
 
     def _free_in_seconds(self) -> float:
-        """Until the lease may be taken; our own last term's record never stands in the way."""
-        record = self._seen
+        """Until the lease may be taken; a record of this holder's own never stands in the way."""
+        record = self._record
         if not self._sequence or (record and (record.released or record.holder == self.holder)):
             return 0.0
-        theirs = min(record.lease_seconds, _LONGEST_LEASE_SECONDS) if record else 0.0
-        return self._seen_at + max(theirs, self._lease_seconds) - self._monotonic()
+        other_seconds = min(record.lease_seconds, _LONGEST_LEASE_SECONDS) if record else 0.0
+        return self._noted_at + max(other_seconds, self._lease_seconds) - self._monotonic()
 
     async def _take(self) -> Term | None:
-        """The new term, or None if somebody was faster."""
-        previous = self._seen.holder if self._seen else None
+        """The new term, or None if another process was faster."""
+        previous = self._record.holder if self._record else None
         began = self._monotonic()
         try:
-            epoch = await self._put(self._record(), self._sequence)
+            epoch = await self._put(self._new_record(), self._sequence)
         except WrongSequence:
             self._sequence = 0  # look again, from whatever is there
             return None
-        await self._stored(epoch, began)
+        if self._on_stored:
+            await self._on_stored(epoch, began)
         return Term(epoch, previous, self._until(began), self._monotonic)
-
-    async def _stored(self, sequence: int, began: float) -> None:
-        """Our record was just put; ``began``: by ``monotonic``, before it was sent."""
 
     async def _renew(self, term: Term) -> bool:
         began = self._monotonic()
@@ -185,9 +196,10 @@ class Lease:
             return False
         try:
             async with asyncio.timeout(self._lease_seconds / 3):
-                term.sequence = await self._put(self._record(term.epoch), term.sequence)
+                term.sequence = await self._put(self._new_record(term.epoch), term.sequence)
                 term.extend(self._until(began))
-                await self._stored(term.sequence, began)
+                if self._on_stored:
+                    await self._on_stored(term.sequence, began)
         except WrongSequence:
             await self._recover(term)
         except (BusError, TimeoutError) as error:
@@ -197,41 +209,41 @@ class Lease:
         return False
 
     async def _recover(self, term: Term) -> None:
-        """Looks whose record is in the way: a write of ours without an answer, or another's."""
+        """Reads whose record was first: an own one whose answer was lost, or another's."""
         try:
             async with asyncio.timeout(self._lease_seconds / 3):
-                stored = await self._bus.last(self._stream, self._subject)
+                stored = await self._bus.last(self._stream, self.subject)
         except (BusError, TimeoutError):
             return
         record = _read(stored) if stored else None
-        ours = record and record.holder == self.holder
-        if stored and record and ours and (record.epoch or stored.sequence) == term.epoch:
+        is_own = record and record.holder == self.holder
+        if stored and record and is_own and (record.epoch or stored.sequence) == term.epoch:
             term.sequence = stored.sequence
         else:
-            term.end(f"the lease is held by {record.holder if record else 'nobody'}")
+            term.end(f"it is held by {record.holder}" if record else "its record is gone")
 
-    def _record(self, epoch: int = 0, *, released: bool = False) -> LeaseRecord:
+    def _new_record(self, epoch: int = 0, *, released: bool = False) -> LeaseRecord:
         return LeaseRecord(
             holder=self.holder, lease_seconds=self._lease_seconds, epoch=epoch, released=released
         )
 
     async def _put(self, record: LeaseRecord, expected: int) -> int:
         body, expect = msgspec.json.encode(record), Expect(expected)
-        message = Outgoing(self._subject, body, self._headers, expect)
+        message = Outgoing(self.subject, body, self._headers, expect)
         sequence = await self._bus.append(message)
         self._remember(sequence, record)
         return sequence
 
     def _note(self, stored: Stored | None) -> None:
         if stored is None:
-            self._sequence, self._seen = 0, None
+            self._sequence, self._record = 0, None
             return
         record = _read(stored) or LeaseRecord(holder="?", lease_seconds=self._lease_seconds)
         self._remember(stored.sequence, record)
 
     def _remember(self, sequence: int, record: LeaseRecord) -> None:
         if sequence > self._sequence:
-            self._sequence, self._seen, self._seen_at = sequence, record, self._monotonic()
+            self._sequence, self._record, self._noted_at = sequence, record, self._monotonic()
             self._changed.set()
 
     def _until(self, began: float) -> float:

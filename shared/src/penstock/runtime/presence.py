@@ -1,4 +1,4 @@
-"""How a service shows itself to those who watch: pages, checks, and what is sent to a collector."""
+"""How a service can be observed: pages over HTTP, checks, and what is sent to a collector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock import telemetry
 from penstock.bus.protocol import BusError
+from penstock.runtime.service import Service
 from penstock.telemetry import metrics
 from penstock.telemetry.checks import BEAT_SECONDS
 from penstock.telemetry.meters import Reading
@@ -18,24 +19,22 @@ from penstock.telemetry.pages import Pages, routes
 
 if TYPE_CHECKING:
     from penstock.bus.nats import NatsBus
-    from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock")
 
-ASK_SECONDS = 2.0
-"""How often the broker is asked whether it is there."""
+BROKER_CHECK_SECONDS = 2.0
 
 
 @asynccontextmanager
 async def shown(service: Service) -> AsyncIterator[None]:
-    """The service can be looked at while the block runs."""
+    """The service can be observed while the block runs."""
     from penstock.bus.nats import NatsBus  # noqa: PLC0415 - keeps the in-memory bus free of NATS
 
     _introduce(service)
-    service.checks.require("running", lambda: "it ends" if service.stopping.is_set() else "")
+    service.checks.require("running", lambda: "it is stopping" if service.stopping.is_set() else "")
     service.spawn(_beat(service), "beat")
     if isinstance(service.bus, NatsBus):
-        service.spawn(_ask(service, service.bus), "broker check")
+        service.spawn(_check_broker(service, service.bus), "broker check")
     name = f"penstock-{service.name}"
     end = telemetry.setup(name, service.source, service.settings, service.meters)
     pages = _open(service)
@@ -68,8 +67,8 @@ def _open(service: Service) -> Pages | None:
         pages = Pages(address, port, routes(service.checks, service.meters))
     except OSError as error:
         log.warning(
-            "no pages for those who watch: %s:%d cannot be had (%s); set http.%s_port to a free "
-            "one, or http.address to '' to do without",
+            "cannot bind the health and metrics endpoint %s:%d (%s): the service runs without; set "
+            "http.%s_port to a free port, or http.address to '' for no endpoint",
             address,
             port,
             error.strerror or error,
@@ -86,16 +85,18 @@ async def _beat(service: Service) -> None:
         await asyncio.sleep(BEAT_SECONDS)
 
 
-async def _ask(service: Service, bus: NatsBus) -> None:
-    """Looks whether the broker answers and the streams are there, all the time."""
-    found = {"broker": "not asked yet", "streams": "not asked yet"}
-    service.checks.require("broker", lambda: found["broker"])
-    service.checks.require("streams", lambda: found["streams"])
+async def _check_broker(service: Service, bus: NatsBus) -> None:
+    """Looks again and again whether the broker answers and the streams exist."""
+    problems = {"broker": "not asked yet", "streams": "not asked yet"}
+    service.checks.require("broker", lambda: problems["broker"])
+    service.checks.require("streams", lambda: problems["streams"])
     while True:
         try:
             missing = await bus.missing_streams()
             lacks = f"missing: {', '.join(missing)}; services make them when they start"
-            found |= {"broker": "", "streams": lacks if missing else ""}
+            problems |= {"broker": "", "streams": lacks if missing else ""}
         except BusError as error:
-            found |= {"broker": str(error), "streams": "unknown while the broker does not answer"}
-        await asyncio.sleep(ASK_SECONDS)  # also while it ends: that may take as long as a job
+            unknown = "unknown while the broker does not answer"
+            problems |= {"broker": str(error), "streams": unknown}
+        # Also while the service stops: that may take as long as a job.
+        await asyncio.sleep(BROKER_CHECK_SECONDS)

@@ -1,4 +1,4 @@
-"""Traces: one story, one trace, across processes. Off until :func:`setup` finds an endpoint.
+"""Traces across processes. Off until :func:`setup` finds an endpoint.
 
 ::
 
@@ -15,7 +15,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from penstock.telemetry import names
 from penstock.telemetry.collector import Shutdown, preload, setup
-from penstock.telemetry.plain import Shape
+from penstock.telemetry.plain_spans import Shape
 from penstock.telemetry.propagation import extract, ids, inject, links, sampled, within
 from penstock.telemetry.spans import (
     ERROR,

@@ -1,4 +1,4 @@
-"""Whether a service lives and may be relied on, and why not: `/healthz` and `/readyz`."""
+"""Liveness and readiness of a service, with reasons: `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SILENT_SECONDS = 10.0
 """An event loop that has not turned for so long is stuck: a restart is worth it."""
 
 Check = Callable[[], str]
-"""Why not; empty when all is well. Asked in any thread, so it only looks at what is known."""
+"""The reason of a failure; empty when it passes. Called in any thread, so it only reads values."""
 
 
 class Checks:
-    """What a service says of itself.
+    """The checks of a service.
 
     Alive: its event loop turns. Ready: every check is passed. A service that lacks its broker is
     not ready, and alive: a restart would not help.
@@ -40,7 +40,7 @@ class Checks:
         self._lag, self._beat_at = max(late, self._lag / 2), now
 
     def stuck(self) -> str:
-        """Why a restart is worth it; empty while the service lives."""
+        """Why a restart would help; empty while the loop turns."""
         silent = self._monotonic() - self._beat_at
         if silent > SILENT_SECONDS:
             return f"the event loop has not turned for {silent:.0f} s"
@@ -48,13 +48,13 @@ class Checks:
 
     def reasons(self) -> dict[str, str]:
         """By check, why it is not passed; empty text where it is."""
-        found = {"loop": self.stuck()}
+        reasons = {"loop": self.stuck()}
         for name, check in tuple(self._checks.items()):
             try:
-                found[name] = check()
+                reasons[name] = check()
             except Exception as error:
-                found[name] = f"cannot be told: {error!r}"
-        return found
+                reasons[name] = f"the check failed: {error!r}"
+        return reasons
 
     def readings(self) -> Iterable[Reading]:
         yield Reading(LOOP_LAG, self._lag)

@@ -1,4 +1,4 @@
-"""Sending spans, metrics and log lines to a collector, by OTLP over HTTP, in nobody's way."""
+"""Sends spans, metrics and log lines to a collector by OTLP over HTTP, from threads of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.telemetry.meters import Meters
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-    from penstock.telemetry.plain import PlainSpan
+    from penstock.telemetry.plain_spans import PlainSpan
 
 Shutdown = Callable[[], None]
 _Sender = tuple[Callable[[], None], Callable[[], None]]
@@ -41,19 +41,22 @@ def setup(
     Args:
         service_name: e.g. ``penstock-decider``.
         instance: unique among the processes of that service.
-        meters: what its metrics are; None sends none.
+        settings: of telemetry; the usual ``OTEL_…`` variables hold as well.
+        meters: its metrics; None sends none.
 
     Returns:
-        What to call at the end: sends what is left, waits at most ``SHUTDOWN_SECONDS``.
+        The function to call at the end: sends the rest, waits at most ``SHUTDOWN_SECONDS``.
     """
-    found = {name: endpoint_of(settings, os.environ, name) for name in settings.telemetry.signals}
+    endpoints = {
+        name: endpoint_of(settings, os.environ, name) for name in settings.telemetry.signals
+    }
     senders: list[_Sender] = []
-    if endpoint := found.get("traces"):
+    if endpoint := endpoints.get("traces"):
         resource = _resource(service_name, instance)
         senders.append(_spans(resource, endpoint, settings.telemetry))
-    if endpoint := found.get("logs"):
+    if endpoint := endpoints.get("logs"):
         senders.append(_logs(_resource(service_name, instance), endpoint))
-    if meters and (endpoint := found.get("metrics")):
+    if meters and (endpoint := endpoints.get("metrics")):
         every = settings.telemetry.metrics_seconds
         senders.append(_metrics(_resource(service_name, instance), endpoint, meters, every))
     return lambda: _end(senders)
@@ -61,8 +64,8 @@ def setup(
 
 def preload(settings: Settings) -> None:
     """Does the imports of :func:`setup` (0.4 s) before a fork, if they will be needed."""
-    if any(endpoint_of(settings, os.environ, each) for each in settings.telemetry.signals):
-        import penstock.telemetry.logs  # noqa: F401, PLC0415
+    if any(endpoint_of(settings, os.environ, name) for name in settings.telemetry.signals):
+        import penstock.telemetry.otlp.logs  # noqa: F401, PLC0415
 
 
 def endpoint_of(
@@ -78,8 +81,8 @@ def endpoint_of(
     base = (base or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")).rstrip("/")
     if not base:
         return None
-    for each in SIGNALS:
-        base = base.removesuffix(f"/v1/{each}")
+    for name in SIGNALS:
+        base = base.removesuffix(f"/v1/{name}")
     return f"{base}/v1/{signal}"
 
 
@@ -102,8 +105,8 @@ def _spans(resource: Resource, endpoint: str, settings: Telemetry) -> _Sender:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
 
-    from penstock.telemetry import wire  # noqa: PLC0415
-    from penstock.telemetry.posting import SpanPost  # noqa: PLC0415
+    from penstock.telemetry.otlp import wire  # noqa: PLC0415
+    from penstock.telemetry.otlp.posting import SpanPost  # noqa: PLC0415
 
     sampler, ids = ParentBasedTraceIdRatio(settings.sample_share), wire.Ids()
     provider = TracerProvider(
@@ -123,13 +126,13 @@ def _spans(resource: Resource, endpoint: str, settings: Telemetry) -> _Sender:
     plainly = wire.maker(tracer, sampler, ids, ended) if exporter.takes_plain else None
     spans.use(tracer, settings.jobs_per_second, plainly)
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its story
+        trace.set_tracer_provider(provider)  # so that a job's own instrumentation joins its trace
     return exporter.post.hurry, provider.shutdown
 
 
 def _logs(resource: Resource, endpoint: str) -> _Sender:
-    from penstock.telemetry.logs import CollectorLines  # noqa: PLC0415
-    from penstock.telemetry.posting import LogPost  # noqa: PLC0415
+    from penstock.telemetry.otlp.logs import CollectorLines  # noqa: PLC0415
+    from penstock.telemetry.otlp.posting import LogPost  # noqa: PLC0415
 
     post = LogPost(endpoint)
     lines = CollectorLines(post, resource)
@@ -143,11 +146,11 @@ def _logs(resource: Resource, endpoint: str) -> _Sender:
 
 
 def _metrics(resource: Resource, endpoint: str, meters: Meters, every_seconds: float) -> _Sender:
-    from penstock.telemetry.measures import Measures  # noqa: PLC0415
-    from penstock.telemetry.posting import MetricPost  # noqa: PLC0415
+    from penstock.telemetry.otlp.metric_posts import MetricPosts  # noqa: PLC0415
+    from penstock.telemetry.otlp.posting import MetricPost  # noqa: PLC0415
 
     post = MetricPost(endpoint)
-    return post.post.hurry, Measures(post, resource, meters, every_seconds).shutdown
+    return post.post.hurry, MetricPosts(post, resource, meters, every_seconds).shutdown
 
 
 def _end(senders: list[_Sender]) -> None:

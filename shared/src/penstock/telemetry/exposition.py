@@ -1,4 +1,4 @@
-"""Numbers as Prometheus reads them: plain text, or OpenMetrics, which carries exemplars."""
+"""Metrics as Prometheus reads them: plain text, or OpenMetrics, which carries exemplars."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Exposition(Collector):
 
     def collect(self) -> Iterable[Family]:
         families: dict[str, Family] = {}
-        for told in self._meters.told():
-            name = told.metric.name
-            family = families.get(name) or families.setdefault(name, _family(told.metric))
+        for sample in self._meters.samples():
+            name = sample.metric.name
+            family = families.get(name) or families.setdefault(name, _family(sample.metric))
             if isinstance(family, HistogramMetricFamily):
-                if isinstance(told, Spread):
-                    family.add_metric(told.labels, _buckets(told), told.total)
-            elif isinstance(told, Reading):
-                family.add_metric(told.labels, told.value)
+                if isinstance(sample, Spread):
+                    family.add_metric(sample.labels, _buckets(sample), sample.total)
+            elif isinstance(sample, Reading):
+                family.add_metric(sample.labels, sample.value)
         return families.values()
 
 
@@ -62,14 +62,14 @@ def _family(metric: Metric) -> Family:
     return HistogramMetricFamily(name, about, labels=labels)
 
 
-def _buckets(told: Spread) -> list[Bucket]:
-    sums, exemplars = accumulate(told.counts), told.exemplars or repeat(None)
+def _buckets(spread: Spread) -> list[Bucket]:
+    sums, exemplars = accumulate(spread.counts), spread.exemplars or repeat(None)
     return [
         (bound, float(count), _exemplar(exemplar)) if exemplar else (bound, float(count))
         for bound, count, exemplar in zip(_BOUNDS, sums, exemplars, strict=False)
     ]
 
 
-def _exemplar(found: Exemplar) -> SampleExemplar:
-    ids = {"trace_id": found.trace_id, "span_id": found.span_id}
-    return SampleExemplar(ids, found.value, found.at)
+def _exemplar(exemplar: Exemplar) -> SampleExemplar:
+    ids = {"trace_id": exemplar.trace_id, "span_id": exemplar.span_id}
+    return SampleExemplar(ids, exemplar.value, exemplar.at)

@@ -23,9 +23,9 @@ _OF_JOB = ("job_id", "attempt", "worker")
 
 
 def printable(text: str) -> str:
-    """``text`` without what would steer the terminal or hide: control characters, bidi and such.
+    """``text`` without characters that control the terminal or hide text: control, bidi, …
 
-    Line breaks stay: who prints what must be one line uses :func:`one_line`.
+    Line breaks stay; use :func:`one_line` where the text must be a single line.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -99,7 +99,7 @@ def are_json() -> bool:
 
 
 def flags() -> tuple[str, ...]:
-    """What a process that this one starts is told, so that its lines look the same."""
+    """Arguments of a process that this one starts, so that its lines look the same."""
     return ("--log-json",) if are_json() else ()
 
 

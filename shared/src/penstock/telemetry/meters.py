@@ -1,11 +1,11 @@
-"""What a process tells of itself in numbers, whoever asks for them: scraped, or posted by OTLP.
+"""The metrics of a process: one registry, read by two exporters (`exposition`, `otlp`).
 
 ::
 
     meters = Meters()
-    meters.count(metrics.SNAPSHOTS, "emails")            # something happened
-    meters.observe(metrics.ROUND, 0.012)                 # something took so long
-    meters.read(lambda: [Reading(metrics.LEADING, 1)])   # how things are, asked when it is read
+    meters.count(metrics.SNAPSHOTS, "emails")            # an occurrence
+    meters.observe(metrics.ROUND, 0.012)                 # a duration
+    meters.read(lambda: [Reading(metrics.LEADING, 1)])   # a callback at each reading
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ from penstock.telemetry.metrics import BROKEN_READINGS, Metric
 log = logging.getLogger(__name__)
 
 MOST_SERIES = 500_000
-"""Of one process, whatever is told: what is beyond is left out."""
+"""Series of one process; further ones are left out."""
 
 
 class Reading(NamedTuple):
-    """One gauge or counter now; ``labels``: values, in the order of the metric's."""
+    """One gauge or counter now.
+
+    Attributes:
+        metric: its declaration.
+        value: in the metric's unit.
+        labels: values, in the order of the metric's.
+    """
 
     metric: Metric
     value: float
@@ -33,7 +39,14 @@ class Reading(NamedTuple):
 
 
 class Exemplar(NamedTuple):
-    """A measured value and the trace it is from. ``at``: POSIX seconds."""
+    """A measured value and the trace it is from.
+
+    Attributes:
+        trace_id: hexadecimal.
+        span_id: hexadecimal.
+        value: seconds.
+        at: POSIX seconds.
+    """
 
     trace_id: str
     span_id: str
@@ -56,8 +69,8 @@ class Spread(NamedTuple):
     exemplars: Sequence[Exemplar | None] = ()
 
 
-Told = Reading | Spread
-Source = Callable[[], Iterable[Told]]
+Sample = Reading | Spread
+Source = Callable[[], Iterable[Sample]]
 
 
 class Meters:
@@ -67,14 +80,14 @@ class Meters:
         self._sources: list[Source] = []
         self._counts: dict[tuple[str, tuple[str, ...]], Reading] = {}
         self._spreads: dict[tuple[str, tuple[str, ...]], Spread] = {}
-        self._complained: set[Source] = set()
+        self._reported: set[Source] = set()
 
     def read(self, source: Source) -> None:
-        """``source`` is asked, in any thread, each time somebody reads."""
+        """Calls ``source``, in any thread, at each reading."""
         self._sources.append(source)
 
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
-        """So many more of something."""
+        """Adds to a counter."""
         key = (metric.name, labels)
         if before := self._counts.get(key):
             by += before.value
@@ -83,7 +96,7 @@ class Meters:
         self._counts[key] = Reading(metric, by, labels)
 
     def observe(self, metric: Metric, seconds: float, *labels: str) -> None:
-        """Something took so long."""
+        """Adds a duration to a histogram."""
         key = (metric.name, labels)
         before = self._spreads.get(key)
         if before is None and len(self._spreads) >= MOST_SERIES:
@@ -93,19 +106,19 @@ class Meters:
         total = seconds + (before.total if before else 0.0)
         self._spreads[key] = Spread(metric, counts, total, labels)
 
-    def told(self) -> list[Told]:
-        """All there is to tell now. A source that fails is left out, counted, and logged once."""
-        found: list[Told] = []
+    def samples(self) -> list[Sample]:
+        """All samples now. A source that fails is left out, counted, and logged once."""
+        samples: list[Sample] = []
         for source in tuple(self._sources):
             try:
-                found += source()
+                samples += source()
             except Exception:
                 self._fails(source)
-        found += [*self._counts.copy().values(), *self._spreads.copy().values()]
-        return found[:MOST_SERIES]
+        samples += [*self._counts.copy().values(), *self._spreads.copy().values()]
+        return samples[:MOST_SERIES]
 
     def _fails(self, source: Source) -> None:
         self.count(BROKEN_READINGS)
-        if source not in self._complained:
-            self._complained.add(source)
-            log.exception("some numbers cannot be told")
+        if source not in self._reported:
+            self._reported.add(source)
+            log.exception("a metrics callback failed")

@@ -14,7 +14,7 @@ import msgspec
 
 _UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
 _PER = {"s": "second"}
-_TOLD_BY = {
+_PUBLISHERS = {
     "every service": ("service",),
     "metrics": ("pool", "snapshots", "jobs", "job"),
     "decider": ("decider", "decision", "decisions", "commands"),
@@ -24,9 +24,11 @@ _TOLD_BY = {
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """What one number means.
+    """The declaration of a metric.
 
     Attributes:
+        name: with OpenTelemetry's dots.
+        kind: of instrument.
         unit: UCUM: ``s``, ``By``, ``1`` (a share), ``{job}``, ``{job}/s``.
         labels: their names, in the order in which values are given.
     """
@@ -38,16 +40,16 @@ class Metric(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
     @property
-    def told_by(self) -> str:
-        """The service that tells it."""
+    def published_by(self) -> str:
+        """The service that publishes it."""
         noun = self.name.split(".")[1]
-        return next(service for service, nouns in _TOLD_BY.items() if noun in nouns)
+        return next(service for service, nouns in _PUBLISHERS.items() if noun in nouns)
 
     @property
     def prometheus(self) -> str:
         """Its name in the exposition; a counter's samples have ``_total`` behind it."""
-        counted, _, each = re.sub(r"\{.*?\}", "", self.unit).partition("/")
-        words = [self.name.replace(".", "_"), _UNITS.get(counted, ""), each and f"per_{_PER[each]}"]
+        counted, _, per = re.sub(r"\{.*?\}", "", self.unit).partition("/")
+        words = [self.name.replace(".", "_"), _UNITS.get(counted, ""), per and f"per_{_PER[per]}"]
         return "_".join(word for word in words if word)
 
 
@@ -64,138 +66,190 @@ def _histogram(name: str, about: str, *labels: str) -> Metric:
 
 
 # --- every service -------------------------------------------------------------------------------
-SERVICE_INFO = _gauge("service.info", "", "Always 1; says who answers.", "service", "version")
-SERVICE_CHECK = _gauge(
-    "service.check", "", "1 while a check of `/readyz` is passed, else 0.", "service", "check"
+SERVICE_INFO = _gauge(
+    "service.info",
+    "",
+    "Always 1; its labels name the service and its version.",
+    "service",
+    "version",
 )
-LOOP_LAG = _gauge("service.loop_lag", "s", "How late the event loop turned lately, at most.")
-BROKEN_READINGS = _counter("service.broken_readings", "{reading}", "Numbers that could not be had.")
+SERVICE_CHECK = _gauge(
+    "service.check", "", "1 while this check of `/readyz` passes, else 0.", "service", "check"
+)
+LOOP_LAG = _gauge("service.loop_lag", "s", "Longest recent delay of the event loop in seconds.")
+BROKEN_READINGS = _counter("service.broken_readings", "{reading}", "Metric callbacks that failed.")
 
 # --- metrics: what is measured about pools -------------------------------------------------------
 WAITING = _gauge("pool.jobs.waiting", "{job}", "Jobs that could start now.", "pool")
-WAITING_LATE = _gauge("pool.jobs.waiting_late", "{job}", "Of these, later than promised.", "pool")
-DELAYED = _gauge("pool.jobs.delayed", "{job}", "Scheduled or retrying, not yet due.", "pool")
-RUNNING = _gauge("pool.jobs.running", "{job}", "Claimed by workers.", "pool")
-OLDEST = _gauge("pool.oldest_waiting", "s", "Age of the oldest waiting job.", "pool")
-ARRIVALS = _gauge("pool.arrivals", "{job}/s", "From the growth of the stored sequence.", "pool")
-FORECAST = _gauge(
-    "pool.forecast", "{job}/s", "Arrivals expected while a worker starts: mean, p95.", "pool", "of"
+WAITING_LATE = _gauge(
+    "pool.jobs.waiting_late", "{job}", "Waiting jobs that are past the SLA deadline.", "pool"
 )
-THROUGHPUT = _gauge("pool.throughput", "{job}/s", "Jobs finished.", "pool")
+DELAYED = _gauge(
+    "pool.jobs.delayed",
+    "{job}",
+    "Jobs that are scheduled or to be retried and not due yet.",
+    "pool",
+)
+RUNNING = _gauge("pool.jobs.running", "{job}", "Jobs claimed by workers.", "pool")
+OLDEST = _gauge("pool.oldest_waiting", "s", "Age of the oldest waiting job.", "pool")
+ARRIVALS = _gauge(
+    "pool.arrivals", "{job}/s", "Arrival rate, from the growth of the queue's sequence.", "pool"
+)
+FORECAST = _gauge(
+    "pool.forecast",
+    "{job}/s",
+    "Arrival rate forecast while a worker starts (`mean`, `p95`).",
+    "pool",
+    "of",
+)
+THROUGHPUT = _gauge("pool.throughput", "{job}/s", "Rate of jobs that ended.", "pool")
 QUANTILE = _gauge(
     "pool.duration_quantile",
     "s",
-    "Of what was seen lately: `pickup` (dispatched to started), `run`, `spawn` (a worker's start).",
+    "Recent durations: `pickup` (dispatched to started), `run` or `spawn` (start of a worker).",
     "pool",
     "of",
     "quantile",
 )
-PROMISED = _gauge("pool.promised", "s", "A job starts within so long.", "pool")
-PROMISED_SHARE = _gauge("pool.promised_quantile", "", "So large a share of jobs does.", "pool")
+PROMISED = _gauge("pool.promised", "s", "Promised pickup time.", "pool")
+PROMISED_SHARE = _gauge(
+    "pool.promised_quantile", "", "Share of jobs that the promise covers.", "pool"
+)
 BUDGET = _gauge(
     "pool.budget_remaining",
     "1",
-    "Of the jobs that may start late within the promise's window: 1 none did, below 0 too many.",
+    "Unused share of the error budget in the promise's window; below 0 the promise is broken.",
     "pool",
 )
 BURN_RATE = _gauge(
     "pool.burn_rate",
     "",
-    "How many times faster than allowed the budget is used up, over the window's last 24th "
-    "(`short`) or quarter (`long`); each the lower of that stretch's and of its twelfth's.",
+    "Use of the error budget as a multiple of the allowed rate, over the window's last 24th "
+    "(`short`) or quarter (`long`); each is the lower rate of that stretch and of its twelfth.",
     "pool",
     "stretch",
 )
-READY = _gauge("pool.workers.ready", "{worker}", "Took or could take a job.", "pool")
-IDLE = _gauge("pool.workers.idle", "{worker}", "Of these, without a job.", "pool")
-MEASURED_AGE = _gauge(
-    "pool.snapshot_age", "s", "Since the pool's last snapshot was stored.", "pool"
-)
-SNAPSHOTS = _counter("snapshots", "{snapshot}", "Stored.", "pool")
-STARTED = _counter("jobs.started", "{job}", "Attempts begun.", "pool", "queue")
-LATE = _counter("jobs.late", "{job}", "Of these, later than promised.", "pool", "queue")
-FINISHED = _counter("jobs.finished", "{job}", "Attempts that ended by themselves.", "pool", "queue")
-FAILED = _counter("jobs.failed", "{job}", "Of these, with an error.", "pool", "queue")
+READY = _gauge("pool.workers.ready", "{worker}", "Workers that run a job or can take one.", "pool")
+IDLE = _gauge("pool.workers.idle", "{worker}", "Ready workers without a job.", "pool")
+MEASURED_AGE = _gauge("pool.snapshot_age", "s", "Age of the pool's last stored snapshot.", "pool")
+SNAPSHOTS = _counter("snapshots", "{snapshot}", "Pool snapshots stored.", "pool")
+STARTED = _counter("jobs.started", "{job}", "Attempts started.", "pool", "queue")
+LATE = _counter("jobs.late", "{job}", "Attempts started after the SLA deadline.", "pool", "queue")
+FINISHED = _counter("jobs.finished", "{job}", "Attempts that returned or raised.", "pool", "queue")
+FAILED = _counter("jobs.failed", "{job}", "Attempts that raised an error.", "pool", "queue")
 REDELIVERED = _counter("jobs.redelivered", "{job}", "Attempts after the first.", "pool", "queue")
 PICKUP = _histogram(
-    "job.pickup", "Dispatched (or due) to started; its exemplars name the trace.", "pool"
+    "job.pickup", "Time from dispatch (or due time) to start; exemplars name the trace.", "pool"
 )
-RUN = _histogram("job.run", "How long attempts took.", "pool")
+RUN = _histogram("job.run", "Run time of attempts.", "pool")
 
 # --- decider -------------------------------------------------------------------------------------
-LEADING = _gauge("decider.leading", "", "1 while this decider leads.")
-EPOCH = _gauge("decider.epoch", "", "The leadership's fencing token, from the leader.")
+LEADING = _gauge("decider.leading", "", "1 while this decider is the leader.")
+EPOCH = _gauge(
+    "decider.epoch", "", "Fencing token of the leadership; only the leader publishes it."
+)
 ROUNDS = _counter("decider.rounds", "{round}", "Rounds of decisions, `failed` or `done`.", "how")
-ROUND = _histogram("decider.round", "One round: decide, tell, command.")
-SEEN_AGE = _gauge("decider.snapshot_age", "s", "Of the newest snapshot it has seen.", "pool")
-CURRENT = _gauge("decision.current_workers", "{worker}", "Planned before.", "pool")
-TARGET = _gauge("decision.target_workers", "{worker}", "Planned after.", "pool")
-WANTED = _gauge("decision.wanted_workers", "{worker}", "As the strategy would have it.", "pool")
+ROUND = _histogram("decider.round", "Duration of a round: decisions, their events, commands.")
+SEEN_AGE = _gauge(
+    "decider.snapshot_age", "s", "Age of the newest snapshot that the decider has received.", "pool"
+)
+CURRENT = _gauge(
+    "decision.current_workers", "{worker}", "Workers planned before the last decision.", "pool"
+)
+TARGET = _gauge(
+    "decision.target_workers", "{worker}", "Workers planned by the last decision.", "pool"
+)
+WANTED = _gauge(
+    "decision.wanted_workers", "{worker}", "Workers that the strategy asked for.", "pool"
+)
 SHORT = _gauge(
     "decision.short_workers",
     "{worker}",
-    "Wanted and within the pool's bounds, but no room.",
+    "Desired workers within the pool's bounds that the hosts have no capacity for.",
     "pool",
 )
-PREDICTED = _gauge("decision.predicted_pickup", "s", "For a job that arrives now.", "pool")
-DECISIONS = _counter(
-    "decisions", "{decision}", "Told, `up`, `down` or `same`.", "pool", "direction"
+PREDICTED = _gauge(
+    "decision.predicted_pickup", "s", "Predicted pickup time of a job that arrives now.", "pool"
 )
-COMMANDS = _counter("commands", "{command}", "Sent to hosts.")
+DECISIONS = _counter(
+    "decisions",
+    "{decision}",
+    "Decision events by direction: `up`, `down` or `same`.",
+    "pool",
+    "direction",
+)
+COMMANDS = _counter("commands", "{command}", "Commands sent to hosts.")
 
 # --- executor ------------------------------------------------------------------------------------
-HOST_CORES = _gauge("host.cpu", "{core}", "Usable cores.", "host")
-HOST_BUSY = _gauge("host.cpu_busy", "{core}", "Used by everything on the host.", "host")
-HOST_OWN = _gauge("host.cpu_workers", "{core}", "Used by this executor's workers.", "host")
-HOST_MEMORY = _gauge("host.memory", "By", "Usable.", "host")
-HOST_MEMORY_USED = _gauge("host.memory_used", "By", "Used by everything on the host.", "host")
-HOST_MEMORY_OWN = _gauge("host.memory_workers", "By", "Used by this executor's workers.", "host")
+HOST_CORES = _gauge("host.cpu", "{core}", "Cores that workers may use.", "host")
+HOST_BUSY = _gauge("host.cpu_busy", "{core}", "Cores in use by all processes of the host.", "host")
+HOST_OWN = _gauge("host.cpu_workers", "{core}", "Cores in use by this executor's workers.", "host")
+HOST_MEMORY = _gauge("host.memory", "By", "Memory that workers may use.", "host")
+HOST_MEMORY_USED = _gauge(
+    "host.memory_used", "By", "Memory in use by all processes of the host.", "host"
+)
+HOST_MEMORY_OWN = _gauge(
+    "host.memory_workers", "By", "Memory in use by this executor's workers.", "host"
+)
 HOST_WORKERS = _gauge(
     "host.workers",
     "{worker}",
-    "Of a pool, by state: `planned`, `started`, `ready`, `draining`.",
+    "Workers of a pool by state: `planned`, `started`, `ready`, `draining`.",
     "host",
     "pool",
     "state",
 )
 CRASH_LOOP = _gauge(
-    "host.crash_loop", "", "1 while a pool's workers end as soon as they start.", "host", "pool"
+    "host.crash_loop", "", "1 while a pool's workers end right after their start.", "host", "pool"
 )
 WORKER_EVENTS = _counter(
     "workers.events",
     "{event}",
-    "What became of workers: the event and its cause.",
+    "Events of workers, by event and cause.",
     "host",
     "pool",
     "event",
     "cause",
 )
-SPAWN = _histogram("worker.spawn", "A worker's start, from command to ready.", "pool")
+SPAWN = _histogram(
+    "worker.spawn", "Time from the command to start a worker until it is ready.", "pool"
+)
 
 # --- orchestrator: the installation --------------------------------------------------------------
 COMPONENT = _gauge(
-    "health.component", "", "0 healthy, 1 warning, 2 degraded, 3 unhealthy.", "component"
+    "health.component",
+    "",
+    "State of a component: 0 healthy, 1 warning, 2 degraded, 3 unhealthy.",
+    "component",
 )
-SILENT = _gauge("health.silent", "s", "Since a service last wrote what it writes.", "role")
-HOST_SILENT = _gauge("health.host_silent", "s", "Since a host's last snapshot.", "host")
-BROKER_ANSWER = _gauge("broker.answer", "s", "One request; missing while it does not answer.")
-BROKER_STORED = _gauge("broker.stored", "By", "JetStream's files.")
-BROKER_STORAGE = _gauge("broker.storage", "By", "What these may take.")
-STREAM_SIZE = _gauge("stream.size", "By", "Of what is stored.", "stream")
+SILENT = _gauge("health.silent", "s", "Time since a service last published.", "role")
+HOST_SILENT = _gauge("health.host_silent", "s", "Time since a host's last snapshot.", "host")
+BROKER_ANSWER = _gauge(
+    "broker.answer", "s", "Response time of the broker; absent while it does not respond."
+)
+BROKER_STORED = _gauge("broker.stored", "By", "Bytes stored in the broker's streams.")
+BROKER_STORAGE = _gauge("broker.storage", "By", "Storage limit of the broker's streams in bytes.")
+STREAM_SIZE = _gauge("stream.size", "By", "Bytes stored in the stream.", "stream")
 STREAM_LIMIT = _gauge(
     "stream.limit",
     "By",
-    "Its bound; `when_full`: what comes then is `refused`, or the oldest is `dropped`.",
+    "Size limit of the stream; `when_full`: new messages are `refused`, or old ones `dropped`.",
     "stream",
     "when_full",
 )
-STREAM_MESSAGES = _gauge("stream.messages", "{message}", "That are stored.", "stream")
-STREAM_LAGGING = _gauge("stream.lagging", "{replica}", "Replicas offline or behind.", "stream")
-DEAD_LETTERS = _gauge("dead_letters", "{job}", "Dead jobs that wait for somebody.")
-UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs that wait in queues which no pool takes.")
-DISK_USED = _gauge("disk.used", "By", "Of the disk with the broker's or the run files.", "use")
-DISK_SIZE = _gauge("disk.size", "By", "Of the same disk.", "use")
-UNRESOLVED = _gauge("orchestrator.unresolved", "{step}", "Transitions whose second half is due.")
+STREAM_MESSAGES = _gauge("stream.messages", "{message}", "Messages stored in the stream.", "stream")
+STREAM_LAGGING = _gauge(
+    "stream.lagging", "{replica}", "Replicas of the stream that are offline or behind.", "stream"
+)
+DEAD_LETTERS = _gauge("dead_letters", "{job}", "Dead letters that wait for an operator.")
+UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs waiting in queues that no pool serves.")
+DISK_USED = _gauge(
+    "disk.used", "By", "Bytes in use on the disk with the broker's or the run files.", "use"
+)
+DISK_SIZE = _gauge("disk.size", "By", "Size of that disk.", "use")
+UNRESOLVED = _gauge(
+    "orchestrator.unresolved", "{step}", "Transitions of jobs that are left to be finished."
+)
 FOREIGN_SCHEDULES = _counter(
     "orchestrator.foreign_schedules",
     "{message}",
@@ -204,7 +258,9 @@ FOREIGN_SCHEDULES = _counter(
 UNREADABLE = _counter(
     "orchestrator.unreadable",
     "{message}",
-    "Messages read among the events of jobs, batches and graphs that are no such event; ignored.",
+    "Messages on subjects of jobs, batches and graphs that hold no such event; ignored.",
 )
 
-ALL: tuple[Metric, ...] = tuple(each for each in globals().values() if isinstance(each, Metric))
+ALL: tuple[Metric, ...] = tuple(
+    metric for metric in globals().values() if isinstance(metric, Metric)
+)

@@ -1,7 +1,8 @@
 """`/healthz`, `/readyz` and `/metrics` over HTTP, from threads of their own.
 
-A loop that is stuck can still be asked what is wrong with it. There is no TLS and no password: the
-address is loopback, or one that only those who watch can reach.
+Not in the service's loop, so that a stuck loop can still report why (docs/decisions/0011); not by
+`prometheus_client`'s server, which has one path and no bound on slow connections. There is no TLS
+and no password: the address is loopback, or one that only the monitoring system can reach.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.telemetry.meters import Meters
 log = logging.getLogger(__name__)
 
 MOST_OPEN = 16
-"""Connections at a time; the oldest goes when another comes, so that slow ones lock nobody out."""
+"""Connections at a time; a further one closes the oldest, so that slow ones block no reader."""
 PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 
@@ -36,11 +37,11 @@ class Answer(NamedTuple):
 
 
 Route = Callable[[str], Answer]
-"""From the request's ``Accept`` header to what is answered."""
+"""From the request's ``Accept`` header to the response."""
 
 
 def routes(checks: Checks, meters: Meters) -> dict[str, Route]:
-    """What every service answers, by path."""
+    """The routes of every service, by path."""
     exposition = Exposition(meters)
 
     def healthz(_: str) -> Answer:
@@ -58,19 +59,19 @@ def routes(checks: Checks, meters: Meters) -> dict[str, Route]:
     return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
 
 
-def _json(fine: bool, said: Mapping[str, Any]) -> Answer:
-    return Answer(200 if fine else 503, "application/json", json.dumps(said).encode() + b"\n")
+def _json(passed: bool, body: Mapping[str, Any]) -> Answer:
+    return Answer(200 if passed else 503, "application/json", json.dumps(body).encode() + b"\n")
 
 
 class Pages:
     """Serves from construction until :meth:`close`.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address cannot be bound.
     """
 
-    def __init__(self, address: str, port: int, found: Mapping[str, Route]) -> None:
-        self._server = _Server((address, port), _handler(found))
+    def __init__(self, address: str, port: int, routes: Mapping[str, Route]) -> None:
+        self._server = _Server((address, port), _handler(routes))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), name="pages", daemon=True
         )
@@ -81,7 +82,7 @@ class Pages:
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        """Takes at most a moment: answers under way are cut off."""
+        """Stops serving at once: responses under way are cut off."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(PATIENCE_SECONDS)
@@ -91,13 +92,13 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, place: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._open: deque[Any] = deque()
-        self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
-        super().__init__(place, handler)
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's asks a name server who we are
+        TCPServer.server_bind(self)  # HTTPServer's looks its own name up, which may block
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.append(request)
@@ -118,16 +119,16 @@ class _Server(ThreadingHTTPServer):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("a reader of pages went away", exc_info=True)
+        log.debug("a client closed its connection", exc_info=True)
 
 
-def _handler(found: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
+def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = PATIENCE_SECONDS
 
         def do_GET(self) -> None:
-            route = found.get(self.path.partition("?")[0])
-            paths = ", ".join(found)
+            route = routes.get(self.path.partition("?")[0])
+            paths = ", ".join(routes)
             missing = Answer(404, "text/plain", f"expected one of {paths}\n".encode())
             answer = route(self.headers.get("Accept", "")) if route else missing
             self.send_response(answer.status)

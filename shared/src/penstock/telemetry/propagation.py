@@ -23,27 +23,28 @@ def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -
 
 
 def extract(headers: Mapping[str, str] | None) -> Context:
-    """The context in ``headers``; an empty one (a new story) where none or a broken one is."""
+    """The context in ``headers``; an empty one (a new trace) where none or a broken one is."""
     return _propagator.extract(headers or {}, Context())
 
 
 def sampled(headers: Mapping[str, str] | None) -> str:
-    """The trace parent in ``headers`` if somebody keeps that trace; empty where not."""
-    found = trace.get_current_span(extract(headers)).get_span_context()
-    return (headers or {})[_PARENT] if found.is_valid and found.trace_flags.sampled else ""
+    """The trace parent in ``headers`` if that trace is sampled; empty where not."""
+    context = trace.get_current_span(extract(headers)).get_span_context()
+    keeps = context.is_valid and context.trace_flags.sampled
+    return (headers or {})[_PARENT] if keeps else ""
 
 
 def ids(traceparent: str) -> tuple[str, str] | None:
     """Trace and span id, hexadecimal; None for what is no trace parent."""
-    found = trace.get_current_span(extract({_PARENT: traceparent})).get_span_context()
-    if not found.is_valid:
+    context = trace.get_current_span(extract({_PARENT: traceparent})).get_span_context()
+    if not context.is_valid:
         return None
-    return trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id)
+    return trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
 
 
 @contextmanager
 def within(headers: Mapping[str, str] | None) -> Iterator[None]:
-    """What is logged in the block belongs to the story that ``headers`` carry, if they do."""
+    """Log lines of the block belong to the trace that ``headers`` carry, if they do."""
     if not headers:
         yield
         return
@@ -61,5 +62,5 @@ def links(*headers: Mapping[str, str] | None) -> list[Link]:
 
 def links_to(*contexts: Context) -> list[Link]:
     """Links to the span of each context that has one."""
-    found = (trace.get_current_span(each).get_span_context() for each in contexts)
-    return [Link(context) for context in found if context.is_valid]
+    spans = (trace.get_current_span(context).get_span_context() for context in contexts)
+    return [Link(span) for span in spans if span.is_valid]

@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AttributeValue
 
 from penstock.telemetry.names import ERROR_TYPE
-from penstock.telemetry.plain import Maker, Shape, Values
+from penstock.telemetry.plain_spans import Maker, Shape, Values
 from penstock.telemetry.propagation import extract, links_to
 
 Parent = Context | Mapping[str, str] | None
@@ -60,10 +60,16 @@ class Pace:
 _pace = Pace()
 
 
-def use(found: Tracer | None, stories_per_second: int = 0, maker: Maker | None = None) -> None:
-    """Makes a tracer the process's own, with what starts plain spans; None turns tracing off."""
+def use(tracer: Tracer | None, traces_per_second: int = 0, maker: Maker | None = None) -> None:
+    """Makes a tracer the process's own; None turns tracing off.
+
+    Args:
+        tracer: of the SDK.
+        traces_per_second: bound of `unsampled`; 0 for none.
+        maker: of plain spans.
+    """
     global _tracer, _pace, _maker  # one tracer a process, like OpenTelemetry's own
-    _tracer, _pace, _maker = found, Pace(stories_per_second), maker
+    _tracer, _pace, _maker = tracer, Pace(traces_per_second), maker
 
 
 def enabled() -> bool:
@@ -75,8 +81,8 @@ def unsampled() -> AbstractContextManager[Span] | None:
     """A block without spans, its own or those of what is called in it, if this is one too many.
 
     Where tracing is off each is. A span takes 0.02 ms, its sending included, and 0.1 where a job
-    writes to it, as much as a job of nothing at all: who asks this for each of thousands of jobs
-    a second is hardly slowed down by being watched.
+    writes to it, as much as an empty job: with this bound, tracing hardly slows thousands of jobs a
+    second.
     """
     if _tracer is None:
         return _off
@@ -136,7 +142,7 @@ def start(
     links: Sequence[Link] = (),
     started_at: float | None = None,
 ) -> Span:
-    """A span that somebody else ends, with ``span.end()``; it is not made current.
+    """A span that the caller ends, with ``span.end()``; it is not made current.
 
     Args:
         started_at: POSIX seconds, for something that began before now.

@@ -17,7 +17,7 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_log import read_event
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import JobRecord, State, fold, leads_to, passed_over
+from penstock.jobs.lifecycle import JobRecord, State, fold, ignored_events, leads_to
 from penstock.jobs.payloads import redaction
 from penstock.views import lookback
 
@@ -174,7 +174,7 @@ def _by_job(messages: Sequence[Stored]) -> dict[str, History]:
 
 
 def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:
-    ignored = dict(passed_over(events))
+    ignored = dict(ignored_events(events))
     return [
         {"sequence": sequence, **_fields(event)}
         | ({"ignored": ignored[sequence]} if sequence in ignored else {})

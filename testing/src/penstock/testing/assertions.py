@@ -14,7 +14,7 @@ from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.registry import JobType
+from penstock.jobs.job_type import JobType
 from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.testing.dispatched import (

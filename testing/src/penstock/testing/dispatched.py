@@ -10,8 +10,8 @@ import msgspec
 from penstock.bus.memory import MemoryBus
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.jobs.dispatch.awaiting import Awaiting
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.payloads import payload
-from penstock.jobs.registry import Call, JobType
 
 Wanted = Call | Awaiting | JobType[Any, Any]
 """A call with its arguments, or a function with any."""

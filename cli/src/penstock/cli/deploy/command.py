@@ -11,7 +11,7 @@ import click
 from penstock.cli.command import Group
 from penstock.cli.deploy.roles import ROLES
 from penstock.cli.errors import Failed
-from penstock.cli.output import note, say, say_json
+from penstock.cli.output import note, write_json, write_line
 from penstock.cli.session import Session
 
 _RELOAD = "the broker knows it after two reloads: docker-compose kill -s HUP nats, twice"
@@ -46,10 +46,10 @@ def keys(
     if uid is not None:
         _hand_over(folder, made, uid)
     if session.as_json:
-        say_json({"files": [str(path) for path in made]})
+        write_json({"files": [str(path) for path in made]})
         return
     for path in made:
-        say(str(path))
+        write_line(str(path))
     owner = os.getuid() if uid is None else uid
     note(f"only user {owner} can read them: containers that use them run as that user")
 
@@ -101,10 +101,10 @@ def add(
         folder, Key(name=name, role=role, public="", prefix=prefix, host=host, queues=queues)
     )
     if session.as_json:
-        say_json({"files": [str(path) for path in made]})
+        write_json({"files": [str(path) for path in made]})
         return
     for path in made:
-        say(str(path))
+        write_line(str(path))
     note(_RELOAD)
 
 
@@ -119,9 +119,9 @@ def revoke(session: Session, folder: Path, name: str, team: str) -> None:
 
     gone = made_keys.revoke(folder, team or session.settings().prefix, name)
     if session.as_json:
-        say_json({"revoked": gone.name})
+        write_json({"revoked": gone.name})
         return
-    say(f"{gone.name} ({gone.role}) is revoked")
+    write_line(f"{gone.name} ({gone.role}) is revoked")
     note(_RELOAD)
 
 
@@ -134,11 +134,11 @@ def ls(session: Session, folder: Path) -> None:
 
     known = made_keys.listed(folder)
     if session.as_json:
-        say_json(known)
+        write_json(known)
         return
     for one in known:
         bounds = " ".join(filter(None, [one.host, *one.queues]))
-        say(f"{one.prefix}  {one.role:<12}  {one.name}  {bounds}".rstrip())
+        write_line(f"{one.prefix}  {one.role:<12}  {one.name}  {bounds}".rstrip())
 
 
 @deploy.command(example="penstock deploy limit deploy/secrets --team b --max-bytes 20000000000")
@@ -160,9 +160,9 @@ def limit(session: Session, folder: Path, team: str, max_bytes: int) -> None:
     prefix = team or session.settings().prefix
     made_keys.limit(folder, prefix, max_bytes)
     if session.as_json:
-        say_json({"prefix": prefix, "max_bytes": max_bytes})
+        write_json({"prefix": prefix, "max_bytes": max_bytes})
         return
-    say(f"{prefix}: {f'{max_bytes:,} bytes' if max_bytes else 'no bound'}")
+    write_line(f"{prefix}: {f'{max_bytes:,} bytes' if max_bytes else 'no bound'}")
     note(_RELOAD)
 
 
@@ -177,16 +177,16 @@ def check(session: Session, role: str) -> None:
     """
     from penstock.cli.deploy.check import look  # noqa: PLC0415 - keeps `--help` quick
 
-    found = session.ask(lambda bus, settings: look(bus, settings, role))
+    found = session.run(lambda bus, settings: look(bus, settings, role))
     if session.as_json:
-        say_json(found)
+        write_json(found)
     silent = found.silent_seconds
     heard = "never heard" if silent is None else f"heard {silent:.1f} s ago"
     said = f"{role}: {heard}, at most {found.allowed_seconds:g} s are allowed"
     if not found.fine:
         raise Failed(said)
     if not session.as_json:
-        say(said)
+        write_line(said)
 
 
 def _hand_over(folder: Path, made: list[Path], uid: int) -> None:

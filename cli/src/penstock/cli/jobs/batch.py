@@ -12,7 +12,7 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
-from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -29,7 +29,7 @@ _BAR_WIDTH = 24
 
 
 class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch. ``failed_jobs`` are listed by `show` only."""
+    """One batch; ``failed_jobs`` is None in a list."""
 
     id: str
     state: str
@@ -85,14 +85,14 @@ def batch() -> None:
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
 def list_batches(session: Session, state: str | None, limit: int) -> None:
-    """List the batches that something happened to last."""
+    """List the batches that changed last."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[BatchRow]:
+    async def request(bus: Bus, settings: Settings) -> list[BatchRow]:
         show = _batches(bus, settings).show
-        found = await newest(bus, settings, "batch", show, lambda record: record.changed_at)
-        return [row(each) for each in found if state in {None, each.state}][:limit]
+        records = await newest(bus, settings, "batch", show, lambda record: record.changed_at)
+        return [row(record) for record in records if state in {None, record.state}][:limit]
 
-    say_rows(session, session.ask(ask), COLUMNS, "no such batch is in the event log")
+    write_rows(session, session.run(request), COLUMNS, "no such batch is in the event log")
 
 
 @batch.command(example="penstock batch show nightly")
@@ -101,11 +101,11 @@ def list_batches(session: Session, state: str | None, limit: int) -> None:
 def show(session: Session, id: str) -> None:
     """Show one batch: its counts, and which of its jobs failed."""
 
-    async def ask(bus: Bus, settings: Settings) -> BatchRow:
+    async def request(bus: Bus, settings: Settings) -> BatchRow:
         batches = _batches(bus, settings)
         return row(await batches.show(id), tuple(await batches.failed(id)))
 
-    _tell(session, session.ask(ask))
+    _show(session, session.run(request))
 
 
 @batch.command(example="penstock batch watch nightly --timeout 1h")
@@ -115,7 +115,7 @@ def show(session: Session, id: str) -> None:
 def watch(session: Session, id: str, timeout: float | None) -> None:
     """Follow a batch until it has ended; exit code 1 unless it completed."""
 
-    async def ask(bus: Bus, settings: Settings) -> BatchRecord:
+    async def request(bus: Bus, settings: Settings) -> BatchRecord:
         batches, subjects = _batches(bus, settings), Subjects(settings.prefix)
         record = await batches.show(id)
         if not session.as_json and not record.state.ended:
@@ -123,28 +123,28 @@ def watch(session: Session, id: str, timeout: float | None) -> None:
         return await batches.wait(id, timeout)
 
     try:
-        record = session.ask(ask)
+        record = session.run(request)
     except TimeoutError:
         raise Failed(f"batch {id} has not ended after {timeout:g} s") from None
     if session.as_json:
-        say_json(row(record))
+        write_json(row(record))
     else:
-        say(progress(record))
+        write_line(progress(record))
     if record.state is not BatchState.COMPLETED:
         raise Failed(f"batch {id} ended {record.state}: {record.reason}")
 
 
 async def _follow(bus: Bus, subjects: Subjects, batches: Batches, record: BatchRecord) -> None:
-    say(progress(record))
-    following: Any = bus.follow(
+    write_line(progress(record))
+    events: Any = bus.follow(
         subjects.events_stream, [subjects.events("batch", record.id)], record.sequence + 1
     )
-    async with aclosing(following) as messages:
+    async with aclosing(events) as messages:
         async for _ in messages:
             record = await batches.show(record.id)
             if record.state.ended:
                 return
-            say(progress(record))
+            write_line(progress(record))
 
 
 def progress(record: BatchRecord) -> str:
@@ -165,49 +165,49 @@ def progress(record: BatchRecord) -> str:
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel the jobs of a batch that have not ended."""
-    record = session.ask(lambda bus, settings: _batches(bus, settings).cancel(id, reason))
+    record = session.run(lambda bus, settings: _batches(bus, settings).cancel(id, reason))
     if session.as_json:
-        say_json(row(record))
+        write_json(row(record))
     if record.state in (BatchState.COMPLETED, BatchState.FAILED):
         raise Failed(f"batch {id} had already ended: it is {record.state}")
     if not session.as_json:
-        say(f"batch {id} is being cancelled; see 'penstock batch watch {id}'")
+        write_line(f"batch {id} is being cancelled; see 'penstock batch watch {id}'")
 
 
 @batch.command(name="retry-failed", example="penstock batch retry-failed nightly --cancelled")
 @click.argument("id", type=BATCH_ID)
-@click.option("--cancelled", is_flag=True, help="Those that were cancelled, too.")
+@click.option("--cancelled", is_flag=True, help="The cancelled jobs, too.")
 @click.pass_obj
 def retry_failed(session: Session, id: str, cancelled: bool) -> None:
     """Run the failed jobs of an ended batch again, in their places."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[str]:
+    async def request(bus: Bus, settings: Settings) -> list[str]:
         return await _batches(bus, settings).retry_failed(id, cancelled=cancelled)
 
-    jobs = session.ask(ask)
+    jobs = session.run(request)
     if session.as_json:
-        say_json({"id": id, "jobs": jobs})
+        write_json({"id": id, "jobs": jobs})
     else:
-        say(f"{len(jobs)} jobs of batch {id} run again")
+        write_line(f"{len(jobs)} jobs of batch {id} run again")
 
 
-def _tell(session: Session, found: BatchRow) -> None:
+def _show(session: Session, batch: BatchRow) -> None:
     if session.as_json:
-        say_json(found)
+        write_json(batch)
         return
-    counts = found.counts
-    say(f"batch      {found.id}" + (f" ({found.title})" if found.title else ""))
-    say(f"state      {found.state}" + (f": {found.reason}" if found.reason else ""))
-    say(f"jobs       {counts.total}: completed {counts.completed}, failed {counts.failed}, "
+    counts = batch.counts
+    write_line(f"batch      {batch.id}" + (f" ({batch.title})" if batch.title else ""))
+    write_line(f"state      {batch.state}" + (f": {batch.reason}" if batch.reason else ""))
+    write_line(f"jobs       {counts.total}: completed {counts.completed}, failed {counts.failed}, "
         f"cancelled {counts.cancelled}, pending {counts.pending}")  # fmt: skip
-    say(f"may fail   {found.allowed_failures}")
-    say(f"created    {wording.clock(found.created_at)}")
-    if found.ended_at:
-        say(f"ended      {wording.clock(found.ended_at)}")
-    for job_id in (found.failed_jobs or ())[:20]:
-        say(f"failed     {job_id}")
-    if len(found.failed_jobs or ()) > 20:
-        note("more failed; --json lists them all")
+    write_line(f"may fail   {batch.allowed_failures}")
+    write_line(f"created    {wording.clock(batch.created_at)}")
+    if batch.ended_at:
+        write_line(f"ended      {wording.clock(batch.ended_at)}")
+    for job_id in (batch.failed_jobs or ())[:20]:
+        write_line(f"failed     {job_id}")
+    if len(batch.failed_jobs or ()) > 20:
+        note("further jobs failed; --json lists them all")
 
 
 def _batches(bus: Bus, settings: Settings) -> Batches:

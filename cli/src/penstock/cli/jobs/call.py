@@ -1,4 +1,4 @@
-"""From what was typed to a checked call of a registered function."""
+"""Checked calls of registered functions, from arguments on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.cli.errors import Refused
 from penstock.config import Settings
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.registry import Call, JobType
+from penstock.jobs.job_type import Call, JobType
 
 _AT_FAULT = re.compile(r"\$\.(?P<name>\w+)")
 
@@ -24,6 +24,11 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
     """The call, checked against the function's signature.
 
     Each value is read as JSON; what is no JSON, or does not fit as such, is taken as text.
+
+    Args:
+        settings: name the modules of jobs.
+        function: the name that the function is registered by.
+        arguments: each NAME=VALUE.
 
     Raises:
         Refused: a module cannot be imported, or an argument is not NAME=VALUE.
@@ -37,13 +42,18 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
 CHANGES = click.option(
     "--arg", "-a", "changes", multiple=True, metavar="NAME=VALUE", help="Replaces an argument."
 )
-"""What commands that run a job again take."""
+"""The option of commands that retry jobs."""
 
 
 def read_changes(settings: Settings, function: str, changes: Iterable[str]) -> dict[str, Any]:
     """Arguments to be replaced: JSON where that fits the parameter's type, else text.
 
-    They are checked with the others of each job when it goes again.
+    They are checked with the others of each job when it is retried.
+
+    Args:
+        settings: name the modules of jobs.
+        function: the name of the jobs' function.
+        changes: each NAME=VALUE.
 
     Raises:
         Refused: a module cannot be imported, or an argument is not NAME=VALUE.
@@ -58,9 +68,9 @@ def read_changes(settings: Settings, function: str, changes: Iterable[str]) -> d
 
 
 def _fitting(kind: JobType[Any, Any], name: str, text: str) -> Any:
-    known = [parameter.name for parameter in kind.parameters]
-    if name not in known:
-        raise BadArguments(f"{kind.name} has no argument {name!r}; it has {', '.join(known)}")
+    names = [parameter.name for parameter in kind.parameters]
+    if name not in names:
+        raise BadArguments(f"{kind.name} has no argument {name!r}; it has {', '.join(names)}")
     hint = typing.get_type_hints(kind.function, include_extras=True).get(name, Any)
     try:
         msgspec.convert(_read(text), hint)

@@ -1,4 +1,4 @@
-"""`penstock dead`: jobs that will not run again by themselves; why, and what to do about them."""
+"""`penstock dead`: jobs that will not run again by themselves."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ from penstock.cli.jobs.dead_view import (
     description,
     detail,
 )
-from penstock.cli.output import note, say, say_json, say_rows
+from penstock.cli.output import note, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.dead_letters.client import DeadLetters, Outcome
-from penstock.jobs.dead_letters.reader import Wanted
+from penstock.jobs.dead_letters.letter import LetterFilter
+from penstock.jobs.dead_letters.requeue import Requeuer
 
-_MOST_TOLD, _MOST_KEPT = 20, 1_000
-"""Failures that are told one by one, and in JSON; of a million letters one wants the count."""
+_LISTED_FAILURES, _JSON_FAILURES = 20, 1_000
+"""Failures that are printed one by one, as text and as JSON; beyond them only the count."""
 
 Options = Callable[..., Any]
 _CHOICES = ("queue", "function", "kind", "tag", "fingerprint")
 
 
 def filters(command: Options) -> Options:
-    """The options that choose letters; the command is given a ``wanted``."""
+    """The options that choose letters; the command receives them as ``wanted``."""
 
     @wraps(command)
     def chosen(*args: Any, since: float | None, **options: Any) -> Any:
         fields: dict[str, Any] = {name: options.pop(name) or "" for name in _CHOICES}
         moment = datetime.now(UTC) - timedelta(seconds=since) if since is not None else None
-        return command(*args, wanted=Wanted(**fields, since=moment), **options)
+        return command(*args, wanted=LetterFilter(**fields, since=moment), **options)
 
     return _with(
         chosen,
@@ -62,10 +63,10 @@ def mass(command: Options) -> Options:
     return _with(
         command,
         click.argument("id", type=JOB_ID, required=False),
-        click.option("--all", "every", is_flag=True, help="All that fit the filters."),
-        click.option("--dry-run", is_flag=True, help="Only tell how many fit."),
-        click.option("--yes", is_flag=True, help="Do not ask before acting on many."),
-        click.option("--reason", default="", help="Recorded with what is done."),
+        click.option("--all", "every", is_flag=True, help="All letters that match the filters."),
+        click.option("--dry-run", is_flag=True, help="Only count the matching letters."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
+        click.option("--reason", default="", help="Recorded with the retry or deletion."),
     )
 
 
@@ -84,10 +85,10 @@ def dead() -> None:
 @filters
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
-def list_letters(session: Session, wanted: Wanted, limit: int) -> None:
+def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
     """List dead letters, the latest first."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[LetterRow]:
+    async def request(bus: Bus, settings: Settings) -> list[LetterRow]:
         rows: list[LetterRow] = []
         async for letter in letters_of(bus, settings).find(wanted):
             rows.append(LetterRow.of(letter))
@@ -95,17 +96,17 @@ def list_letters(session: Session, wanted: Wanted, limit: int) -> None:
                 break
         return rows
 
-    say_rows(session, session.ask(ask), LETTER_COLUMNS, "no such dead letter")
+    write_rows(session, session.run(request), LETTER_COLUMNS, "no such dead letter")
 
 
 @dead.command(example="penstock dead groups --since 1d")
 @filters
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000))
 @click.pass_obj
-def groups(session: Session, wanted: Wanted, limit: int) -> None:
-    """Count dead letters by what they died of, the most frequent first."""
-    found = session.ask(lambda bus, settings: letters_of(bus, settings).groups(wanted))
-    say_rows(session, list(islice(found, limit)), GROUP_COLUMNS, "no such dead letter")
+def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
+    """Count dead letters by failure, the most frequent first."""
+    grouped = session.run(lambda bus, settings: letters_of(bus, settings).groups(wanted))
+    write_rows(session, list(islice(grouped, limit)), GROUP_COLUMNS, "no such dead letter")
 
 
 @dead.command(example="penstock dead show 0193…")
@@ -113,11 +114,11 @@ def groups(session: Session, wanted: Wanted, limit: int) -> None:
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one dead letter: arguments, error, traceback."""
-    letter = session.ask(lambda bus, settings: letters_of(bus, settings).get(id))
+    letter = session.run(lambda bus, settings: letters_of(bus, settings).get(id))
     if session.as_json:
-        say_json(detail(letter))
+        write_json(detail(letter))
     else:
-        say("\n".join(description(letter)))
+        write_line("\n".join(description(letter)))
 
 
 @dead.command(
@@ -133,16 +134,16 @@ def retry(
     session: Session,
     /,
     id: str | None,
-    wanted: Wanted,
+    wanted: LetterFilter,
     changes: tuple[str, ...],
     **how: Any,
 ) -> None:
-    """Let dead jobs go again, as they were or with some arguments replaced.
+    """Retry dead jobs, as they were or with some arguments replaced.
 
-    A job goes again once, whoever else retries it; its id stays the same.
+    A job is retried once, also if others retry it at the same time; its id stays the same.
     """
     if changes and id is None and not wanted.function:
-        raise Refused("--arg with --all needs --function: only then it can be checked")
+        raise Refused("--arg with --all needs --function: only then the arguments can be checked")
 
     async def act(letters: DeadLetters, settings: Settings) -> AsyncIterator[list[Outcome]]:
         if id is not None:
@@ -155,15 +156,15 @@ def retry(
         async for page in letters.retry_all(wanted, arguments, how["reason"]):
             yield page
 
-    _act(session, id, wanted, how, ("goes again", "go again"), act)
+    _act(session, id, wanted, how, ("is retried", "are retried"), act)
 
 
 @dead.command(example="penstock dead delete --all --queue mails --since 7d --dry-run")
 @mass
 @filters
 @click.pass_obj
-def delete(session: Session, /, id: str | None, wanted: Wanted, **how: Any) -> None:
-    """Give dead letters up for good; the jobs stay dead."""
+def delete(session: Session, /, id: str | None, wanted: LetterFilter, **how: Any) -> None:
+    """Delete dead letters; the jobs stay dead."""
 
     async def act(letters: DeadLetters, _: Settings) -> AsyncIterator[list[Outcome]]:
         if id is not None:
@@ -182,63 +183,64 @@ Act = Callable[[DeadLetters, Settings], AsyncIterator[list[Outcome]]]
 def _act(
     session: Session,
     id: str | None,
-    wanted: Wanted,
+    wanted: LetterFilter,
     how: dict[str, Any],
     done: tuple[str, str],
     act: Act,
 ) -> None:
-    """One letter at once; many only after a look at how many, and a yes."""
+    """Acts on one letter at once; on many only after they were counted and confirmed."""
     if (id is None) != how["every"]:
         raise click.UsageError("give either a job ID or --all", click.get_current_context())
-    if id is not None and wanted != Wanted():
+    if id is not None and wanted != LetterFilter():
         raise Refused("filters go with --all; see 'penstock dead --help'")
-    if how["every"] and not _agreed(session, wanted, how, done[1]):
+    if how["every"] and not _confirmed(session, wanted, how, done[1]):
         return
 
-    async def ask(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
+    async def request(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
         count = good = 0
         failed: list[Outcome] = []
         async for page in act(letters_of(bus, settings), settings):
-            bad = [each for each in page if each.error]
+            bad = [outcome for outcome in page if outcome.error]
             count, good = count + len(page), good + len(page) - len(bad)
-            failed = (failed + bad)[:_MOST_KEPT]
+            failed = (failed + bad)[:_JSON_FAILURES]
         return count, good, failed
 
-    _tell(session, *session.ask(ask), done)
+    _report(session, *session.run(request), done)
 
 
-def _agreed(session: Session, wanted: Wanted, how: dict[str, Any], done: str) -> bool:
-    count = session.ask(lambda bus, settings: letters_of(bus, settings).count(wanted))
+def _confirmed(session: Session, wanted: LetterFilter, how: dict[str, Any], done: str) -> bool:
+    count = session.run(lambda bus, settings: letters_of(bus, settings).count(wanted))
     if how["dry_run"] or not count:
         if session.as_json:
-            say_json({"fit": count, "done": 0, "failed": []})
+            write_json({"fit": count, "done": 0, "failed": []})
         else:
-            say(f"{count} dead letters fit; nothing was done")
+            write_line(f"{count} dead letters match; nothing was done")
         return False
     if how["yes"]:
         return True
     if not sys.stdin.isatty():
-        raise Refused(f"{count} dead letters fit: add --yes to act on them, or --dry-run to look")
-    return click.confirm(f"{count} dead letters fit. Shall they {_asked(done)}?", err=True)
+        raise Refused(
+            f"{count} dead letters match: add --yes to act on them, or --dry-run to count them"
+        )
+    return click.confirm(
+        f"{count} dead letters match. Shall they {done.replace('are ', 'be ')}?", err=True
+    )
 
 
-def _asked(done: str) -> str:
-    return done.replace("are ", "be ")
-
-
-def _tell(
+def _report(
     session: Session, count: int, good: int, failed: list[Outcome], done: tuple[str, str]
 ) -> None:
     if session.as_json:
-        say_json({"fit": count, "done": good, "failed": failed})
+        write_json({"fit": count, "done": good, "failed": failed})
     else:
-        say(f"{good} dead {'letter ' + done[0] if good == 1 else 'letters ' + done[1]}")
-        for each in failed[:_MOST_TOLD]:
-            note(f"{each.id}: {each.error}")
+        write_line(f"{good} dead {'letter ' + done[0] if good == 1 else 'letters ' + done[1]}")
+        for outcome in failed[:_LISTED_FAILURES]:
+            note(f"{outcome.id}: {outcome.error}")
     if good < count:
-        raise Failed(f"{count - good} of {count} did not")
+        raise Failed(f"{count - good} of {count} failed")
 
 
 def letters_of(bus: Bus, settings: Settings) -> DeadLetters:
-    limit = settings.jobs.max_payload_bytes
-    return DeadLetters(bus, Subjects(settings.prefix), "cli", limit)
+    subjects = Subjects(settings.prefix)
+    requeuer = Requeuer(bus, subjects, "cli", settings.jobs.max_payload_bytes)
+    return DeadLetters(bus, subjects, "cli", requeuer)

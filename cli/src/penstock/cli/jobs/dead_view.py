@@ -1,4 +1,4 @@
-"""Dead letters as people and programs look at them."""
+"""Dead letters as rows, and one with its error and arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.cli.output import Column
 from penstock.events.job import JobError
-from penstock.jobs.dead_letters.reader import Letter
+from penstock.jobs.dead_letters.letter import Letter
 from penstock.jobs.payloads import redaction
 from penstock.views import wording
 
@@ -44,7 +44,7 @@ class LetterRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetterDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """One letter with everything that is known; ``arguments`` as plain values."""
+    """One letter with its error; ``arguments`` are plain values."""
 
     letter: LetterRow
     arguments: Any
@@ -84,13 +84,13 @@ def detail(letter: Letter) -> LetterDetail:
 
 def description(letter: Letter) -> list[str]:
     """One letter as lines of text."""
-    content, told = letter.content, detail(letter)
+    content, arguments = letter.content, detail(letter).arguments
     return [
         f"job        {letter.job_id}",
         f"died       {wording.clock(letter.at)}, after {content.attempts} attempts",
         f"function   {content.function or '(a message that could not be read)'}",
         f"queue      {content.queue}",
-        f"arguments  {msgspec.json.encode(told.arguments).decode()}",
+        f"arguments  {msgspec.json.encode(arguments).decode()}",
         *([f"tags       {', '.join(content.tags)}"] if content.tags else []),
         f"failure    {letter.fingerprint}",
         f"error      {content.error.kind}: {content.error.message}",

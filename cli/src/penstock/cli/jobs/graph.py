@@ -12,7 +12,7 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -29,7 +29,7 @@ _AT_ONCE = 50
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. ``state`` of its job; empty while its turn has not come."""
+    """One step; ``state`` is that of its job, empty before it is dispatched."""
 
     name: str
     job_id: str
@@ -38,7 +38,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One graph. ``steps`` are listed by `show` only."""
+    """One graph; ``steps`` is None in a list."""
 
     id: str
     state: str
@@ -83,7 +83,7 @@ STEP_COLUMNS = (
 
 @click.group(cls=Group, example="penstock graph show nightly")
 def graph() -> None:
-    """List, show, cancel chains and graphs of jobs, and let failed ones go on."""
+    """List, show, cancel chains and graphs of jobs, and continue failed ones."""
 
 
 @graph.command(name="ls", example="penstock graph ls --state failed")
@@ -95,49 +95,49 @@ def graph() -> None:
 def list_graphs(session: Session, state: str | None, limit: int) -> None:
     """List the graphs that were started last."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[GraphRow]:
+    async def request(bus: Bus, settings: Settings) -> list[GraphRow]:
         show = _graphs(bus, settings).show
-        found = await newest(bus, settings, "graph", show, lambda record: record.started_at)
-        return [row(each) for each in found if state in {None, each.state}][:limit]
+        records = await newest(bus, settings, "graph", show, lambda record: record.started_at)
+        return [row(record) for record in records if state in {None, record.state}][:limit]
 
-    say_rows(session, session.ask(ask), COLUMNS, "no such graph is in the event log")
+    write_rows(session, session.run(request), COLUMNS, "no such graph is in the event log")
 
 
 @graph.command(example="penstock graph show nightly")
 @click.argument("id", type=GRAPH_ID)
 @click.pass_obj
 def show(session: Session, id: str) -> None:
-    """Show one graph and how its steps stand."""
+    """Show one graph and the state of each step."""
 
-    async def ask(bus: Bus, settings: Settings) -> GraphRow:
+    async def request(bus: Bus, settings: Settings) -> GraphRow:
         client = Client.over(bus, settings, "cli")
         record = await client.graphs.show(id)
         return row(record, await _steps(client, record))
 
-    found = session.ask(ask)
+    shown = session.run(request)
     if session.as_json:
-        say_json(found)
+        write_json(shown)
         return
-    say(f"graph      {found.id}" + (f" ({found.title})" if found.title else ""))
-    say(f"state      {found.state}" + (f": {found.reason}" if found.reason else ""))
-    say(f"started    {wording.clock(found.started_at)}")
-    if found.ended_at:
-        say(f"ended      {wording.clock(found.ended_at)}")
-    say_rows(session, list(found.steps or ()), STEP_COLUMNS, "it has no steps")
+    write_line(f"graph      {shown.id}" + (f" ({shown.title})" if shown.title else ""))
+    write_line(f"state      {shown.state}" + (f": {shown.reason}" if shown.reason else ""))
+    write_line(f"started    {wording.clock(shown.started_at)}")
+    if shown.ended_at:
+        write_line(f"ended      {wording.clock(shown.ended_at)}")
+    write_rows(session, list(shown.steps or ()), STEP_COLUMNS, "it has no steps")
 
 
 async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
     names = [step.name for step in record.steps]
-    ids = [step_id(record.id, at) for at in range(len(names))]
+    ids = [step_id(record.id, position) for position in range(len(names))]
     states = await bounded.gather(partial(_state, client), ids, _AT_ONCE)
     return tuple(
         StepRow(
             name=step.name,
-            job_id=ids[at],
-            state=states[at],
+            job_id=ids[position],
+            state=states[position],
             after=tuple(names[need] for need in step.needs),
         )
-        for at, step in enumerate(record.steps)
+        for position, step in enumerate(record.steps)
     )
 
 
@@ -154,25 +154,25 @@ async def _state(client: Client, job_id: str) -> str:
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Start no further step, and cancel those that run."""
-    record = session.ask(lambda bus, settings: _graphs(bus, settings).cancel(id, reason))
+    record = session.run(lambda bus, settings: _graphs(bus, settings).cancel(id, reason))
     if session.as_json:
-        say_json(row(record))
+        write_json(row(record))
     if record.state in (GraphState.COMPLETED, GraphState.FAILED):
         raise Failed(f"graph {id} had already ended: it is {record.state}")
     if not session.as_json:
-        say(f"graph {id} is being cancelled; see 'penstock graph show {id}'")
+        write_line(f"graph {id} is being cancelled; see 'penstock graph show {id}'")
 
 
 @graph.command(name="retry-failed", example="penstock graph retry-failed nightly")
 @click.argument("id", type=GRAPH_ID)
 @click.pass_obj
 def retry_failed(session: Session, id: str) -> None:
-    """Let a failed or cancelled graph go on where it ended."""
-    record = session.ask(lambda bus, settings: _graphs(bus, settings).retry_failed(id))
+    """Continue a failed or cancelled graph where it ended."""
+    record = session.run(lambda bus, settings: _graphs(bus, settings).retry_failed(id))
     if session.as_json:
-        say_json(row(record))
+        write_json(row(record))
     else:
-        say(f"graph {id} goes on; see 'penstock graph show {id}'")
+        write_line(f"graph {id} continues; see 'penstock graph show {id}'")
 
 
 def _graphs(bus: Bus, settings: Settings) -> Graphs:

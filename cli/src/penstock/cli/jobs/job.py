@@ -1,4 +1,4 @@
-"""`penstock job`: hand jobs over, look at them, cancel them, run dead ones again."""
+"""`penstock job`: submit jobs, list, show, cancel and retry them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs.call import CHANGES, make_call, read_changes
 from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
-from penstock.cli.output import note, say, say_json, say_rows
+from penstock.cli.output import note, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -46,9 +46,9 @@ def job() -> None:
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
 @click.pass_obj
 def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
-    """Hand a job over: FUNCTION as registered in one of the jobs.modules.
+    """Submit a job: FUNCTION as registered in one of the jobs.modules.
 
-    While the broker is away, it does as dispatch.when_away says. Exit code 0: the broker keeps the
+    While the broker is away, dispatch.when_away decides. Exit code 0: the broker keeps the
     job, or the outbox does (then standard error says which file, and how many jobs wait there; with
     --json: "outbox" and "waiting"). 1: neither does, or with --wait: it has not completed.
     """
@@ -58,7 +58,7 @@ def submit(session: Session, /, function: str, arguments: tuple[str, ...], **opt
     wait, timeout = options.pop("wait"), options.pop("timeout")
     to = {name: value for name, value in options.items() if value is not None}
 
-    async def ask(bus: Bus, settings: Settings) -> Submitted | JobView:
+    async def request(bus: Bus, settings: Settings) -> Submitted | JobView:
         async with submitter(bus, settings) as submitting:
             job_id = await submitting.submit(call, to)
             if not wait:
@@ -67,15 +67,15 @@ def submit(session: Session, /, function: str, arguments: tuple[str, ...], **opt
                 note(f"job {job_id}")
             return await submitting.wait(job_id, timeout)
 
-    answer = (session.ask_late if may_be_away(settings) else session.ask)(ask)
+    answer = (session.run_offline if may_be_away(settings) else session.run)(request)
     if isinstance(answer, JobView):
         _show(session, answer)
         _fail_unless_completed(answer)
         return
     if session.as_json:
-        say_json(answer)
+        write_json(answer)
     else:
-        say(answer.id)
+        write_line(answer.id)
     if answer.outbox:
         note(where_it_waits(answer))
 
@@ -97,14 +97,14 @@ def _check_times(delay: float, expires: float | None) -> None:
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @click.pass_obj
 def list_jobs(session: Session, state: str | None, queue: str | None, limit: int) -> None:
-    """List the jobs that something happened to last."""
+    """List the jobs that changed last."""
     wanted = Wanted(State(state) if state else None, queue, limit)
 
-    async def ask(bus: Bus, settings: Settings) -> list[JobRow]:
+    async def request(bus: Bus, settings: Settings) -> list[JobRow]:
         records = await newest_jobs(bus, Subjects(settings.prefix), wanted)
         return [job_row(record) for record in records]
 
-    say_rows(session, session.ask(ask), COLUMNS, _nothing(wanted))
+    write_rows(session, session.run(request), COLUMNS, _nothing(wanted))
 
 
 def _nothing(wanted: Wanted) -> str:
@@ -119,7 +119,7 @@ def _nothing(wanted: Wanted) -> str:
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one job: state, attempts, timeline, result, error."""
-    _show(session, session.ask(lambda bus, settings: _client(bus, settings).job(id)))
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).job(id)))
 
 
 @job.command(example="penstock job cancel 0193… --reason 'wrong table'")
@@ -127,14 +127,14 @@ def show(session: Session, id: str) -> None:
 @click.option("--reason", default="cancelled by an operator", show_default=True)
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
-    """Cancel a job that has not ended; a running one is told at once."""
-    view = session.ask(lambda bus, settings: _client(bus, settings).cancel(id, reason))
+    """Cancel a job that has not ended; a running one is notified at once."""
+    view = session.run(lambda bus, settings: _client(bus, settings).cancel(id, reason))
     if session.as_json:
-        say_json(job_row(view.record))
+        write_json(job_row(view.record))
     if view.state is not State.CANCELLED:
         raise Failed(f"job {id} had already ended: it is {view.state}")
     if not session.as_json:
-        say(f"job {id} is cancelled")
+        write_line(f"job {id} is cancelled")
 
 
 @job.command(example="penstock job retry 0193… --arg table=orders")
@@ -142,18 +142,18 @@ def cancel(session: Session, id: str, reason: str) -> None:
 @CHANGES
 @click.pass_obj
 def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
-    """Let a dead or cancelled job go again; for many at once see 'penstock dead'."""
+    """Retry a dead or cancelled job; for many at once see 'penstock dead'."""
 
-    async def ask(bus: Bus, settings: Settings) -> None:
+    async def request(bus: Bus, settings: Settings) -> None:
         client = _client(bus, settings)
         function = (await client.job(id)).record.function if changes else ""
         await client.retry(id, read_changes(settings, function, changes))
 
-    session.ask(ask)
+    session.run(request)
     if session.as_json:
-        say_json({"id": id})
+        write_json({"id": id})
     else:
-        say(f"job {id} goes again")
+        write_line(f"job {id} is retried")
 
 
 def _client(bus: Bus, settings: Settings) -> Client:
@@ -162,9 +162,9 @@ def _client(bus: Bus, settings: Settings) -> Client:
 
 def _show(session: Session, view: JobView) -> None:
     if session.as_json:
-        say_json(job_detail(view))
+        write_json(job_detail(view))
     else:
-        say("\n".join(description(view)))
+        write_line("\n".join(description(view)))
 
 
 def _fail_unless_completed(view: JobView) -> None:

@@ -1,4 +1,4 @@
-"""Jobs as people and programs look at them: rows of a list, one job with its story."""
+"""Jobs as text: the columns of a list, one job with its timeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.cli.output import Column
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobProgressed
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import passed_over
+from penstock.jobs.lifecycle import ignored_events
 from penstock.views import wording
 from penstock.views.event_text import happened
 from penstock.views.job_history import job_detail, progress
@@ -32,18 +32,18 @@ COLUMNS = (
 
 def description(view: JobView) -> list[str]:
     """One job as lines of text."""
-    record, told = view.record, job_detail(view)
+    record, shown = view.record, job_detail(view)
     lines = [
         f"job        {record.id}",
-        f"state      {record.state}, attempt {record.attempt}" + _tries(told.tries),
+        f"state      {record.state}, attempt {record.attempt}" + _tries(shown.tries),
         f"function   {record.function}",
         f"queue      {record.queue}",
-        f"arguments  {_json(told.arguments)}",
+        f"arguments  {_json(shown.arguments)}",
         *_optional("tags", ", ".join(record.tags)),
         *_optional("progress", progress(record)),
         *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
         *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),
-        *_optional("result", _json(told.result) if record.result else ""),
+        *_optional("result", _json(shown.result) if record.result else ""),
         "timeline",
         *_timeline(view.events),
     ]
@@ -55,12 +55,12 @@ def description(view: JobView) -> list[str]:
 
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
     """One line an event; progress that follows on progress is one line, with the last of it."""
-    ignored = dict(passed_over(events))
+    reasons = dict(ignored_events(events))
     lines: list[str] = []
     for is_progress, group in groupby(events, lambda entry: isinstance(entry[1], JobProgressed)):
         run = list(group)
         for sequence, event in run[-1:] if is_progress else run:
-            lines.append(_line(event, ignored.get(sequence, "")))
+            lines.append(_line(event, reasons.get(sequence, "")))
         if is_progress and len(run) > 1:
             lines[-1] += f"  (the last of {len(run)})"
     return lines
@@ -83,7 +83,7 @@ def _optional(title: str, text: str) -> list[str]:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"  {each}" for each in text.splitlines()]
+    return [f"  {line}" for line in text.splitlines()]
 
 
 def _json(value: Any) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -29,7 +29,15 @@ FLUSH_SECONDS = 60.0
 
 
 class OutboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in the outbox. ``refused``: why the broker did not take it; empty: it will be sent."""
+    """A job in the outbox.
+
+    Attributes:
+        id: of the job.
+        function: its name; empty where the entry cannot be read.
+        queue: its queue.
+        dispatched_at: when the program dispatched it.
+        refused: why the broker refused it; empty: it will be sent.
+    """
 
     id: str
     function: str
@@ -39,7 +47,7 @@ class OutboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flushed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a flush did: jobs sent, jobs still to be sent, jobs kept aside as refused."""
+    """The result of a flush: jobs sent, jobs still to be sent, jobs that the broker refused."""
 
     sent: int
     left: int
@@ -75,25 +83,25 @@ def list_outbox(session: Session, file: Path | None, limit: int) -> None:
     settings = session.settings()
     with _opened(settings, file) as opened:
         rows = [_row(entry) for entry in opened.all(limit)] if opened is not None else []
-    say_rows(session, rows, COLUMNS, "the outbox is empty")
+    write_rows(session, rows, COLUMNS, "the outbox is empty")
 
 
 @outbox.command(example="penstock outbox flush --timeout 5m\npenstock outbox flush --refused")
 @FILE
-@click.option("--refused", is_flag=True, help="Try those again that the broker refused.")
+@click.option("--refused", is_flag=True, help="Also send jobs that the broker refused before.")
 @click.option(
     "--timeout", type=SECONDS, default=FLUSH_SECONDS, help="Send no longer than this; usually 60s."
 )
 @click.pass_obj
 def flush(session: Session, file: Path | None, refused: bool, timeout: float) -> None:
-    """Send what is in the outbox; exit code 1 if something is left. Safe beside programs."""
+    """Send the jobs in the outbox; exit code 1 if some are left. Safe while programs use it."""
     with _opened(session.settings(), file) as opened:
         if opened is None:
             flushed = Flushed(sent=0, left=0, refused=0)
         else:
             if refused:
                 opened.accept_refused()
-            flushed = session.ask(lambda bus, settings: _flush(bus, settings, opened, timeout))
+            flushed = session.run(lambda bus, settings: _flush(bus, settings, opened, timeout))
     _report(session, flushed)
 
 
@@ -102,15 +110,15 @@ async def _flush(bus: Bus, settings: Settings, opened: Outbox, timeout: float) -
     await within(timeout, drain.run())
     left = await asyncio.to_thread(len, opened)
     entries = await asyncio.to_thread(opened.all)
-    aside = sum(bool(entry.refused) for entry in entries)
-    return Flushed(sent=drain.sent, left=left, refused=aside)
+    refused = sum(bool(entry.refused) for entry in entries)
+    return Flushed(sent=drain.sent, left=left, refused=refused)
 
 
 def _report(session: Session, flushed: Flushed) -> None:
     if session.as_json:
-        say_json(flushed)
+        write_json(flushed)
     else:
-        say(f"{flushed.sent} jobs sent")
+        write_line(f"{flushed.sent} jobs sent")
         if flushed.refused:
             note(f"{flushed.refused} jobs were refused and stay; see 'penstock outbox ls'")
     if flushed.left:
@@ -119,7 +127,7 @@ def _report(session: Session, flushed: Flushed) -> None:
 
 @contextmanager
 def _opened(settings: Settings, file: Path | None) -> Iterator[Outbox | None]:
-    """The outbox; None where there is no such file, since looking must not make one.
+    """The outbox; None where there is no such file, since listing must not create one.
 
     Raises:
         Refused: none is configured, or it cannot be used.

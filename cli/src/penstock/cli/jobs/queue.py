@@ -9,7 +9,7 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -37,63 +37,63 @@ def queue() -> None:
 @click.pass_obj
 def list_queues(session: Session) -> None:
     """List every queue that is configured or holds jobs."""
-    rows = session.ask(queue_rows)
-    say_rows(session, rows, COLUMNS, "no queue is configured and none holds a job")
+    rows = session.run(queue_rows)
+    write_rows(session, rows, COLUMNS, "no queue is configured and none holds a job")
 
 
 @queue.command(example="penstock queue pause reports --reason 'the lake is down'")
 @click.argument("name", type=QUEUE)
-@click.option("--reason", default="", help="Kept with the pause, for those who wonder.")
-@click.option("--force", is_flag=True, help="Even if no pool takes the queue and it is empty.")
+@click.option("--reason", default="", help="Shown with the pause.")
+@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
 @click.pass_obj
 def pause(session: Session, name: str, reason: str, force: bool) -> None:
-    """Give out no job of a queue, to anyone, until it is resumed; those that run go on."""
+    """Start no job of a queue until it is resumed; running jobs go on."""
 
-    async def ask(bus: Bus, settings: Settings) -> None:
+    async def request(bus: Bus, settings: Settings) -> None:
         if not force:
-            await _check_known(bus, settings, name)
+            await _check_exists(bus, settings, name)
         await _client(bus, settings).pause_queue(name, reason)
 
-    session.ask(ask)
-    _tell(session, name, "paused")
+    session.run(request)
+    _show_state(session, name, "paused")
 
 
 @queue.command(example="penstock queue resume reports")
 @click.argument("name", type=QUEUE)
-@click.option("--force", is_flag=True, help="Even if no pool takes the queue and it is empty.")
+@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
 @click.pass_obj
 def resume(session: Session, name: str, force: bool) -> None:
-    """Give the jobs of a paused queue out again."""
+    """Start the jobs of a paused queue again."""
 
-    async def ask(bus: Bus, settings: Settings) -> None:
+    async def request(bus: Bus, settings: Settings) -> None:
         if not force:
-            await _check_known(bus, settings, name)
+            await _check_exists(bus, settings, name)
         await _client(bus, settings).resume_queue(name)
 
-    session.ask(ask)
-    _tell(session, name, "open")
+    session.run(request)
+    _show_state(session, name, "open")
 
 
-async def _check_known(bus: Bus, settings: Settings, name: str) -> None:
-    """A misspelt name would be paused or resumed without effect, in the midst of an incident.
+async def _check_exists(bus: Bus, settings: Settings, name: str) -> None:
+    """Refuses a misspelt name, which would be paused or resumed without effect.
 
     Raises:
-        Refused: no pool takes the queue, and it holds no jobs.
+        Refused: no pool serves the queue, and it holds no jobs.
     """
     names = {row.queue: row for row in await queue_rows(bus, settings)}
     row = names.get(name)
     if row is None or not (row.pool or row.paused or row.waiting or row.running or row.delayed):
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see 'penstock queue ls'"
-        raise Refused(f"no pool takes queue {name!r} and it holds no jobs; {hint} (or --force)")
+        raise Refused(f"no pool serves queue {name!r} and it holds no jobs; {hint} (or --force)")
 
 
 def _client(bus: Bus, settings: Settings) -> Client:
     return Client.over(bus, settings, "cli")
 
 
-def _tell(session: Session, name: str, state: str) -> None:
+def _show_state(session: Session, name: str, state: str) -> None:
     if session.as_json:
-        say_json({"queue": name, "state": state})
+        write_json({"queue": name, "state": state})
     else:
-        say(f"queue {name} is {state}")
+        write_line(f"queue {name} is {state}")

@@ -11,7 +11,7 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -21,7 +21,7 @@ from penstock.events.subjects import Subjects
 from penstock.views import lookback, wording
 
 PATIENCE_SECONDS = 5.0
-"""How long answers of hosts are awaited."""
+"""How long the command waits for answers of hosts."""
 
 COLUMNS = (
     Column("job", lambda row: row.job_id),
@@ -67,49 +67,59 @@ def recover(
 ) -> None:
     """Show and recover stuck jobs: 0.4 heartbeat + 0.3 run time + 0.15 memory + 0.15 process."""
 
-    async def ask(bus: Bus, settings: Settings) -> tuple[list[Suspect], set[str]]:
-        asked = RecoverAsked(
+    async def request(bus: Bus, settings: Settings) -> tuple[list[Suspect], set[str]]:
+        order = RecoverAsked(
             answer_to=new_id(),
             threshold=settings.stuck.threshold if threshold is None else threshold,
             strategy="off" if dry_run else strategy,
             job_id=job_id or "",
             queue=queue or "",
         )
-        return await ask_hosts(bus, Subjects(settings.prefix), asked)
+        return await ask_hosts(bus, Subjects(settings.prefix), order)
 
-    suspects, silent = session.ask(ask)
-    say_rows(session, suspects, COLUMNS, "no job is stuck")
+    suspects, silent = session.run(request)
+    write_rows(session, suspects, COLUMNS, "no job is stuck")
     for host in sorted(silent):
         note(f"host {host} did not answer within {PATIENCE_SECONDS:g} s")
-    if failed := [each for each in suspects if each.outcome.startswith("failed")]:
+    if failed := [suspect for suspect in suspects if suspect.outcome.startswith("failed")]:
         raise Failed(f"{len(failed)} jobs could not be recovered")
 
 
 async def ask_hosts(
-    bus: Bus, subjects: Subjects, asked: RecoverAsked
+    bus: Bus, subjects: Subjects, order: RecoverAsked
 ) -> tuple[list[Suspect], set[str]]:
-    """What the executors of all known hosts answer, worst first, and the hosts that did not."""
+    """Sends a request to the executors of all hosts.
+
+    Args:
+        bus: a connection.
+        subjects: of the installation.
+        order: the request.
+
+    Returns:
+        The stuck jobs that they report, worst first, and the hosts that did not answer.
+    """
     stream, every = subjects.snapshots_stream, subjects.host_snapshot("*")
-    silent = {each.subject.split(".")[-1] for each in await lookback.latest(bus, stream, every)}
-    found: list[Suspect] = []
+    latest = await lookback.latest(bus, stream, every)
+    silent = {stored.subject.split(".")[-1] for stored in latest}
+    suspects: list[Suspect] = []
     complete = asyncio.Event()
 
-    def hear(_: str, body: bytes) -> None:
+    def take(_: str, body: bytes) -> None:
         with suppress(msgspec.MsgspecError):
             answer = msgspec.json.decode(body, type=RecoverAnswered)
-            found.extend(answer.suspects)
+            suspects.extend(answer.suspects)
             silent.discard(answer.host)
             if not silent:
                 complete.set()
 
-    listening = await bus.listen(subjects.recover_answered(asked.answer_to), hear)
+    listening = await bus.listen(subjects.recover_answered(order.answer_to), take)
     try:
         for host in tuple(silent):
-            await bus.signal(subjects.recover_asked(host), msgspec.json.encode(asked))
+            await bus.signal(subjects.recover_asked(host), msgspec.json.encode(order))
         if silent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     await complete.wait()
     finally:
         await listening.unsubscribe()
-    return sorted(found, key=lambda suspect: -suspect.score), silent
+    return sorted(suspects, key=lambda suspect: -suspect.score), silent

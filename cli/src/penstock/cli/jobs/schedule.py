@@ -1,4 +1,4 @@
-"""`penstock schedule`: jobs that are dispatched by the clock."""
+"""`penstock schedule`: jobs that are dispatched at set times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.jobs.call import make_call
-from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import QUEUE, SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -76,32 +76,32 @@ def schedule() -> None:
     type=click.Choice(["once", "skip"]),
     default="once",
     show_default=True,
-    help="Ticks that no orchestrator was there for: the latest runs once, or all are skipped.",
+    help="Ticks while no orchestrator ran: the latest runs once, or all are skipped.",
 )
 @click.option("--expires", type=SECONDS, default=0.0, help="Not started so long after the tick.")
 @click.option("--replace", is_flag=True, help="Replace one of the same name.")
 @click.pass_obj
-def add(session: Session, /, name: str, cron: str, function: str, **said: Any) -> None:
-    """Dispatch FUNCTION whenever CRON says so: five fields, or six with seconds first."""
-    check(cron, said["zone"])
-    call = make_call(session.settings(), function, said["arguments"])
+def add(session: Session, /, name: str, cron: str, function: str, **options: Any) -> None:
+    """Dispatch FUNCTION at the times of CRON: five fields, or six with seconds first."""
+    check(cron, options["zone"])
+    call = make_call(session.settings(), function, options["arguments"])
     terms = Terms(
-        queue=said["queue"] or "", tags=check_tags(said["tags"]), priority=said["priority"]
+        queue=options["queue"] or "", tags=check_tags(options["tags"]), priority=options["priority"]
     )
 
-    async def ask(bus: Bus, settings: Settings) -> Schedule:
+    async def request(bus: Bus, settings: Settings) -> Schedule:
         return await _client(bus, settings).schedules.add(
             name,
             call,
             cron,
-            zone=said["zone"],
+            zone=options["zone"],
             terms=terms,
-            missed=said["missed"],
-            expires_seconds=said["expires"],
-            replace=said["replace"],
+            missed=options["missed"],
+            expires_seconds=options["expires"],
+            replace=options["replace"],
         )
 
-    _show(session, session.ask(ask))
+    _show(session, session.run(request))
 
 
 @schedule.command(name="ls", example="penstock schedule ls --json")
@@ -109,13 +109,15 @@ def add(session: Session, /, name: str, cron: str, function: str, **said: Any) -
 def list_schedules(session: Session) -> None:
     """List every schedule with its next tick."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[ScheduleRow]:
-        found = await _client(bus, settings).schedules.all()
-        if found and (why := await standstill(bus, settings, found, utc_now())):
+    async def request(bus: Bus, settings: Settings) -> list[ScheduleRow]:
+        schedules = await _client(bus, settings).schedules.all()
+        if schedules and (why := await standstill(bus, settings, schedules, utc_now())):
             note(f"warning: {why}")
-        return [_row(each) for each in found]
+        return [_row(entry) for entry in schedules]
 
-    say_rows(session, session.ask(ask), COLUMNS, "there is no schedule; see 'schedule add --help'")
+    write_rows(
+        session, session.run(request), COLUMNS, "there is no schedule; see 'schedule add --help'"
+    )
 
 
 @schedule.command(example="penstock schedule show nightly")
@@ -123,7 +125,7 @@ def list_schedules(session: Session) -> None:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show one schedule and its next ticks."""
-    _show(session, session.ask(lambda bus, known: _client(bus, known).schedules.get(name)))
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.get(name)))
 
 
 @schedule.command(example="penstock schedule pause nightly")
@@ -131,15 +133,15 @@ def show(session: Session, name: str) -> None:
 @click.pass_obj
 def pause(session: Session, name: str) -> None:
     """Dispatch nothing until it is resumed."""
-    _show(session, session.ask(lambda bus, known: _client(bus, known).schedules.pause(name)))
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.pause(name)))
 
 
 @schedule.command(example="penstock schedule resume nightly")
 @click.argument("name", type=NAME)
 @click.pass_obj
 def resume(session: Session, name: str) -> None:
-    """Go on from the next tick; those of the pause are not made up for."""
-    _show(session, session.ask(lambda bus, known: _client(bus, known).schedules.resume(name)))
+    """Continue with the next tick; ticks of the pause are not made up for."""
+    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.resume(name)))
 
 
 @schedule.command(name="run-now", example="penstock schedule run-now nightly")
@@ -147,11 +149,11 @@ def resume(session: Session, name: str) -> None:
 @click.pass_obj
 def run_now(session: Session, name: str) -> None:
     """Dispatch its job once, besides its ticks; prints the job's id."""
-    job_id = session.ask(lambda bus, known: _client(bus, known).schedules.run_now(name))
+    job_id = session.run(lambda bus, settings: _client(bus, settings).schedules.run_now(name))
     if session.as_json:
-        say_json({"id": job_id})
+        write_json({"id": job_id})
     else:
-        say(job_id)
+        write_line(job_id)
 
 
 @schedule.command(name="rm", example="penstock schedule rm nightly")
@@ -159,39 +161,41 @@ def run_now(session: Session, name: str) -> None:
 @click.pass_obj
 def remove(session: Session, name: str) -> None:
     """Remove a schedule; jobs that were dispatched stay."""
-    session.ask(lambda bus, known: _client(bus, known).schedules.remove(name))
+    session.run(lambda bus, settings: _client(bus, settings).schedules.remove(name))
     if not session.as_json:
-        say(f"schedule {name} is removed")
+        write_line(f"schedule {name} is removed")
 
 
 def _client(bus: Bus, settings: Settings) -> Client:
     return Client.over(bus, settings, "cli")
 
 
-def _row(found: Schedule) -> ScheduleRow:
+def _row(entry: Schedule) -> ScheduleRow:
     return ScheduleRow(
-        name=found.name,
-        cron=found.cron,
-        zone=found.zone,
-        function=found.function,
-        queue=found.queue,
-        state="paused" if found.paused else "active",
-        missed=found.missed,
-        next_at=None if found.paused else next_tick(found, max(found.done_until, utc_now())),
-        last_at=found.last_tick,
-        dispatched=found.dispatched,
-        words=check(found.cron, found.zone),
+        name=entry.name,
+        cron=entry.cron,
+        zone=entry.zone,
+        function=entry.function,
+        queue=entry.queue,
+        state="paused" if entry.paused else "active",
+        missed=entry.missed,
+        next_at=None if entry.paused else next_tick(entry, max(entry.done_until, utc_now())),
+        last_at=entry.last_tick,
+        dispatched=entry.dispatched,
+        words=check(entry.cron, entry.zone),
     )
 
 
-def _show(session: Session, found: Schedule) -> None:
-    row = _row(found)
+def _show(session: Session, entry: Schedule) -> None:
+    row = _row(entry)
     if session.as_json:
-        say_json(row)
+        write_json(row)
         return
-    say(f"{row.name}: {row.function} on queue {row.queue}, {row.state}")
-    say(f"  {row.words} ({row.cron}, {row.zone}); missed ticks: {row.missed}")
-    say(f"  next {row.next_at or '-'}, last {row.last_at or 'never'}, {row.dispatched} so far")
+    write_line(f"{row.name}: {row.function} on queue {row.queue}, {row.state}")
+    write_line(f"  {row.words} ({row.cron}, {row.zone}); missed ticks: {row.missed}")
+    write_line(
+        f"  next {row.next_at or '-'}, last {row.last_at or 'never'}, {row.dispatched} so far"
+    )
 
 
 def _since(at: datetime | None) -> str:

@@ -1,4 +1,4 @@
-"""Handing a job over from the shell, as `dispatch.when_away` says."""
+"""Submits a job from the shell, also while the broker is away, as `dispatch.when_away` says."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.outbox.offline import SenderWhenAway
-from penstock.jobs.registry import Call
+from penstock.jobs.outbox.offline import OfflineSender
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that was handed over.
+    """A submitted job.
 
     Attributes:
         outbox: the file in which the job waits for the broker; empty: the broker keeps the job.
@@ -35,12 +35,12 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def may_be_away(settings: Settings) -> bool:
-    """Whether a job is taken without a broker."""
+    """Whether a job is accepted without a broker."""
     return settings.dispatch.when_away == "outbox"
 
 
 def where_it_waits(job: Submitted) -> str:
-    """What the user is told of a job in the outbox."""
+    """The message about a job in the outbox."""
     return (
         f"the broker has not taken job {job.id} yet: it is in the outbox {job.outbox}, where "
         f"{job.waiting} {'job waits' if job.waiting == 1 else 'jobs wait'}; the next program that "
@@ -51,7 +51,7 @@ def where_it_waits(job: Submitted) -> str:
 @asynccontextmanager
 async def submitter(bus: Bus, settings: Settings) -> AsyncIterator[Submitter]:
     """One over this bus, closed at the end. Raises Refused: the outbox cannot be used."""
-    when_away = SenderWhenAway(Sender(bus, Subjects(settings.prefix)), settings.dispatch)
+    when_away = OfflineSender(Sender(bus, Subjects(settings.prefix)), settings.dispatch)
     try:
         await when_away.open()
     except OSError as error:
@@ -63,9 +63,9 @@ async def submitter(bus: Bus, settings: Settings) -> AsyncIterator[Submitter]:
 
 
 class Submitter:
-    """Hands a job over, and says where it went."""
+    """Submits a job, and reports whether the broker or the outbox keeps it."""
 
-    def __init__(self, client: Client, when_away: SenderWhenAway) -> None:
+    def __init__(self, client: Client, when_away: OfflineSender) -> None:
         self._client, self._when_away = client, when_away
 
     async def submit(self, call: Call, terms: Mapping[str, Any]) -> str:

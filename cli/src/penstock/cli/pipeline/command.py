@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.command import Group
 from penstock.cli.installed import required
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import SECONDS
 from penstock.cli.pipeline.forecast import forecast
 from penstock.cli.pipeline.lake import LAKE, MASTER
@@ -109,10 +109,10 @@ def compact(session: Session, /, lake: str, master: str) -> None:
     """Merge small files; refused while a run writes to this lake, which merges by itself."""
     merged = _app().compact(lake, master)
     if session.as_json:
-        say_json(merged)
+        write_json(merged)
         return
     for part, files in merged.items():
-        say(f"{part}: {files} small files merged")
+        write_line(f"{part}: {files} small files merged")
 
 
 @pipeline.command(example="penstock pipeline rollup --lake /data/lake")
@@ -136,7 +136,7 @@ def rollup(session: Session, /, lake: str, master: str) -> None:
         for table, part in (("jobs", "events"), ("pools", "snapshots"))
         for grain in ("minute", "hour", "day")
     ]
-    say_rows(session, rows, ROLLED, "There are no rollups.")
+    write_rows(session, rows, ROLLED, "There are no rollups.")
 
 
 pipeline.add_command(forecast)
@@ -161,4 +161,4 @@ def _show(session: Session, parts: dict[str, Any]) -> None:
         }
         for name, held in parts.items()
     ]
-    say_rows(session, rows, COLUMNS, "The lake is empty.")
+    write_rows(session, rows, COLUMNS, "The lake is empty.")

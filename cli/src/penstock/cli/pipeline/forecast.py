@@ -11,7 +11,7 @@ import click
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import POOL
 from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
@@ -112,7 +112,8 @@ def forecast(
     seasonal-naive. The metrics service uses one while it does better than simple models.
     """
     with required("penstock-pipeline"):
-        from penstock.pipeline import forecasts, publishing  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline import publishing  # noqa: PLC0415
+        from penstock.pipeline.analysis import forecasts  # noqa: PLC0415 - loads Spark
         from penstock.pipeline.core.foresee import Plan  # noqa: PLC0415
     plan = Plan(
         step_seconds=step,
@@ -127,9 +128,9 @@ def forecast(
     except ValueError as error:
         raise Failed(str(error)) from error
     if not no_publish:
-        session.ask(lambda bus, settings: publishing.publish(bus, settings.prefix, made))
+        session.run(lambda bus, settings: publishing.publish(bus, settings.prefix, made))
         note(f"published: {len(made)} forecasts")
-    say_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
+    write_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
 
 
 def _row(made: ForecastMade) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say_json, say_rows
+from penstock.cli.output import Column, note, write_json, write_rows
 from penstock.cli.parameters import SECONDS
 from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
@@ -51,7 +51,7 @@ def report(session: Session, /, lake: str, master: str, since: float, out: Path 
     how good the forecasts were.
     """
     with required("penstock-pipeline"):
-        from penstock.pipeline import reporting  # noqa: PLC0415 - loads Spark
+        from penstock.pipeline.analysis import reporting  # noqa: PLC0415 - loads Spark
         from penstock.pipeline.pages.page import page  # noqa: PLC0415
     from penstock.config.topology import pools  # noqa: PLC0415 - keeps `--help` quick
     from penstock.events.envelope import utc_now  # noqa: PLC0415
@@ -65,9 +65,9 @@ def report(session: Session, /, lake: str, master: str, since: float, out: Path 
         out.write_text(page(found), "utf-8")
         note(f"written: {out}")
     if session.as_json:
-        say_json({"since": found.since, "until": found.until, "pools": _rows(found.pools)})
+        write_json({"since": found.since, "until": found.until, "pools": _rows(found.pools)})
     else:
-        say_rows(session, found.pools, COLUMNS, "nothing ran in this time")
+        write_rows(session, found.pools, COLUMNS, "nothing ran in this time")
 
 
 def _rows(pools: tuple[PoolReport, ...]) -> list[dict[str, Any]]:

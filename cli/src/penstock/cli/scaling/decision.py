@@ -9,7 +9,7 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import POOL, Name
 from penstock.cli.scaling import explanation
 from penstock.cli.session import Session
@@ -34,7 +34,7 @@ COLUMNS = (
 if TYPE_CHECKING:
     from penstock.decider.replay.explain import Explanation
 
-    Found = tuple[ScalingDecisionMade, Explanation | None]
+    Explained = tuple[ScalingDecisionMade, Explanation | None]
 
 
 @click.group(cls=Group, example="penstock decision explain reports")
@@ -50,10 +50,10 @@ def decision() -> None:
 def list_decisions(session: Session, pool: str | None, every: bool, limit: int) -> None:
     """List the last decisions that changed a number of workers, newest first."""
 
-    async def ask(bus: Bus, settings: Settings) -> list[ScalingDecisionMade]:
+    async def request(bus: Bus, settings: Settings) -> list[ScalingDecisionMade]:
         return await newest_decisions(bus, Subjects(settings.prefix), pool, every, limit)
 
-    say_rows(session, session.ask(ask), COLUMNS, _nothing(pool, every))
+    write_rows(session, session.run(request), COLUMNS, _nothing(pool, every))
 
 
 @decision.command(example="penstock decision explain reports")
@@ -65,20 +65,20 @@ def explain(session: Session, which: str) -> None:
     It is computed again from the log, to say what would have changed it.
     """
 
-    async def ask(bus: Bus, settings: Settings) -> Found | None:
+    async def request(bus: Bus, settings: Settings) -> Explained | None:
         subjects = Subjects(settings.prefix)
         logged = await find_decision(bus, subjects, which)
         if logged is None:
             return None
         return logged[0], await explanation.explain(bus, subjects, *logged)
 
-    found = session.ask(ask)
-    if found is None:
+    decision_and_explanation = session.run(request)
+    if decision_and_explanation is None:
         raise Failed(f"no decision and no decided pool is called {which!r}; see 'decision ls'")
     if session.as_json:
-        say_json(explanation.as_json(*found))
+        write_json(explanation.as_json(*decision_and_explanation))
     else:
-        say("\n".join(explanation.sentences(*found)))
+        write_line("\n".join(explanation.sentences(*decision_and_explanation)))
 
 
 def _nothing(pool: str | None, every: bool) -> str:

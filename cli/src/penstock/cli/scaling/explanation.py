@@ -1,4 +1,4 @@
-"""A decision told to people: its reasons, where it led, and what would have changed it."""
+"""A decision as sentences: its reasons, its effect, and the inputs that would have changed it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ MOST_CHANGES = 3
 async def explain(
     bus: Bus, subjects: Subjects, made: ScalingDecisionMade, raw: bytes
 ) -> Explanation | None:
-    """The decision recomputed; None where the decider is not installed.
+    """Recomputes a decision from the log.
 
     Args:
-        raw: the event as stored.
+        bus: a connection.
+        subjects: of the installation.
+        made: the decision.
+        raw: the event as it is stored.
+
+    Returns:
+        None where the decider is not installed.
     """
     if not is_importable("penstock.decider"):
         return None
@@ -37,14 +43,16 @@ async def explain(
     return explain.explain(raw, entries, stretches.installed())
 
 
-def as_json(made: ScalingDecisionMade, found: Explanation | None) -> dict[str, Any]:
+def as_json(made: ScalingDecisionMade, explanation: Explanation | None) -> dict[str, Any]:
     """The event's own fields, with the sentences and the explanation beside them."""
-    more = msgspec.to_builtins(found) if found is not None else {}
-    return {**msgspec.to_builtins(made), "sentences": list(sentences(made, found)), **more}
+    fields: dict[str, Any] = msgspec.to_builtins(made) | {
+        "sentences": list(sentences(made, explanation))
+    }
+    return fields if explanation is None else fields | msgspec.to_builtins(explanation)
 
 
-def sentences(made: ScalingDecisionMade, found: Explanation | None = None) -> Iterator[str]:
-    """A decision as its reasons tell it, one line a step."""
+def sentences(made: ScalingDecisionMade, explanation: Explanation | None = None) -> Iterator[str]:
+    """A decision as lines of text, one for each reason; with an explanation, more after them."""
     yield f"{wording.clock(made.at)} {headline(made)}"
     for number, reason in enumerate(made.reasons, 1):
         yield f"  {number}. {reason.text}  ({reason.step}: {reason.rule} → {reason.workers})"
@@ -60,25 +68,25 @@ def sentences(made: ScalingDecisionMade, found: Explanation | None = None) -> It
     yield f"Decision {made.id}, leader epoch {made.epoch}, by {made.source or 'unknown'}."
     if made.snapshot_ids:
         yield f"Made from snapshots {', '.join(made.snapshot_ids)} and those of the hosts."
-    if found is not None:
-        yield from _explained(found)
+    if explanation is not None:
+        yield from _recomputed(explanation)
 
 
 def _figures(reason: Reason) -> str:
     return ", ".join(f"{name} = {value}" for name, value in reason.values.items())
 
 
-def _explained(found: Explanation) -> Iterator[str]:
-    if found.recomputed == "equal":
+def _recomputed(explanation: Explanation) -> Iterator[str]:
+    if explanation.recomputed == "equal":
         yield "Recomputed from the log: the same, bit for bit."
-        if not found.changes:
+        if not explanation.changes:
             yield "No single input, changed alone, would have changed the number."
-        for change in found.changes[:MOST_CHANGES]:
+        for change in explanation.changes[:MOST_CHANGES]:
             yield f"{change.text[0].upper()}{change.text[1:]}."
-    elif found.recomputed == "other program":
-        program, *differences = found.why
+    elif explanation.recomputed == "other program":
+        program, *differences = explanation.why
         yield f"Not equal when recomputed: it was made by another program, {program}."
-        yield from (f"  {each}" for each in differences)
+        yield from (f"  {difference}" for difference in differences)
     else:
-        yield f"Recomputed from the log: {found.recomputed}."
-        yield from (f"  {each}" for each in found.why)
+        yield f"Recomputed from the log: {explanation.recomputed}."
+        yield from (f"  {sentence}" for sentence in explanation.why)

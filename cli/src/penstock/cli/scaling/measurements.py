@@ -1,4 +1,4 @@
-"""What was measured lately, where a broker is in reach."""
+"""The latest measurements, where a broker can be reached."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from penstock.views import lookback
 
 PATIENCE_SECONDS = 1.0
 HOST_AGE = timedelta(seconds=60)
-"""A host that said nothing for longer is not counted on."""
+"""A host whose last snapshot is older does not count."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The last snapshots by name; of hosts those that are there."""
+    """The last snapshots of pools and of living hosts, by name."""
 
     pools: dict[str, PoolSnapshot] = {}
     hosts: dict[str, HostSnapshot] = {}
 
 
 def ask(session: Session) -> Measured | None:
-    """None where no broker answers at once: that is said, and is no error."""
+    """Reads them; None where no broker answers at once, which is noted and is no error."""
     try:
         return asyncio.run(_ask(session, session.reachable_settings()))
     except NotPermitted as error:
@@ -43,18 +43,18 @@ def ask(session: Session) -> Measured | None:
 
 
 async def _ask(session: Session, settings: Settings) -> Measured:
-    subjects, found = Subjects(settings.prefix), Measured()
+    subjects, measured = Subjects(settings.prefix), Measured()
     stream = subjects.snapshots_stream
     async with session.bus(settings, PATIENCE_SECONDS) as bus:
         for subject in (subjects.pool_snapshot("*"), subjects.host_snapshot("*")):
             for stored in await lookback.latest(bus, stream, subject):
                 with suppress(MalformedEvent):
-                    _take(SNAPSHOTS.decode(stored.body), found)
-    return found
+                    _take(SNAPSHOTS.decode(stored.body), measured)
+    return measured
 
 
-def _take(snapshot: Event | UnknownEvent, found: Measured) -> None:
+def _take(snapshot: Event | UnknownEvent, measured: Measured) -> None:
     if isinstance(snapshot, PoolSnapshot):
-        found.pools[snapshot.pool] = snapshot
+        measured.pools[snapshot.pool] = snapshot
     elif isinstance(snapshot, HostSnapshot) and utc_now() - snapshot.at < HOST_AGE:
-        found.hosts[snapshot.host] = snapshot
+        measured.hosts[snapshot.host] = snapshot

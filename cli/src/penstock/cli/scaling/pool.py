@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli.command import Group
-from penstock.cli.output import Column, say_rows
+from penstock.cli.output import Column, write_rows
 from penstock.cli.session import Session
 from penstock.measuring.budget import pace
 from penstock.views import wording
@@ -53,6 +53,6 @@ def pool() -> None:
 @click.pass_obj
 def list_pools(session: Session) -> None:
     """List every configured pool with its last measurement and decision."""
-    rows = session.ask(pool_rows)
+    rows = session.run(pool_rows)
     nothing = "no pool is configured; add a table [pools.NAME] to penstock.toml"
-    say_rows(session, rows, COLUMNS, nothing)
+    write_rows(session, rows, COLUMNS, nothing)

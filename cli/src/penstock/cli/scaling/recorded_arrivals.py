@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from penstock.bus.protocol import Bus
 from penstock.bus.since import first_since
 from penstock.cli.scaling.recorded_rounds import Span
 from penstock.config import Pool
+from penstock.decider.replay.stretches import installed
+from penstock.decider.simulator.model import durations
+from penstock.decider.simulator.model.load import Trace
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies import study
+from penstock.decider.simulator.studies.study import Row
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.views import lookback
-
-if TYPE_CHECKING:
-    from penstock.decider.simulator.model.load import Trace
-    from penstock.decider.simulator.studies.study import Row
 
 RUN_SECONDS = "run_seconds"
 _SEEDS = 3
 
 
-class Other(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One pool's settings, simulated over the arrivals of the log; waits in seconds."""
 
     settings: str
@@ -35,7 +38,17 @@ class Other(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | None:
-    """When jobs could start, and how long they ran (the mean, where that is not known yet)."""
+    """The times at which jobs of a pool could start, with their run times.
+
+    Args:
+        bus: a connection.
+        subjects: of the installation.
+        span: part of the event log.
+        pool: whose queues count.
+
+    Returns:
+        Jobs that have not completed run for the mean of the others; None where none has completed.
+    """
     arrived, ran = dict[str, float](), dict[str, float]()
     stream = subjects.events_stream
     for name in (JobDispatched.__name__, JobCompleted.__name__):
@@ -55,9 +68,6 @@ async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | 
 
 
 def _trace(name: str, arrived: dict[str, float], ran: dict[str, float]) -> Trace:
-    import numpy as np  # noqa: PLC0415 - only where it is simulated
-
-    from penstock.decider.simulator.model.load import Trace  # noqa: PLC0415
 
     jobs = sorted(arrived, key=lambda job: arrived[job])
     mean = sum(ran.values()) / len(ran)
@@ -70,20 +80,22 @@ def _trace(name: str, arrived: dict[str, float], ran: dict[str, float]) -> Trace
     )
 
 
-def simulate(trace: Trace, pools: dict[str, Pool], spawn_seconds: float) -> list[Other]:
-    """Each of the settings over the same jobs; a row each."""
+def simulate(trace: Trace, pools: dict[str, Pool], spawn_seconds: float) -> list[SimulatedSettings]:
+    """Simulates the same arrivals under several settings.
+
+    Args:
+        trace: arrivals and run times.
+        pools: settings by a name for them.
+        spawn_seconds: time that a worker takes to start.
+    """
     return [
-        _other(label, pool, trace, row)
+        _simulated(label, pool, trace, row)
         for label, pool in pools.items()
         for row in _rows(trace, pool, spawn_seconds)
     ]
 
 
 def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[Row]:
-    from penstock.decider.replay.stretches import installed  # noqa: PLC0415
-    from penstock.decider.simulator.model import durations  # noqa: PLC0415
-    from penstock.decider.simulator.model.spawning import Spawning  # noqa: PLC0415
-    from penstock.decider.simulator.studies import study  # noqa: PLC0415
 
     profile = pool.profile
     question: Any = study.Study(
@@ -102,8 +114,8 @@ def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[Row]:
     return list(study.run(question))
 
 
-def _other(label: str, pool: Pool, trace: Trace, row: Row) -> Other:
-    return Other(
+def _simulated(label: str, pool: Pool, trace: Trace, row: Row) -> SimulatedSettings:
+    return SimulatedSettings(
         settings=f"{pool.name}, {label}",
         jobs=len(trace.times),
         late_share=row.late_share,

@@ -1,4 +1,4 @@
-"""Reads from the broker what decisions can be recomputed from: the entries of a replay's log."""
+"""Reads the inputs of decisions from the broker: the entries of a replay's log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Progress = Callable[[float], None]
 
 _LOOK_BACK = timedelta(seconds=CHECKPOINT_SECONDS + 5)
 _MOST_ROUNDS = 10_000
-"""Rounds to look through for a decision's own: as many as may be on the way at a time, and more."""
+"""Rounds that are searched for a decision's own: more than can be in flight at a time."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of the log; None is its beginning, its end, any pool."""
+    """A part of the log; None is its beginning, its end, any pool."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -36,50 +36,61 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def save(bus: Bus, subjects: Subjects, span: Span, file: BinaryIO, progress: Progress) -> int:
-    """Writes a part of the log; how many rounds it holds."""
+    """Writes a part of the log to a file.
+
+    Args:
+        bus: a connection.
+        subjects: of the installation.
+        span: the part to write.
+        file: is written at its present position.
+        progress: called with the share that is done.
+
+    Returns:
+        The number of rounds in this part.
+    """
     rounds = 0
     async with aclosing(_entries(bus, subjects, span, progress)) as entries:
-        async for one in entries:
-            rounds += one.subject.endswith(RoundDecided.__name__)
-            file.write(line(one))
+        async for entry in entries:
+            rounds += entry.subject.endswith(RoundDecided.__name__)
+            file.write(line(entry))
     return rounds
 
 
 async def entries_of(bus: Bus, subjects: Subjects, made: ScalingDecisionMade) -> list[Entry]:
-    """What one decision can be recomputed from; empty where the log does not reach back to it."""
+    """The inputs of one decision; empty where the log does not reach back to them."""
     stream = subjects.snapshots_stream
     record = await _record(bus, subjects, made)
     if record is None:
         return []
-    stored, told = record
-    start = await _start(bus, subjects, told)
-    found = await _settings(bus, subjects)
+    stored, decided = record
+    start = await _start(bus, subjects, decided)
+    entries = await _settings(bus, subjects)
     async for message in lookback.between(bus, stream, subjects.snapshots, start, stored.sequence):
-        found.append(entry(message))
-    return found
+        entries.append(entry(message))
+    return entries
 
 
 async def _record(
     bus: Bus, subjects: Subjects, made: ScalingDecisionMade
 ) -> tuple[Stored, RoundDecided] | None:
-    """Its round's record: one of the first behind the last snapshot it had seen."""
+    """The record of a decision's round: one of the first behind its last snapshot."""
     stream, subject = subjects.snapshots_stream, subjects.round(RoundDecided.__name__)
     last = await bus.last(stream, subject)
     if last is None or not made.round:
         return None
     async for stored in lookback.between(bus, stream, subject, max(made.through, 1), last.sequence):
-        told = _round(stored)
-        if told and _key(told) == (made.epoch, made.round):
-            return stored, told
-        if told and told.through > made.through + _MOST_ROUNDS:
+        decided = _round(stored)
+        if decided and _key(decided) == (made.epoch, made.round):
+            return stored, decided
+        if decided and decided.through > made.through + _MOST_ROUNDS:
             break
     return None
 
 
-async def _start(bus: Bus, subjects: Subjects, told: RoundDecided) -> int:
-    """Where the snapshots begin that its checkpoint, or its own, had not seen."""
+async def _start(bus: Bus, subjects: Subjects, decided: RoundDecided) -> int:
+    """The sequence of the first snapshot that the round's checkpoint had not read."""
     stream, subject = subjects.snapshots_stream, subjects.round(CheckpointTaken.__name__)
-    begin = told.checkpoint or told.through
+    begin = decided.checkpoint or decided.through
     stored = await bus.next(stream, subject, begin)
     checkpoint = RECORDS.decode(stored.body) if stored else None
     return min(begin, checkpoint.through + 1) if isinstance(checkpoint, CheckpointTaken) else begin
@@ -89,8 +100,8 @@ async def _entries(
     bus: Bus, subjects: Subjects, span: Span, progress: Progress
 ) -> AsyncGenerator[Entry, None]:
     """Settings, then the snapshots' stream in its order, decisions right before their round."""
-    for one in await _settings(bus, subjects):
-        yield one
+    for adopted in await _settings(bus, subjects):
+        yield adopted
     stream, every = subjects.snapshots_stream, subjects.snapshots
     start = await _begin(bus, stream, every, span)
     end = await _end(bus, stream, every, span)
@@ -99,8 +110,8 @@ async def _entries(
     async with aclosing(_decisions(bus, subjects, span)) as decisions:
         waiting = await anext(decisions, None)
         async for stored in lookback.between(bus, stream, every, start, end):
-            told = _round(stored)
-            while told and waiting and (waiting[1] is None or _key(waiting[1]) <= _key(told)):
+            decided = _round(stored)
+            while decided and waiting and (waiting[1] is None or _key(waiting[1]) <= _key(decided)):
                 yield outside(entry(waiting[0]))
                 waiting = await anext(decisions, None)
             yield entry(stored)
@@ -109,13 +120,13 @@ async def _entries(
 
 async def _settings(bus: Bus, subjects: Subjects) -> list[Entry]:
     stream, every = subjects.snapshots_stream, subjects.adopted_settings()
-    return [outside(entry(one)) for one in await lookback.latest(bus, stream, every)]
+    return [outside(entry(stored)) for stored in await lookback.latest(bus, stream, every)]
 
 
 async def _decisions(
     bus: Bus, subjects: Subjects, span: Span
 ) -> AsyncGenerator[tuple[Stored, ScalingDecisionMade | None], None]:
-    """Each with what it says; None where that cannot be read, which the replay will tell."""
+    """Stored decisions, decoded; None for one that cannot be read, which the replay reports."""
     stream = subjects.events_stream
     subject = subjects.events("pool", span.pool or "*", ScalingDecisionMade.__name__)
     start = await _begin(bus, stream, subject, span)
@@ -150,11 +161,11 @@ def _round(stored: Stored) -> RoundDecided | None:
     if not stored.subject.endswith(RoundDecided.__name__):
         return None
     try:
-        told = RECORDS.decode(stored.body)
+        record = RECORDS.decode(stored.body)
     except ValueError:
         return None
-    return told if isinstance(told, RoundDecided) else None
+    return record if isinstance(record, RoundDecided) else None
 
 
-def _key(told: RoundDecided | ScalingDecisionMade) -> Key:
-    return (told.epoch, told.number if isinstance(told, RoundDecided) else told.round)
+def _key(event: RoundDecided | ScalingDecisionMade) -> Key:
+    return (event.epoch, event.number if isinstance(event, RoundDecided) else event.round)

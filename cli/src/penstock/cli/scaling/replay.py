@@ -8,25 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import FAILED, Failed, Refused
-from penstock.cli.output import Column, say, say_json, say_rows
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import POOL, SECONDS
+from penstock.cli.scaling import recorded_arrivals, recorded_rounds
+from penstock.cli.scaling.assignments import assignments
+from penstock.cli.scaling.recorded_rounds import Span
 from penstock.cli.scaling.tune import COLUMNS as ON_SPARK
 from penstock.cli.scaling.tune import outlooks
+from penstock.cli.scaling.verdict_text import sentences
 from penstock.cli.session import Session
+from penstock.config import Settings
+from penstock.decider.program import program
+from penstock.decider.replay import stretches, whatif
+from penstock.decider.replay.whatif import Change, Comparison
+from penstock.events.envelope import utc_now
+from penstock.events.subjects import Subjects
 from penstock.views import wording
-
-if TYPE_CHECKING:
-    from penstock.bus.protocol import Bus
-    from penstock.cli.scaling.recorded_rounds import Span
-    from penstock.config import Settings
-    from penstock.decider.replay.verdict import Difference, Verdict
-    from penstock.decider.replay.whatif import Comparison
 
 COLUMNS = (
     Column("pool", lambda row: row.pool),
@@ -61,16 +65,19 @@ CAVEAT = (
 )
 @click.option("--since", type=SECONDS, help="Start so long ago, such as 90s, 10m, 2h; else all.")
 @click.option("--until", type=SECONDS, help="End so long ago.")
-@click.option("--pool", type=POOL, help="Compare only what was told of this pool.")
+@click.option("--pool", type=POOL, help="Compare only the decisions of this pool.")
 @click.option(
     "--from",
     "source",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Read a saved log, no broker is needed.",
+    help="Read a saved log; no broker is needed.",
 )
 @click.option(
-    "--save", type=click.Path(path_type=Path), metavar="FILE", help="Keep what was read in a file."
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep the log in a file.",
 )
 @click.option(
     "--set",
@@ -118,75 +125,67 @@ def replay(
     """
     if on_spark or lake is not None:
         if not (on_spark and lake and changes) or source or save or until:
-            raise Refused("--on-spark needs --lake and --set, and reads nothing but the lake")
-        _spread(session, lake, master, since or _WEEK_SECONDS, pool, spawn or 2.0, changes)
+            raise Refused("--on-spark needs --lake and --set, and reads only the lake")
+        _simulate_lake(session, lake, master, since or _WEEK_SECONDS, pool, spawn or 2.0, changes)
         return
     if source is not None and (since, until, save) != (None, None, None):
         raise Refused("--from reads a whole file; --since, --until and --save read the broker")
     if spawn is not None and (source is not None or not changes or pool is None):
         raise Refused("--simulate needs --set, --pool and the broker's event log (no --from)")
-    other = _change(changes) if changes else None
+    change = whatif.change(assignments(changes)) if changes else None
     span = _span(since, until, pool)
     with _log(session, source, save, span) as path:
-        if spawn is not None:
-            _simulate(session, path, span, other, spawn)
-        elif other is not None:
-            _compare(session, path, other, pool)
+        if spawn is not None and change is not None:
+            _simulate(session, path, span, change, spawn)
+        elif change is not None:
+            _compare(session, path, change, pool)
         else:
             _verify(session, path, pool, processes or len(os.sched_getaffinity(0)))
 
 
 def _verify(session: Session, path: Path, pool: str | None, processes: int) -> None:
-    from penstock.decider.program import program  # noqa: PLC0415
-    from penstock.decider.replay import stretches  # noqa: PLC0415 - keeps `--help` quick
-
-    with _progress("recomputing") as tell:
-        verdict = stretches.verify(path, pool, processes, tell)
+    with _progress_bar("recomputing") as show:
+        verdict = stretches.verify(path, pool, processes, show)
     if session.as_json:
-        say_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
+        write_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
     else:
-        say("\n".join(sentences(verdict, program())))
+        write_line("\n".join(sentences(verdict, program())))
     if not verdict.is_equal:
         click.get_current_context().exit(FAILED)
 
 
-def _compare(session: Session, path: Path, other: Any, pool: str | None) -> None:
-    from penstock.decider.replay import stretches, whatif  # noqa: PLC0415
-
+def _compare(session: Session, path: Path, change: Change, pool: str | None) -> None:
     rows = whatif.compare(
-        stretches.entries(path), stretches.settings(path), stretches.installed(), other, pool
+        stretches.entries(path), stretches.settings(path), stretches.installed(), change, pool
     )
-    say_rows(session, rows, COLUMNS, "no decision is in this part of the log")
+    write_rows(session, rows, COLUMNS, "no decision is in this part of the log")
     if rows and not session.as_json:
-        say("\n".join([*_asides(rows), CAVEAT]))
+        write_line("\n".join([*_examples(rows), CAVEAT]))
 
 
-def _simulate(session: Session, path: Path, span: Span, other: Any, spawn: float) -> None:
-    from penstock.cli.scaling import recorded_arrivals  # noqa: PLC0415
-    from penstock.decider.replay import stretches  # noqa: PLC0415
-    from penstock.events.subjects import Subjects  # noqa: PLC0415
-
+def _simulate(session: Session, path: Path, span: Span, change: Change, spawn: float) -> None:
     name = span.pool or ""
-    known = [each for each in stretches.settings(path).values() if name in each.pools]
-    if not known:
+    adopted = [settings for settings in stretches.settings(path).values() if name in settings.pools]
+    if not adopted:
         raise Failed(f"no settings of pool {name!r} are in this part of the log")
-    other.check(known)
-    pools = {"as it was": known[-1].pools[name], "instead": other.over(known[-1]).pools[name]}
+    change.check(adopted)
+    last = adopted[-1]
+    pools = {"as it was": last.pools[name], "instead": change.over(last).pools[name]}
 
     async def read(bus: Bus, settings: Settings) -> Any:
         return await recorded_arrivals.read(
             bus, Subjects(settings.prefix), span, pools["as it was"]
         )
 
-    trace = session.ask(read)
+    trace = session.run(read)
     if trace is None:
         raise Failed(f"no job of pool {name!r} was completed in this part of the log")
-    say_rows(
+    write_rows(
         session, recorded_arrivals.simulate(trace, pools, spawn), SIMULATED, "nothing was simulated"
     )
 
 
-def _spread(
+def _simulate_lake(
     session: Session,
     lake: str,
     master: str,
@@ -195,76 +194,27 @@ def _spread(
     spawn: float,
     changes: Sequence[str],
 ) -> None:
-    """All recorded jobs again, under the settings as they are now and under others."""
+    """Simulates the lake's jobs under the present settings and under the changed ones."""
     table = {}
-    for name, value in _assignments(changes).items():
+    for name, value in assignments(changes).items():
         pattern, _, setting = name.removeprefix("pools.").partition(".")
         if pattern not in ("*", pool) or not setting:
             raise Refused(f"--on-spark changes pools.*.SETTING, or those of --pool; found {name!r}")
         table[setting] = value
     _, rows = outlooks(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
-    say_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
+    write_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
 
 
-def _asides(rows: Sequence[Comparison]) -> Iterator[str]:
+def _examples(rows: Sequence[Comparison]) -> Iterator[str]:
     for row in rows:
-        for aside in row.asides:
+        for example in row.asides:
             yield (
-                f"{wording.clock(aside.at)} {row.pool}: {aside.recorded} then, "
-                f"{aside.other} instead ({aside.reason})"
+                f"{wording.clock(example.at)} {row.pool}: {example.recorded} then, "
+                f"{example.other} instead ({example.reason})"
             )
 
 
-def sentences(verdict: Verdict, program: str) -> Iterator[str]:
-    """A verdict for people.
-
-    Args:
-        program: the one that recomputed.
-    """
-    if not verdict.rounds:
-        yield "Nothing could be recomputed: no round with a checkpoint before it is in the log."
-    else:
-        yield (
-            f"{wording.clock(verdict.begins_at)} to {wording.clock(verdict.ends_at)}: "
-            f"{verdict.rounds} rounds with {verdict.decisions} decisions, {verdict.told} of them "
-            f"on the event log, decided by {' and '.join(verdict.programs)}."
-        )
-        yield (
-            f"Equal bit for bit: {_share(verdict.equal_decisions, verdict.decisions)} decisions, "
-            f"{_share(verdict.equal_told, verdict.told)} events, "
-            f"{_share(verdict.equal_states, verdict.states)} states at checkpoints."
-        )
-    if any(decider != program for decider in verdict.programs):
-        yield (
-            f"Recomputed by another program, {program}: what differs may come from that "
-            f"({verdict.other_program} rounds that differ were decided by another one)."
-        )
-    if verdict.gaps:
-        yield f"{verdict.gaps} rounds cannot be recomputed:"
-        for gap in verdict.unproven:
-            yield f"  {wording.clock(gap.at)} round {gap.epoch}.{gap.round}: {gap.why}"
-    if verdict.orphans:
-        yield f"{verdict.orphans} decisions on the event log belong to no recorded round."
-    yield from (f"Not a decision: {one}" for one in verdict.unreadable)
-    for difference in verdict.differences:
-        yield _headline(difference)
-        yield from (f"  {what}" for what in difference.what)
-
-
-def _headline(found: Difference) -> str:
-    about = f"pool {found.pool}, decision {found.decision}" if found.pool else "the whole round"
-    where = f"round {found.epoch}.{found.round}"
-    return f"{wording.clock(found.at)} {where}, {about}, by {found.program}:"
-
-
-def _share(part: int, whole: int) -> str:
-    return f"all {whole}" if part == whole else f"{part} of {whole}"
-
-
 def _span(since: float | None, until: float | None, pool: str | None) -> Span:
-    from penstock.cli.scaling.recorded_rounds import Span  # noqa: PLC0415
-    from penstock.events.envelope import utc_now  # noqa: PLC0415
-
     now = utc_now()
     return Span(
         since=None if since is None else now - timedelta(seconds=since),
@@ -275,7 +225,7 @@ def _span(since: float | None, until: float | None, pool: str | None) -> Span:
 
 @contextmanager
 def _log(session: Session, source: Path | None, save: Path | None, span: Span) -> Iterator[Path]:
-    """The log as a file: the given one, or what the broker has."""
+    """The log as a file: the given one, or a copy of the broker's."""
     if source is not None:
         yield source
         return
@@ -286,52 +236,23 @@ def _log(session: Session, source: Path | None, save: Path | None, span: Span) -
 
 
 def _read(session: Session, path: Path, span: Span) -> None:
-    from penstock.cli.scaling import recorded_rounds  # noqa: PLC0415
-    from penstock.events.subjects import Subjects  # noqa: PLC0415
-
-    with path.open("wb") as file, _progress("reading") as tell:
+    with path.open("wb") as file, _progress_bar("reading") as show:
 
         async def read(bus: Bus, settings: Settings) -> int:
-            return await recorded_rounds.save(bus, Subjects(settings.prefix), span, file, tell)
+            return await recorded_rounds.save(bus, Subjects(settings.prefix), span, file, show)
 
-        rounds = session.ask(read)
+        rounds = session.run(read)
     if not rounds:
         raise Failed("no round of decisions is recorded in this part of the log")
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error, for people only."""
+def _progress_bar(title: str) -> Iterator[Callable[[float], None]]:
+    """A bar on standard error, where that is a terminal; it takes the share that is done."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(what, total=1.0)
+        task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
-
-
-def _change(changes: Sequence[str]) -> Any:
-    from penstock.decider.replay import whatif  # noqa: PLC0415
-
-    return whatif.change(_assignments(changes))
-
-
-def _assignments(changes: Sequence[str]) -> dict[str, Any]:
-    assignments = {}
-    for text in changes:
-        name, mark, value = text.partition("=")
-        if not mark:
-            raise Refused(f"--set: found {text!r}, expected NAME=VALUE")
-        assignments[name.strip()] = _value(value.strip())
-    return assignments
-
-
-def _value(text: str) -> Any:
-    """As TOML reads it, else as it stands."""
-    import tomllib  # noqa: PLC0415
-
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

@@ -1,24 +1,32 @@
-"""`penstock simulate`: strategies against a recorded arrival trace, in simulated time."""
+"""`penstock simulate`: strategies against recorded arrivals, in simulated time."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from penstock.cli.command import Command
-from penstock.cli.errors import Refused
-from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.installed import is_importable
+from penstock.cli.output import Column, note, write_rows
+from penstock.cli.scaling.assignments import assignments
 from penstock.cli.session import Session
-
-if TYPE_CHECKING:
-    from penstock.config.profiles import Pool
-    from penstock.decider.simulator.model.load import Trace
-    from penstock.decider.simulator.studies.study import Row, Study
+from penstock.config import load, topology
+from penstock.config.profiles import Pool
+from penstock.decider import plugins
+from penstock.decider.core import options
+from penstock.decider.core.registry import Strategies
+from penstock.decider.simulator.model import durations, traces
+from penstock.decider.simulator.model import load as loads
+from penstock.decider.simulator.model.spawning import Spawning
+from penstock.decider.simulator.studies import contenders, study
+from penstock.decider.simulator.studies.contenders import BASELINES, BLIND
+from penstock.decider.simulator.studies.picture import draw
+from penstock.decider.simulator.studies.study import Row, Study
 
 _POOL = "simulated"
 
@@ -52,12 +60,12 @@ class Numbers(click.ParamType[tuple[float, ...]]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[float, ...]:
         try:
-            found = tuple(float(part) for part in str(value).split(","))
+            numbers = tuple(float(part) for part in str(value).split(","))
         except ValueError:
-            found = ()
-        if not found or not all(0 < number < float("inf") for number in found):
+            numbers = ()
+        if not numbers or not all(0 < number < float("inf") for number in numbers):
             self.fail(f"found {value!r}, expected seconds above 0, like 5 or 5,10,30", param, ctx)
-        return found
+        return numbers
 
 
 @click.command(
@@ -116,22 +124,18 @@ class Numbers(click.ParamType[tuple[float, ...]]):
 @click.option("--processes", type=click.IntRange(1, 256), help="At a time; else one per core.")
 @click.pass_obj
 def simulate(
-    session: Session, /, picture: Path | None, processes: int | None, **asked: Any
+    session: Session, /, picture: Path | None, processes: int | None, **options_given: Any
 ) -> None:
     """Run strategies against recorded arrivals and compare late jobs and cost.
 
     Traces are CSV files with a time a row, or a time and a count. The same code decides as in
     production; every strategy gets the same jobs.
     """
-    with required("penstock-decider"):
-        from penstock.decider.simulator.studies import study  # noqa: PLC0415 - keeps `--help` quick
-
-        if picture is not None:
-            from penstock.decider.simulator.studies.picture import draw  # noqa: PLC0415
-
-    question = _question(session, **asked)
+    if picture is not None and not is_importable("matplotlib"):
+        raise Failed("--picture needs the package matplotlib; install it")
+    question = _question(session, **options_given)
     rows = list(study.run(question, processes or len(os.sched_getaffinity(0))))
-    say_rows(session, rows, COLUMNS, "nothing was simulated")
+    write_rows(session, rows, COLUMNS, "nothing was simulated")
     if picture is not None:
         draw(rows, picture)
         note(f"drawn: {picture}")
@@ -153,43 +157,36 @@ def _question(
     profile: str,
     changes: Sequence[str],
 ) -> Study:
-    from penstock.decider import plugins  # noqa: PLC0415
-    from penstock.decider.core import options  # noqa: PLC0415
-    from penstock.decider.simulator.model import durations, load  # noqa: PLC0415
-    from penstock.decider.simulator.model.spawning import Spawning  # noqa: PLC0415
-    from penstock.decider.simulator.studies import contenders  # noqa: PLC0415
-    from penstock.decider.simulator.studies.study import Study  # noqa: PLC0415
 
     strategies = plugins.strategies()
     try:
-        drawn = durations.parse(service)
-        load.kept_share(thin)
+        run_times = durations.parse(service)
+        loads.kept_share(thin)
         pool = _pool(session, profile, changes)
-        wanted = _names(names, pool.profile.strategy, strategies)
-        for name in wanted:
+        contender_names = _names(names, pool.profile.strategy, strategies)
+        for name in contender_names:
             contenders.check(name, strategies)
         options.check(pool, strategies)
     except ValueError as error:
         raise Refused(str(error)) from error
-    column = drawn.name if isinstance(drawn, durations.Column) else None
-    found = [_trace(path, time, value, column, hours) for path in paths]
+    column = run_times.name if isinstance(run_times, durations.Column) else None
+    recorded = [_trace(path, time, value, column, hours) for path in paths]
     return Study(
-        traces=found,
-        names=wanted,
+        traces=recorded,
+        names=contender_names,
         slas=slas,
         quantile=quantile,
         spawns=[Spawning(seconds=seconds) for seconds in spawns],
         service=service,
-        durations=drawn,
-        thin=[thin] * len(found),
+        durations=run_times,
+        thin=[thin] * len(recorded),
         seeds=seeds,
         profile=pool.profile,
         strategies=strategies,
     )
 
 
-def _names(text: str, usual: str, strategies: Any) -> list[str]:
-    from penstock.decider.simulator.studies.contenders import BASELINES, BLIND  # noqa: PLC0415
+def _names(text: str, usual: str, strategies: Strategies) -> list[str]:
 
     if not text:
         return list(dict.fromkeys((usual, "hybrid", "clairvoyant")))
@@ -200,36 +197,20 @@ def _names(text: str, usual: str, strategies: Any) -> list[str]:
 
 def _trace(
     path: Path, time: str | None, value: str | None, column: str | None, hours: float | None
-) -> Trace:
-    from penstock.decider.simulator.model import load, traces  # noqa: PLC0415
+) -> loads.Trace:
 
     try:
-        found = traces.read(path, time=time, value=value, size=column)
+        trace = traces.read(path, time=time, value=value, size=column)
     except (traces.BadTrace, OSError, UnicodeDecodeError) as error:
         text = str(error) if isinstance(error, traces.BadTrace) else f"{path}: {error}"
         raise Refused(text) from error
-    return found if hours is None else load.busiest(found, hours * 3600)
+    return trace if hours is None else loads.busiest(trace, hours * 3600)
 
 
 def _pool(session: Session, name: str, changes: Sequence[str]) -> Pool:
     """The simulated pool, read as if the pool stood in `penstock.toml`."""
-    from penstock.config import load, topology  # noqa: PLC0415
 
     table: dict[str, Any] = {"profile": name, "min_workers": 0, "max_workers": 1000}
-    for change in changes:
-        key, mark, text = change.partition("=")
-        if not mark:
-            raise Refused(f"--set: found {change!r}, expected NAME=VALUE")
-        table[key.strip()] = _value(text.strip())
+    table |= assignments(changes)
     flags = {f"pools.{_POOL}.{key}": value for key, value in table.items()}
     return topology.pools(load(session.config_file, flags=flags))[_POOL]
-
-
-def _value(text: str) -> Any:
-    """As TOML reads it, else as it stands."""
-    import tomllib  # noqa: PLC0415
-
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

@@ -1,28 +1,30 @@
-"""`penstock tune`: which settings each pool would do best with, by its recorded days."""
+"""`penstock tune`: the best settings of each pool, by its recorded days."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.installed import required
-from penstock.cli.output import Column, note, say, say_json, say_rows
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import POOL, SECONDS
 from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.scaling.assignments import toml_value
 from penstock.cli.session import Session
-
-if TYPE_CHECKING:
-    from penstock.config import Pool
-    from penstock.decider.simulator.studies.tuning import Outlook
+from penstock.config import Pool
+from penstock.config.topology import pools as configured_pools
+from penstock.decider.simulator.studies import pareto, tuning
+from penstock.decider.simulator.studies.tuning import Outlook
+from penstock.events.envelope import utc_now
 
 CHOICES: dict[str, Sequence[Any]] = {"strategy": ["deadline", "hybrid"], "min_workers": [0, 1, 2]}
-"""Tried where nobody says what."""
+"""Tried where no ``--try`` is given."""
 COLUMNS = (
     Column("pool", lambda row: row.pool),
     Column("settings", lambda row: row.setting),
@@ -40,16 +42,20 @@ CAVEAT = (
 )
 
 
-SINCE = click.option("--since", type=SECONDS, default="7d", show_default=True, help="So far back.")
+SINCE = click.option("--since", type=SECONDS, default="7d", show_default=True, help="How far back.")
 HOURS = click.option(
     "--hours",
     type=click.FloatRange(0.1, 24),
     default=24.0,
     show_default=True,
-    help="Of each day, other ones each day: 2 take a twelfth of the time.",
+    help="Hours of each day, other ones each day: 2 take a twelfth of the time.",
 )
 SPAWN = click.option(
-    "--spawn", type=SECONDS, default="2s", show_default=True, help="What a worker takes to start."
+    "--spawn",
+    type=SECONDS,
+    default="2s",
+    show_default=True,
+    help="Start time of a worker.",
 )
 
 
@@ -67,7 +73,7 @@ SPAWN = click.option(
     "choices",
     multiple=True,
     metavar="NAME=VALUE[,VALUE…]",
-    help="A setting of pools and what it might be; each is combined with each of the others.",
+    help="A setting of pools and values to try; each is combined with each of the others.",
 )
 @SPAWN
 @HOURS
@@ -90,15 +96,13 @@ def tune(
     tables = _combinations(choices)
     pools, rows = outlooks(session, tables, **wanted)
     if session.as_json:
-        say_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
+        write_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
     else:
         shown = [row for row in rows if everything or row.best or row.setting == "as it is"]
-        say_rows(session, shown, COLUMNS, "no job of a pool came in that time")
-        say(CAVEAT)
+        write_rows(session, shown, COLUMNS, "no job of a pool came in that time")
+        write_line(CAVEAT)
     if picture is not None and rows:
         allowed = {name: 1 - pool.profile.quantile for name, pool in pools.items()}
-        with required("penstock-decider"):
-            from penstock.decider.simulator.studies import pareto  # noqa: PLC0415
         pareto.draw(rows, allowed, picture)
         note(f"drawn: {picture}")
 
@@ -113,15 +117,30 @@ def outlooks(
     spawn: float,
     hours: float,
 ) -> tuple[dict[str, Pool], list[Outlook]]:
-    """Pools, and what they would do under each of the settings, simulated on Spark."""
-    with required("penstock-decider"):
-        from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
-    with required("penstock-pipeline"):
-        from penstock.pipeline import whatif  # noqa: PLC0415 - loads Spark
-    from penstock.config.topology import pools as read  # noqa: PLC0415 - keeps `--help` quick
-    from penstock.events.envelope import utc_now  # noqa: PLC0415
+    """Simulates the recorded days of pools under several settings, on Spark.
 
-    pools = {name: one for name, one in read(session.settings()).items() if pool in (None, name)}
+    Args:
+        session: of this command.
+        tables: settings of pools by a name for them; the present ones are simulated, too.
+        lake: the lake's folder.
+        master: Spark's.
+        since: seconds to go back, in whole days.
+        pool: only this one; None for all.
+        spawn: seconds that a worker takes to start.
+        hours: simulated hours of each day.
+
+    Returns:
+        The pools by name, and a row for each pool and setting.
+
+    Raises:
+        Refused: no such pool is configured.
+        Failed: the lake holds nothing to simulate.
+    """
+    with required("penstock-pipeline"):
+        from penstock.pipeline.analysis import whatif  # noqa: PLC0415 - loads Spark
+
+    configured = configured_pools(session.settings())
+    pools = {name: one for name, one in configured.items() if pool in (None, name)}
     if not pools:
         raise Refused(f"found no pool {pool!r} in the settings" if pool else "found no pool")
     tuning.check(pools.values(), tables)
@@ -131,10 +150,10 @@ def outlooks(
     )
     try:
         simulate = partial(tuning.simulate, pools, tables, spawn)
-        found = whatif.simulate(pools, wanted, simulate, tuning.Day)
+        days = whatif.simulate(pools, wanted, simulate, tuning.Day)
     except ValueError as error:
         raise Failed(str(error)) from error
-    return pools, tuning.sum_up(found, pools)
+    return pools, tuning.sum_up(days, pools)
 
 
 def _combinations(choices: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -143,27 +162,17 @@ def _combinations(choices: Sequence[str]) -> dict[str, dict[str, Any]]:
         name, mark, values = text.partition("=")
         if not mark or not values:
             raise Refused(f"--try: found {text!r}, expected NAME=VALUE[,VALUE…]")
-        tried.setdefault(name.strip(), []).extend(_value(each) for each in values.split(","))
-    with required("penstock-decider"):
-        from penstock.decider.simulator.studies import tuning  # noqa: PLC0415
+        tried.setdefault(name.strip(), []).extend(
+            toml_value(value.strip()) for value in values.split(",")
+        )
     return tuning.combinations(tried or CHOICES)
 
 
-def _value(text: str) -> Any:
-    """As TOML reads it, else as it stands."""
-    import tomllib  # noqa: PLC0415
-
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
-
-
 def _summary(pool: str, rows: Sequence[Outlook]) -> dict[str, Any]:
-    mine = [row for row in rows if row.pool == pool]
+    pool_rows = [row for row in rows if row.pool == pool]
     return {
         "pool": pool,
-        "recommended": next(row for row in mine if row.best),
-        "as_it_is": next(row for row in mine if row.setting == "as it is"),
-        "settings": mine,
+        "recommended": next(row for row in pool_rows if row.best),
+        "as_it_is": next(row for row in pool_rows if row.setting == "as it is"),
+        "settings": pool_rows,
     }

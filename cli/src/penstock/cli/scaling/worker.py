@@ -1,4 +1,4 @@
-"""`penstock worker`: run one job worker in this terminal, or list all that live."""
+"""`penstock worker`: run one job worker in this terminal, or list the living ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from penstock.cli import service
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
-from penstock.cli.output import Column, note, say_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import POOL
 from penstock.cli.session import Session
 from penstock.config.topology import pools
@@ -54,10 +54,10 @@ def _run(session: Session, pool: str, burst: bool) -> None:
     run = service.find("worker")
     session.hand_on()
     settings = session.reachable_settings()
-    known = pools(settings)
-    if pool not in known:
-        names = ", ".join(known) or "none is configured"
-        raise Refused(f"there is no pool {pool!r}; known pools: {names}")
+    configured = pools(settings)
+    if pool not in configured:
+        names = ", ".join(configured) or "none is configured"
+        raise Refused(f"there is no pool {pool!r}; configured pools: {names}")
     run(settings, pool, burst)
 
 
@@ -65,7 +65,7 @@ def _run(session: Session, pool: str, burst: bool) -> None:
 @click.pass_obj
 def list_workers(session: Session) -> None:
     """List the workers that report now; listens for two seconds at most."""
-    rows, unheard = session.ask(living_workers)
-    say_rows(session, rows, COLUMNS, "no worker reports")
-    if unheard > 0:
-        note(f"{unheard} started workers did not report within two seconds")
+    rows, silent = session.run(living_workers)
+    write_rows(session, rows, COLUMNS, "no worker reports")
+    if silent > 0:
+        note(f"{silent} started workers did not report within two seconds")

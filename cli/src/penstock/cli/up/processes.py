@@ -11,12 +11,12 @@ from pathlib import Path
 from penstock.cli import service
 from penstock.cli.errors import Failed
 from penstock.cli.up import cluster, descendants
-from penstock.cli.up.supervised import Supervised
 from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child, ChildFailed
 from penstock.runtime.interpreter import PAUSING, module_command
+from penstock.runtime.supervised import Supervised
 
 SERVICES = ("metrics", "decider", "orchestrator", "executor")
 _LAST_TO_END = ("metrics", "orchestrator")

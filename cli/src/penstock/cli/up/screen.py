@@ -10,10 +10,10 @@ from typing import Protocol
 import click
 import msgspec
 
-from penstock.cli.up.supervised import Supervised
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
+from penstock.runtime.supervised import Supervised
 from penstock.telemetry.lines import printable, printable_json
 from penstock.views.event_text import line
 from penstock.views.pool_board import Board

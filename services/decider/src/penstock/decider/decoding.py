@@ -1,4 +1,4 @@
-"""Reading stored messages that may be anything: what does not fit is logged with its reason."""
+"""Decoding stored messages of any content: what is no event is logged with its reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.events.envelope import Codec, Event, UnknownEvent
 log = logging.getLogger("penstock.decider")
 
 MALFORMED = (ValueError, RecursionError)
-"""What decoding raises: no JSON, wrong types, text that is no UTF-8, nested beyond all measure."""
+"""Raised by decoding: no JSON, wrong types, text that is no UTF-8, nesting that is too deep."""
 
 
 def read(codec: Codec, stored: Stored) -> Event | None:
-    """The event in a message, or None (said in the log) if there is none we can use."""
+    """The event in a message; None, with a log line, if it holds none of this version."""
     try:
         event = codec.decode(stored.body)
     except MALFORMED as error:

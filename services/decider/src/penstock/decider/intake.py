@@ -31,10 +31,12 @@ _SPARE_HEADERS = 100
 
 
 class Intake:
-    """Keeps what was seen last, and says when something must be decided at once.
+    """Keeps the newest snapshots, and requests a decision when one is due at once.
 
     Attributes:
-        pools / hosts: by name. headers: of the same messages, by snapshot id (trace contexts).
+        pools: the newest snapshot of each, by name.
+        hosts: likewise.
+        headers: of the same messages, by snapshot id (trace contexts).
         changed: set when the rhythm may have changed.
         through: sequence of the last message that was taken, usable or not.
     """
@@ -54,7 +56,7 @@ class Intake:
         self._rules = Rules.of(settings)
         self._refused_at = float("-inf")
         self._monotonic = monotonic
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.through = 0
         self._first_through: int | None = None
 
@@ -70,8 +72,7 @@ class Intake:
 
     @property
     def complete(self) -> bool:
-        """Nothing was left out between the last two looks: the newest of each subject came first,
-        and from there on everything."""
+        """No snapshot was left out: the newest of each subject came first, then every later one."""
         return self._first_through is not None and self.through >= self._first_through
 
     def take(self, stored: Stored) -> None:
@@ -90,22 +91,22 @@ class Intake:
     def _take_pool(self, snapshot: PoolSnapshot, stored: Stored) -> None:
         name = snapshot.pool
         if name not in self._configured:
-            self._tell_stranger(snapshot)
+            self._report_stranger(snapshot)
             return
         self._forget(self.pools.get(name))
         self.pools[name] = MeasuredPool(snapshot, stored.at.timestamp())
         self._keep(snapshot, stored)
         if snapshot.wakeup != "tick":
-            self._rhythm.ask(name, self._monotonic())
+            self._rhythm.request(name, self._monotonic())
         else:
             self._rhythm.follow(self._monotonic())
         self.changed.set()
 
     def _take_host(self, snapshot: HostSnapshot, stored: Stored) -> None:
         before = self.hosts.get(snapshot.host)
-        seen = MeasuredHost(snapshot, stored.at.timestamp())
-        if reason := take_host(self.hosts, seen, self._rules):
-            self._tell_refused(snapshot.host, reason)
+        measurement = MeasuredHost(snapshot, stored.at.timestamp())
+        if reason := take_host(self.hosts, measurement, self._rules):
+            self._report_refused(snapshot.host, reason)
             return
         self._forget(before)
         self._keep(snapshot, stored)
@@ -113,37 +114,37 @@ class Intake:
         lease = self._settings.host.lease_seconds
         came = before is None or stored.at.timestamp() - before.at > lease
         if came or (before and before.snapshot.draining != snapshot.draining):
-            self._rhythm.ask_all(self._monotonic())
+            self._rhythm.request_all(self._monotonic())
             self.changed.set()
 
     def _keep(self, snapshot: Event, stored: Stored) -> None:
         if stored.headers:
             self.headers[snapshot.id] = stored.headers
 
-    def _forget(self, seen: MeasuredPool | MeasuredHost | None) -> None:
-        if seen is not None:
-            self.headers.pop(seen.snapshot.id, None)
+    def _forget(self, measurement: MeasuredPool | MeasuredHost | None) -> None:
+        if measurement is not None:
+            self.headers.pop(measurement.snapshot.id, None)
 
     def _sweep(self) -> None:
         """Headers of hosts that are not remembered any more."""
         if len(self.headers) <= 2 * (len(self.hosts) + len(self.pools)) + _SPARE_HEADERS:
             return
-        kept = {seen.snapshot.id for seen in self.hosts.values()}
-        kept |= {seen.snapshot.id for seen in self.pools.values()}
-        self.headers = {name: each for name, each in self.headers.items() if name in kept}
+        kept = {measurement.snapshot.id for measurement in self.hosts.values()}
+        kept |= {measurement.snapshot.id for measurement in self.pools.values()}
+        self.headers = {id_: headers for id_, headers in self.headers.items() if id_ in kept}
 
-    def _tell_refused(self, host: str, reason: str) -> None:
-        """Once a minute: whoever invents hosts invents many."""
+    def _report_refused(self, host: str, reason: str) -> None:
+        """Logs a refused host once a minute: an attacker that invents hosts invents many."""
         now = self._monotonic()
         if now - self._refused_at >= _COMPLAINT_SECONDS:
             self._refused_at = now
             log.warning("host %s is refused: %s", host, reason)
 
-    def _tell_stranger(self, snapshot: PoolSnapshot) -> None:
-        """Once per name."""
-        if snapshot.pool in self._told:
+    def _report_stranger(self, snapshot: PoolSnapshot) -> None:
+        """Logs an unknown pool once per name."""
+        if snapshot.pool in self._reported:
             return
-        self._told.add(snapshot.pool)
+        self._reported.add(snapshot.pool)
         if all(is_excluded(self._settings, queue) for queue in snapshot.queues):
             log.info("queue %s is excluded: it is left alone", ", ".join(snapshot.queues))
         else:
@@ -158,13 +159,13 @@ class Intake:
 async def _end(bus: Bus, stream: str, pattern: str) -> int | None:
     try:
         last = await bus.last(stream, pattern)
-    except BusError:  # asked again with the next message
+    except BusError:  # retried with the next message
         return None
     return last.sequence if last else 0
 
 
 def wrong(snapshot: Event, subject: str) -> str | None:
-    """What the types cannot say: it is of another pool or host, or counts below zero."""
+    """A fault beyond the types: another pool's or host's snapshot, or a count below zero."""
     if subject.rpartition(".")[2] != snapshot.key:
         return f"found a snapshot of {snapshot.key!r}, expected the subject's"
     if isinstance(snapshot, HostSnapshot) and (fault := implausible(snapshot)):

@@ -1,4 +1,4 @@
-"""One leadership: what was decided last is loaded, then round after round until the term ends."""
+"""One leadership: loads the last decisions, then runs rounds until the term ends."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State, restore
 from penstock.decider.intake import Intake
-from penstock.decider.lease import Term
 from penstock.decider.own_metrics import Readings
 from penstock.decider.publishing.commands import Commander, Deposed
+from penstock.decider.publishing.event_filter import EventFilter
 from penstock.decider.publishing.journal import Journal, Made
-from penstock.decider.publishing.news import News
 from penstock.decider.publishing.recorder import Recorder
-from penstock.decider.publishing.spans import Story
+from penstock.decider.publishing.spans import DecisionSpans
 from penstock.decider.rhythm import Rhythm
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
+from penstock.runtime.lease import Term
 from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.decider")
 
-_TRY_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 _NAMED = 5
 """Hosts that one round names in the log."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What stays the same through all of a process's leaderships.
+    """The parts that all of a process's leaderships share.
 
     Attributes:
         holder: this process's name in the lease; source: in its events.
@@ -68,8 +68,8 @@ class Leader:
         self._setting, self._term = setting, term
         self._journal = Journal(setting.bus, setting.subjects, setting.source)
         self._commander = Commander(setting.bus, setting.subjects, setting.source, term.epoch)
-        self._story = Story()
-        self._news = News(setting.repeat_seconds)
+        self._spans = DecisionSpans()
+        self._filter = EventFilter(setting.repeat_seconds)
         self._recorder = Recorder(
             setting.subjects, setting.source, term.epoch, setting.pools, setting.rules
         )
@@ -82,7 +82,7 @@ class Leader:
         try:
             await self._load()
             await self._announce()
-            self._setting.rhythm.ask_all(time.monotonic())
+            self._setting.rhythm.request_all(time.monotonic())
             while self._term.held:
                 await self._step()
         except Deposed as deposed:
@@ -96,14 +96,16 @@ class Leader:
                 decisions = await self._journal.last_decisions(self._setting.pools)
             except BusError as error:
                 log.warning("cannot load what was decided last: %s", error)
-                await asyncio.sleep(_TRY_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             now = self._setting.clock.now()
             self._state = restore(self._setting.pools, decisions, commands, now)
             return
 
     async def _announce(self) -> None:
-        log.info("leading, epoch %d, after %s", self._term.epoch, self._term.previous or "nobody")
+        log.info(
+            "leading, epoch %d, after %s", self._term.epoch, self._term.previous or "no leader"
+        )
         await self._journal.publish(
             [
                 LeaderChanged(
@@ -116,7 +118,7 @@ class Leader:
         )
 
     async def _step(self) -> None:
-        """Waits for the next moment and decides what is due then. A fault ends no loop."""
+        """Waits until pools are due and decides for them. A fault ends no loop."""
         setting = self._setting
         setting.intake.changed.clear()
         due = setting.rhythm.due(setting.pools, time.monotonic())
@@ -128,7 +130,7 @@ class Leader:
             await self._round(due)
         except BusError as error:
             setting.readings.failed()
-            log.warning("a round was lost: %s", error)
+            log.warning("a round was not recorded: %s", error)
         except (Deposed, asyncio.CancelledError):
             raise
         except Exception:
@@ -136,7 +138,7 @@ class Leader:
             log.exception("a round failed; the last plan stands")
 
     async def _round(self, due: frozenset[str]) -> None:
-        """Decide, tell, command."""
+        """Decides, publishes and commands."""
         setting = self._setting
         began_at, now = time.time(), setting.clock.now()
         inputs, through = self._inputs(due), setting.intake.through
@@ -148,18 +150,18 @@ class Leader:
             self._recorder.start_anew()
         records = self._recorder.round(before, inputs, through, outcome, now)
         made = Made(epoch=self._term.epoch, round=self._recorder.number, through=through, now=now)
-        told = await self._tell(outcome, made, records, began_at)
-        if self._term.held:  # asked again: the log may have let us wait, or we were stopped
+        published = await self._publish(outcome, made, records, began_at)
+        if self._term.held:  # it may have ended while the events were stored
             sent = await self._commander.send(
-                outcome.plans, self._decision_ids, self._story, outcome.repeat
+                outcome.plans, self._decision_ids, self._spans, outcome.repeat
             )
             await self._journal.publish(sent)
             setting.readings.commanded(len(sent))
-            self._tell_heedless(outcome, now)
+            self._report_unresponsive(outcome, now)
             await self._forget(outcome)
-        setting.readings.round(outcome.decisions, told, time.time() - began_at)
+        setting.readings.round(outcome.decisions, published, time.time() - began_at)
 
-    def _tell_heedless(self, outcome: Outcome, now: float) -> None:
+    def _report_unresponsive(self, outcome: Outcome, now: float) -> None:
         for host in sorted(outcome.repeat)[:_NAMED]:
             log.warning(
                 "host %s has not begun its last command for %.0f s: it gets no further workers; "
@@ -169,14 +171,14 @@ class Leader:
             )
 
     async def _forget(self, outcome: Outcome) -> None:
-        """Commands of hosts that are gone for good; a key that may not delete them is told once."""
+        """Deletes the commands of forgotten hosts; if the key may not, that is logged once."""
         if self._keeps_commands:
             return
         try:
             await self._commander.forget(outcome.plans)
         except BusError as error:
             self._keeps_commands = True
-            log.warning("commands of hosts that are gone are kept: %s", error)
+            log.warning("commands of forgotten hosts are kept: %s", error)
 
     def _inputs(self, due: frozenset[str]) -> Inputs:
         setting = self._setting
@@ -190,18 +192,18 @@ class Leader:
             due=None if len(due) == len(setting.pools) else due,
         )
 
-    async def _tell(
+    async def _publish(
         self, outcome: Outcome, made: Made, records: list[Outgoing], began_at: float
     ) -> list[ScalingDecisionMade]:
-        """Publishes what is new; returns those decisions."""
+        """Publishes the decisions that are news; returns their events."""
         intake = self._setting.intake
         urgent = {notice.fields.get("pool", "") for notice in outcome.notices}
-        news = self._news.pick(outcome.decisions, urgent, made.now)
+        news = self._filter.pick(outcome.decisions, urgent, made.now)
         decisions = self._journal.decisions(news, made)
         self._decision_ids.update({event.pool: event.id for event in decisions})
         notices = self._journal.notices(outcome.notices, self._decision_ids, made.now)
-        hosts = [seen.snapshot.id for seen in intake.hosts.values()]
-        with self._story.decisions(decisions, intake.headers, hosts, began_at) as headers:
+        hosts = [measurement.snapshot.id for measurement in intake.hosts.values()]
+        with self._spans.decisions(decisions, intake.headers, hosts, began_at) as headers:
             for decision in decisions:
                 if decision.current != decision.target:
                     with telemetry.within(headers.get(decision.id)):

@@ -1,4 +1,4 @@
-"""Leadership of the deciders: the lease whose records also tell the broker's time.
+"""Leadership of the deciders: a lease whose records also teach the broker's time.
 
 What makes two leaders harmless is that the record, and every command, is appended by
 compare-and-set.
@@ -12,36 +12,34 @@ from collections.abc import Callable
 from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus
 from penstock.events.subjects import Subjects
-from penstock.runtime import lease
-from penstock.runtime.lease import LeaseRecord, Term
-
-__all__ = ["Lease", "LeaseRecord", "Term"]
+from penstock.runtime.lease import Lease
 
 
-class Lease(lease.Lease):
-    """See :class:`penstock.runtime.lease.Lease`.
+def leadership(
+    bus: Bus,
+    subjects: Subjects,
+    holder: str,
+    lease_seconds: float,
+    *,
+    clock: BrokerClock | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Lease:
+    """The lease of the leading decider.
 
     Args:
-        clock: learns the broker's time from the record's time stamps.
+        holder: unique among processes.
+        clock: learns the broker's time from the time stamps of this holder's records.
+        monotonic: seconds of a clock that never jumps.
     """
+    stream, subject = subjects.state_stream, subjects.state("lease", "decider")
 
-    def __init__(
-        self,
-        bus: Bus,
-        subjects: Subjects,
-        holder: str,
-        lease_seconds: float,
-        *,
-        clock: BrokerClock | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        subject = subjects.state("lease", "decider")
-        stream = subjects.state_stream
-        super().__init__(bus, stream, subject, holder, lease_seconds, monotonic=monotonic)
-        self._clock = clock or BrokerClock()
+    async def learn_time(sequence: int, began: float) -> None:
+        answered = monotonic()
+        stored = await bus.last(stream, subject)
+        if clock and stored is not None and stored.sequence == sequence:
+            clock.learn(stored.at.timestamp(), began, answered)
 
-    async def _stored(self, sequence: int, began: float) -> None:
-        answered = self._monotonic()
-        stored = await self._bus.last(self._stream, self._subject)
-        if stored is not None and stored.sequence == sequence:
-            self._clock.learn(stored.at.timestamp(), began, answered)
+    on_stored = learn_time if clock else None
+    return Lease(
+        bus, stream, subject, holder, lease_seconds, monotonic=monotonic, on_stored=on_stored
+    )

@@ -1,4 +1,4 @@
-"""What the decider tells of itself in numbers, and what must hold for it to be ready."""
+"""The decider's own metrics, and its readiness checks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import pairwise
 from penstock.bus.clock import BrokerClock
 from penstock.decider.core.conclude import Decision
 from penstock.decider.intake import Intake
-from penstock.decider.lease import Lease, Term
 from penstock.events.scaling import ScalingDecisionMade
+from penstock.runtime.lease import Lease, Term
 from penstock.telemetry import metrics
 from penstock.telemetry.checks import Checks
 from penstock.telemetry.meters import Meters, Reading
 
-_NO_ROOM = frozenset({"capacity", "fair-share"})
+_CAPACITY_STEPS = frozenset({"capacity", "fair-share"})
 
 
 class Readings:
@@ -31,14 +31,23 @@ class Readings:
         self._term, self._decided = term, {}
 
     def round(
-        self, decisions: Sequence[Decision], told: Sequence[ScalingDecisionMade], seconds: float
+        self,
+        decisions: Sequence[Decision],
+        published: Sequence[ScalingDecisionMade],
+        seconds: float,
     ) -> None:
-        """A round was done. ``told``: those of its decisions that became events."""
-        self._decided.update({each.pool: each for each in decisions})
+        """Counts a round.
+
+        Args:
+            decisions: all that it made.
+            published: those that became events.
+            seconds: that it took.
+        """
+        self._decided.update({decision.pool: decision for decision in decisions})
         self._meters.count(metrics.ROUNDS, "done")
         self._meters.observe(metrics.ROUND, seconds)
-        for each in told:
-            self._meters.count(metrics.DECISIONS, each.pool, _direction(each))
+        for event in published:
+            self._meters.count(metrics.DECISIONS, event.pool, _direction(event))
 
     def failed(self) -> None:
         self._meters.count(metrics.ROUNDS, "failed")
@@ -51,8 +60,8 @@ class Readings:
         leading = term is not None and term.held
         yield Reading(metrics.LEADING, float(leading))
         now = self._clock.now()
-        for name, seen in self._intake.pools.copy().items():
-            yield Reading(metrics.SEEN_AGE, max(now - seen.at, 0.0), (name,))
+        for name, measurement in self._intake.pools.copy().items():
+            yield Reading(metrics.SEEN_AGE, max(now - measurement.at, 0.0), (name,))
         if term is None or not leading:
             return
         yield Reading(metrics.EPOCH, term.epoch)
@@ -72,10 +81,12 @@ def _decision(decision: Decision) -> Iterator[Reading]:
 
 
 def short_workers(decision: Decision) -> int:
-    """How many workers the hosts had no room for."""
+    """Desired workers that the hosts have no capacity for."""
     steps = pairwise(decision.reasons)
-    lost = (before.workers - after.workers for before, after in steps if after.step in _NO_ROOM)
-    return sum(max(each, 0) for each in lost)
+    lost = (
+        before.workers - after.workers for before, after in steps if after.step in _CAPACITY_STEPS
+    )
+    return sum(max(workers, 0) for workers in lost)
 
 
 def _direction(made: ScalingDecisionMade) -> str:
@@ -85,14 +96,14 @@ def _direction(made: ScalingDecisionMade) -> str:
 
 
 def require(checks: Checks, intake: Intake, lease: Lease, stale_seconds: float) -> None:
-    """Ready: somebody leads, and measurements come in."""
+    """Ready: a decider leads, and measurements come in."""
 
     def fresh() -> str:
-        ages = [time.time() - seen.at for seen in intake.pools.copy().values()]
+        ages = [time.time() - measurement.at for measurement in intake.pools.copy().values()]
         if not ages:
             return "no snapshot of a pool came yet; does the metrics service run?"
         stale = min(ages) > stale_seconds
         return f"the newest snapshot of a pool is {min(ages):.0f} s old" if stale else ""
 
-    checks.require("leader", lambda: "" if lease.is_held else "nobody leads")
+    checks.require("leader", lambda: "" if lease.is_held else "no decider leads")
     checks.require("snapshots", fresh)

@@ -1,4 +1,7 @@
-"""What installed packages add: entry-point groups `penstock.strategies` and `penstock.policies`."""
+"""Strategies and policies of installed packages.
+
+They are found by the entry-point groups `penstock.strategies` and `penstock.policies`.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,12 @@ def _installed(
     """One that cannot be loaded, or is none, is reported and left out.
 
     Args:
-        accept: makes of a name and a loaded thing what is wanted, or raises.
+        group: of the entry points.
+        noun: for log lines.
+        shipped: names of those that ship.
+        accept: makes the strategy or policy of a name and a loaded object, or raises.
     """
-    found: dict[str, T] = {}
+    loaded: dict[str, T] = {}
     for point in entry_points(group=group):
         try:
             accepted = accept(point.name, point.load())
@@ -59,8 +65,8 @@ def _installed(
             continue
         if point.name in shipped:
             log.warning("%s %s of %s replaces the one that ships", noun, point.name, point.value)
-        found[point.name] = accepted
-    return found
+        loaded[point.name] = accepted
+    return loaded
 
 
 def _strategy(name: str, loaded: Any) -> Strategy:

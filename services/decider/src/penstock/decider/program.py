@@ -37,11 +37,11 @@ COVERED = (
 @cache
 def program() -> str:
     """Version and fingerprint of the decider, its runtime, and the same of each plug-in."""
-    ours = _fingerprint(path for module in COVERED for path in sources(module))
+    own = _fingerprint(path for module in COVERED for path in sources(module))
     plugins = sorted(_plugin(point) for group in GROUPS for point in entry_points(group=group))
     return " ".join(
         [
-            f"{version('penstock-decider')}+{ours}",
+            f"{version('penstock-decider')}+{own}",
             f"python-{platform.python_version()}",
             f"msgspec-{version('msgspec')}",
             *plugins,

@@ -1,4 +1,4 @@
-"""When which pools are decided: all of them once a period, single ones at once when asked."""
+"""When pools are decided: all of them once a period, single ones at once on request."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Rhythm:
         self._all_at = float("-inf")
         self._next_all = float("-inf")
         self._decided: dict[str, float] = {}
-        self._asked: dict[str, float] = {}
+        self._requested: dict[str, float] = {}
 
-    def ask(self, pool: str, now: float) -> None:
-        """A pool wants to be decided at once."""
+    def request(self, pool: str, now: float) -> None:
+        """Requests a decision of one pool at once."""
         last = max(self._decided.get(pool, self._all_at), self._all_at)
-        self._asked.setdefault(pool, max(now, last + self._least))
+        self._requested.setdefault(pool, max(now, last + self._least))
 
-    def ask_all(self, now: float) -> None:
-        """Something happened that concerns all pools."""
+    def request_all(self, now: float) -> None:
+        """Requests a decision of all pools at once."""
         self._next_all = min(self._next_all, max(now, self._all_at + self._least))
 
     def follow(self, now: float) -> None:
-        """A regular measurement came: the next round over all follows right behind it."""
+        """Notes a regular measurement: the next round over all pools follows right behind it."""
         if now - self._all_at > self._period / 2:
             self._next_all = min(self._next_all, now + self._least / 2)
 
@@ -38,14 +38,14 @@ class Rhythm:
         """The pools to decide now; they count as decided."""
         if now >= self._next_all:
             self._all_at, self._next_all = now, now + self._period
-            self._asked.clear()
+            self._requested.clear()
             self._decided.clear()
             return frozenset(pools)
-        due = frozenset(pool for pool, at in self._asked.items() if at <= now)
+        due = frozenset(pool for pool, at in self._requested.items() if at <= now)
         for pool in due:
-            del self._asked[pool]
+            del self._requested[pool]
             self._decided[pool] = now
         return due.intersection(pools)
 
     def wait_seconds(self, now: float) -> float:
-        return max(min([self._next_all, *self._asked.values()]) - now, 0.0)
+        return max(min([self._next_all, *self._requested.values()]) - now, 0.0)

@@ -34,13 +34,14 @@ from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.stuck_jobs import LOOK_SECONDS, StuckWatch
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
+from penstock.executor.spark.host_spark import HostSpark
 from penstock.executor.spark.leftovers import has_session
 from penstock.executor.spark.orphans import SparkOrphans
-from penstock.executor.spark.supervised import KeptSpark
-from penstock.runtime import service
+from penstock.runtime import service_process
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
 from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.service import Service
 from penstock.runtime.waiting import within
 from penstock.spark.address import address
 
@@ -61,12 +62,12 @@ def run(settings: Settings) -> None:
     # before the broker is looked for: living workers see that somebody is there for them
     held = lock.take(run_dir(settings), settings.host.name)
     try:
-        service.run("executor", settings, body)
+        service_process.run("executor", settings, body)
     finally:
         os.close(held)
 
 
-async def body(running: service.Service) -> None:
+async def body(running: Service) -> None:
     """The body of the service; the caller holds the host's lock."""
     await _Shell(running, run_dir(running.settings)).live()
 
@@ -74,7 +75,7 @@ async def body(running: service.Service) -> None:
 class _Shell:
     """The loops around an executor, one for each source of facts."""
 
-    def __init__(self, running: service.Service, folder: Path) -> None:
+    def __init__(self, running: Service, folder: Path) -> None:
         self._running, self._bus, self._folder = running, running.bus, folder
         self._host = running.settings.host.name
         self._subjects = Subjects(running.settings.prefix)
@@ -97,7 +98,7 @@ class _Shell:
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
-        self._spark = KeptSpark(folder, running.settings)
+        self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
         self._kept = {
             name: kept
@@ -123,7 +124,7 @@ class _Shell:
             host = self._running.settings.host
             guarding = (self._folder, host.orphan_grace_seconds, host.drain_seconds)
             spawn(guard.keep(*guarding), "spark-guard")
-        spawn(self._spark.run(), "spark-keeper")
+        spawn(self._spark.run(), "spark-supervisor")
         has_workers = executor.spark_workers.has_any
         used = {
             "daemon": has_workers,

@@ -16,7 +16,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
 from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
-from penstock.jobs.queues.discovery import Discovery
+from penstock.jobs.queues.discovery import QueueDiscovery
 from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, Told
 from penstock.metrics.core.pool import PoolMeter
@@ -29,7 +29,7 @@ from penstock.metrics.reports import WorkerEar
 from penstock.metrics.spark_tasks import SparkTasks
 from penstock.metrics.trained_forecasts import ForecastEar
 from penstock.metrics.wakeups import FirstJobs
-from penstock.runtime import service
+from penstock.runtime import service_process
 from penstock.runtime.service import Service
 from penstock.runtime.waiting import within
 from penstock.telemetry import metrics
@@ -48,7 +48,7 @@ _PATIENCE_SHARE = 0.1
 def run(settings: Settings) -> None:
     """The whole process; raises ConfigError before anything starts."""
     pools(settings)
-    service.run("metrics", settings, body)
+    service_process.run("metrics", settings, body)
 
 
 async def body(running: Service) -> None:
@@ -70,7 +70,7 @@ class Metrics:
             bus,
             subjects,
             (queue for pool in queued for queue in _queues(pool)),
-            Discovery(bus, settings) if settings.default_pool else None,
+            QueueDiscovery(bus, settings) if settings.default_pool else None,
             lambda name: _queue(configured[settings.default_pool], name),
         )
         self._meters: dict[str, PoolMeter] = {

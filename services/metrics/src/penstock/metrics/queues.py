@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, QueueDepth, Stored
 from penstock.events.subjects import Subjects
-from penstock.jobs.queues.discovery import DISCOVER_SECONDS, MOST_QUEUES, Discovery
-from penstock.jobs.queues.pauses import Pausing, Resumptions
+from penstock.jobs.queues.discovery import DISCOVER_SECONDS, MOST_QUEUES, QueueDiscovery
+from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.jobs.queues.queue_messages import JOB
 from penstock.metrics.core.line import Spot, sequences
 from penstock.metrics.core.queue import Head, Look, Queue
@@ -52,7 +52,7 @@ class QueueWatch:
         bus: Bus,
         subjects: Subjects,
         queues: Iterable[Queue],
-        discovery: Discovery | None = None,
+        discovery: QueueDiscovery | None = None,
         discovered_queue: Callable[[str], Queue] = Queue,
     ) -> None:
         self.queues = {queue.name: queue for queue in queues}
@@ -69,7 +69,7 @@ class QueueWatch:
         self._found: set[str] = set()
         self._new: dict[str, Queue] = {}
         self.discovered: list[Queue] = []
-        self._pausing = Pausing(bus, subjects, "metrics")
+        self._pausing = QueuePauses(bus, subjects, "metrics")
         self._resumptions = Resumptions()
 
     async def look(self) -> None:
@@ -94,7 +94,7 @@ class QueueWatch:
         )
         self._at = at
 
-    async def _discover(self, discovery: Discovery) -> None:
+    async def _discover(self, discovery: QueueDiscovery) -> None:
         """Finds queues of the default pool. One stays known until this process ends."""
         now = time.monotonic()
         if now < self._discover_at:

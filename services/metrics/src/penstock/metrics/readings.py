@@ -11,7 +11,7 @@ from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.totals import Histogram, Totals, Traced
 from penstock.telemetry import metrics
-from penstock.telemetry.meters import Exemplar, Reading, Spread, Told
+from penstock.telemetry.meters import Exemplar, Reading, Sample, Spread
 
 
 class Readings:
@@ -29,7 +29,7 @@ class Readings:
     ) -> None:
         self._pools, self._meters, self._stored = pools, meters, stored
 
-    def __call__(self) -> Iterable[Told]:
+    def __call__(self) -> Iterable[Sample]:
         for name, pool in self._pools.items():
             yield Reading(metrics.PROMISED, pool.profile.sla_seconds, (name,))
             yield Reading(metrics.PROMISED_SHARE, pool.profile.quantile, (name,))
@@ -72,7 +72,7 @@ def _quantiles(pool: str, of: str, found: Quantiles | None) -> Iterator[Reading]
         yield Reading(metrics.QUANTILE, found.p99_seconds, (pool, of, "0.99"))
 
 
-def _totals(pool: str, totals: Totals) -> Iterator[Told]:
+def _totals(pool: str, totals: Totals) -> Iterator[Sample]:
     for queue, counts in totals.queues.items():
         yield Reading(metrics.STARTED, counts.started, (pool, queue))
         yield Reading(metrics.LATE, counts.late, (pool, queue))

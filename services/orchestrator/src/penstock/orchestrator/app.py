@@ -32,7 +32,7 @@ from penstock.orchestrator.scheduling.foreign_schedules import ForeignSchedules
 from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.scheduling.timers import Punctual
 from penstock.orchestrator.workflows.tracker import Wholes
-from penstock.runtime import service
+from penstock.runtime import service_process
 from penstock.runtime.poison_messages import passing_over
 from penstock.runtime.service import Service
 
@@ -48,7 +48,7 @@ _KEEP_SECONDS = 5.0
 
 def run(settings: Settings) -> None:
     """The whole process."""
-    service.run("orchestrator", settings, body, makes_streams=True)
+    service_process.run("orchestrator", settings, body, makes_streams=True)
 
 
 async def body(running: Service) -> None:

@@ -6,7 +6,7 @@ import logging
 
 from penstock.bus.protocol import BusError
 from penstock.events.subjects import Subjects
-from penstock.jobs.queues.pauses import Pausing
+from penstock.jobs.queues.pauses import QueuePauses
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
@@ -16,7 +16,7 @@ _LOOK_SECONDS = 2.0
 
 async def keep(running: Service) -> None:
     """Looks again and again until the service ends."""
-    pausing = Pausing(running.bus, Subjects(running.settings.prefix), running.source)
+    pausing = QueuePauses(running.bus, Subjects(running.settings.prefix), running.source)
     while await running.pause(_LOOK_SECONDS):
         try:
             await pausing.agree((await running.bus.depths()).values())

@@ -23,16 +23,16 @@ from penstock.events.envelope import Codec
 from penstock.events.record import RECORDS
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.subjects import Subjects
-from penstock.pipeline.claim import Claim, claimed
 from penstock.pipeline.core.manifest import Whole
 from penstock.pipeline.core.rolled import Promise, State
 from penstock.pipeline.events import option
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.rollups import Rollups, rollups_folder
+from penstock.pipeline.lake.claim import Claim, claimed
+from penstock.pipeline.lake.restarting import Tending, in_sessions
+from penstock.pipeline.lake.rollups import Rollups, rollups_folder
+from penstock.pipeline.lake.storage import Folder
+from penstock.pipeline.lake.table import Lake
 from penstock.pipeline.session import spark_session
 from penstock.pipeline.source import register
-from penstock.pipeline.storage import Folder
-from penstock.pipeline.tending import Tending, in_sessions
 
 log = logging.getLogger("penstock.pipeline")
 

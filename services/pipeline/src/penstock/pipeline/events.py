@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from penstock.events.envelope import EARLIEST_YEAR, LATEST_YEAR, Event
+from penstock.pipeline.broker.pulling import Message
 from penstock.pipeline.core.columns import Field, Shapes, column_name, columns, shapes
-from penstock.pipeline.pulling import Message
 
 KNOWN, ASIDE = "known", "aside"
 MALFORMED, UNKNOWN = "malformed", "unknown"

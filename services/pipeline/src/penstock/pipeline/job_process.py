@@ -24,7 +24,8 @@ from penstock.config import Settings, load
 from penstock.config.settings import Pipeline
 from penstock.config.topology import pools
 from penstock.events.forecasting import ForecastMade
-from penstock.pipeline import app, forecasts, reporting
+from penstock.pipeline import app
+from penstock.pipeline.analysis import forecasts, reporting
 from penstock.pipeline.core.foresee import Plan
 from penstock.pipeline.pages.page import page
 from penstock.pipeline.publishing import publish

@@ -24,14 +24,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.pipeline import landing
+from penstock.pipeline.broker.link import Link
+from penstock.pipeline.broker.messages import DDL, record_batch
+from penstock.pipeline.broker.pulling import read_range, sequence_before
+from penstock.pipeline.broker.sink import BatchSink, StreamSink
 from penstock.pipeline.core.options import BadOption, ReadOptions, WriteOptions, parse, position
 from penstock.pipeline.core.ranges import Extent, Range, advance, initial, split
 from penstock.pipeline.events import decoder
-from penstock.pipeline.link import Link
-from penstock.pipeline.messages import DDL, record_batch
-from penstock.pipeline.pulling import read_range, sequence_before
-from penstock.pipeline.sink import BatchSink, StreamSink
+from penstock.pipeline.lake import landing
 
 _ALLOCATIONS = 500_000
 """Between two looks of Python's collector: a chunk is many objects that live for a moment, none of

@@ -1,12 +1,10 @@
-"""The life of a batch: one table of transitions, and the fold that walks it. Pure."""
+"""The life of a batch: its states, its table of transitions, and its record. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -24,9 +22,7 @@ from penstock.events.batch import (
     Callbacks,
     Counts,
 )
-from penstock.events.envelope import Event, UnknownEvent
-from penstock.jobs.errors import IllegalTransition
-from penstock.jobs.sharing import carried_state, shared_fields, values
+from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
 
 
 class BatchState(StrEnum):
@@ -46,18 +42,9 @@ _ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLE
 _LIVE = (BatchState.OPEN, BatchState.RUNNING, BatchState.STOPPING)
 
 
-class Edge(NamedTuple):
-    """``event`` takes a batch from any of ``sources`` to ``target`` (None: stays where it is)."""
-
-    sources: tuple[BatchState | None, ...]
-    event: type[BatchEvent]
-    target: BatchState | None
-    why: str
-
-
-TRANSITIONS: tuple[Edge, ...] = (
+TRANSITIONS: tuple[Edge[BatchState, BatchEvent], ...] = (
     Edge((None,), BatchCreated, BatchState.OPEN, "jobs are being added"),
-    Edge((BatchState.OPEN,), BatchClosed, BatchState.RUNNING, "whoever adds jobs has finished"),
+    Edge((BatchState.OPEN,), BatchClosed, BatchState.RUNNING, "its producers have finished"),
     Edge(_LIVE, BatchProgressed, None, "some of its jobs have ended"),
     Edge(
         (BatchState.OPEN, BatchState.RUNNING),
@@ -76,20 +63,21 @@ TRANSITIONS: tuple[Edge, ...] = (
     Edge(tuple(_ENDED), BatchReopened, BatchState.OPEN, "failed jobs run again"),
 )
 
-_BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
-
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch as its own events tell it.
+    """A batch as its own events add up.
 
     Attributes:
+        state: where it is in its life.
         sequence: of its last event: what the next append expects.
         first_sequence: of its creation: no event of its jobs lies before.
+        ended_at: None while it has not ended.
         counts: as of the last progress, or exact once it has ended.
-        round: how often failed jobs were run again. ended_at: None while it has not ended.
+        round: how often failed jobs were run again.
         is_shortened: its first events have left the log.
-        slots / counted_to: its jobs up to that sequence of the log, whose events may have left it;
-            see :class:`penstock.events.batch.BatchCarried`.
+        slots: its jobs up to ``counted_to``, whose events may have left the log; see
+            :class:`penstock.events.batch.BatchCarried`.
+        counted_to: sequence of the log up to which ``slots`` counts.
     """
 
     id: str
@@ -158,54 +146,13 @@ def _restored(event: BatchCarried, sequence: int) -> BatchRecord:
     )
 
 
-def evolve(record: BatchRecord | None, event: BatchEvent, sequence: int) -> BatchRecord:
-    """The record after ``event``, stored at ``sequence``.
-
-    Raises:
-        IllegalTransition: the event may not follow.
-    """
-    if isinstance(event, BatchCarried):
-        if record is None:
+def _begin(record: BatchRecord | None, event: BatchEvent, sequence: int) -> BatchRecord | None:
+    match event:
+        case BatchCarried() if record is None:
             return _restored(event, sequence)
-        counted = {"slots": event.slots, "counted_to": event.counted_to} if event.slots else {}
-        return msgspec.structs.replace(record, sequence=sequence, **counted)
-    edge = _BY_EVENT.get(type(event))
-    state = record.state if record else None
-    if edge is None or state not in edge.sources:
-        raise IllegalTransition(
-            f"batch {event.batch_id}: {event.name} may not follow state {state or 'nothing'}"
-        )
-    if record is None:
-        assert isinstance(event, BatchCreated)
-        return _created(event, sequence)
-    return msgspec.structs.replace(
-        record,
-        state=edge.target or record.state,
-        sequence=sequence,
-        changed_at=event.at,
-        **_changes(event),
-    )
-
-
-def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> BatchRecord | None:
-    """The record after all ``(sequence, event)``; None when there are none.
-
-    What cannot be read, or may not follow, moves the sequence and changes nothing else.
-    """
-    record: BatchRecord | None = None
-    for sequence, event in events:
-        record = advance(record, event, sequence)
-    return record
-
-
-def advance(
-    record: BatchRecord | None, event: Event | UnknownEvent, sequence: int
-) -> BatchRecord | None:
-    """The record after whatever is stored at ``sequence``; see :func:`fold`."""
-    if isinstance(event, BatchEvent):
-        with suppress(IllegalTransition):
-            return evolve(record, event, sequence)
-    return record and msgspec.structs.replace(record, sequence=sequence)
+        case BatchCreated():
+            return _created(event, sequence)
+    return None
 
 
 def _created(event: BatchCreated, sequence: int) -> BatchRecord:
@@ -224,7 +171,13 @@ def _created(event: BatchCreated, sequence: int) -> BatchRecord:
     )
 
 
-def _changes(event: BatchEvent) -> dict[str, object]:
+def _changes(record: BatchRecord, event: BatchEvent, sequence: int) -> dict[str, Any]:
+    if isinstance(event, BatchCarried):
+        return {"slots": event.slots, "counted_to": event.counted_to} if event.slots else {}
+    return {"changed_at": event.at} | _own_changes(event)
+
+
+def _own_changes(event: BatchEvent) -> dict[str, Any]:
     match event:
         case BatchProgressed():
             return {"counts": event.counts}
@@ -237,3 +190,7 @@ def _changes(event: BatchEvent) -> dict[str, object]:
         case BatchReopened():
             return {"round": event.round, "ended_at": None, "cause": "", "reason": ""}
     return {}
+
+
+_LIFE_CYCLE = LifeCycle("batch", TRANSITIONS, BatchEvent, BatchCarried, _begin, _changes)
+evolve, fold = _LIFE_CYCLE.evolve, _LIFE_CYCLE.fold

@@ -19,7 +19,7 @@ _PAGE = 1_000
 _REPLICA_SECONDS = 0.1
 
 
-class Ended(StrEnum):
+class MemberEnd(StrEnum):
     """``NOT``: it runs again."""
 
     NOT = "not"
@@ -29,15 +29,15 @@ class Ended(StrEnum):
 
 
 _ENDED = {
-    Slot.COMPLETED: Ended.COMPLETED,
-    Slot.FAILED: Ended.FAILED,
-    Slot.CANCELLED: Ended.CANCELLED,
+    Slot.COMPLETED: MemberEnd.COMPLETED,
+    Slot.FAILED: MemberEnd.FAILED,
+    Slot.CANCELLED: MemberEnd.CANCELLED,
 }
 END_EVENTS = {
-    "JobCompleted": Ended.COMPLETED,
-    "JobDead": Ended.FAILED,
-    "JobCancelled": Ended.CANCELLED,
-    "JobRevived": Ended.NOT,
+    "JobCompleted": MemberEnd.COMPLETED,
+    "JobDead": MemberEnd.FAILED,
+    "JobCancelled": MemberEnd.CANCELLED,
+    "JobRevived": MemberEnd.NOT,
 }
 
 
@@ -46,7 +46,7 @@ async def ended_members(
     subjects: Subjects,
     batch: BatchRecord,
     names: Iterable[str] = END_EVENTS,
-) -> dict[Member, Ended]:
+) -> dict[Member, MemberEnd]:
     """How each job of the batch ended last.
 
     Reads the log since the batch's creation; where that has left the log, since what took its

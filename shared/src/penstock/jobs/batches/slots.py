@@ -1,4 +1,4 @@
-"""How each job of a batch stands, a byte a job: what a batch whose events left the log is told by.
+"""How each job of a batch stands, a byte a job: the rest of a batch whose events left the log.
 
 Pure.
 """

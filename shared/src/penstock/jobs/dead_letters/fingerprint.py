@@ -57,6 +57,6 @@ def own_frames(traceback: str) -> tuple[str, ...]:
     Of chained errors the last one's, which is what was raised in the end.
     """
     last = traceback.rpartition(_BEGINNING)[2]
-    found = [(frame["file"], frame["function"]) for frame in _FRAME.finditer(last)]
-    own = [(file, function) for file, function in found if not _FOREIGN.search(file)]
+    frames = [(frame["file"], frame["function"]) for frame in _FRAME.finditer(last)]
+    own = [(file, function) for file, function in frames if not _FOREIGN.search(file)]
     return tuple(f"{'/'.join(file.split('/')[-2:])}:{name}" for file, name in own[-FRAMES:])

@@ -1,49 +1,52 @@
-"""A new life for jobs that died or were cancelled: the same job, its attempts counted anew.
+"""Requeueing jobs that died or were cancelled: the same job, its attempts counted anew.
 
-In this order, so that nothing is lost and nothing runs twice wherever it is cut off:
+In this order, so that nothing is lost and nothing runs twice wherever it is interrupted:
 
-1. `JobRevived`, by compare-and-set on the event that ended the job: of two who retry, one wins;
-2. the dead letter goes, before the job can run and die again;
-3. the message in its queue. The orchestrator finishes what was cut off before this.
+1. `JobRevived`, by compare-and-set on the event that ended the job: of two clients, one wins;
+2. the dead letter is removed, before the job can run and die again;
+3. the message in its queue. The orchestrator completes what was interrupted before this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock import telemetry
-from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import Bus, BusError, Outgoing, Stored, WrongSequence
 from penstock.events.brief import brief, brief_fields
-from penstock.events.envelope import encode
 from penstock.events.job import JobRevived
-from penstock.events.subjects import Subjects
-from penstock.jobs import event_log, lifecycle, registry
-from penstock.jobs.dead_letters.reader import Letter, died_at
-from penstock.jobs.errors import JobRefused, JobsError, PayloadTooLarge
+from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import lifecycle, registry
+from penstock.jobs.dead_letters.letter import Letter, died_at
+from penstock.jobs.errors import JobRefused, JobsError, NotFound, PayloadTooLarge
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import is_sealed
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.queues import queue_messages
 
-ENDS = ("JobDead", "JobCancelled")
-"""Names of the events after which a job may go again."""
+END_EVENTS = ("JobDead", "JobCancelled")
+"""Names of the events after which a job may be requeued."""
 
 Refusal = JobsError | BusError
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that ended.
 
     Attributes:
-        payload: the encoded call. sequence: of the event that ended it; 0 when its events are gone.
-        letter: sequence of its dead letter; 0 for none. trace: W3C ``traceparent`` to go on with.
+        job_id: of the job.
+        payload: the encoded call.
+        sequence: of the event that ended it; 0 when its events were removed.
+        letter: sequence of its dead letter; 0 for none.
+        trace: W3C ``traceparent`` to go on with.
         commits: output that stands, by name, as its letter has it.
     """
 
@@ -70,17 +73,20 @@ def changed(call: Payload, changes: Mapping[str, Any]) -> Payload:
             f"the arguments of job {call.id} are encrypted and cannot be replaced; "
             "retry it as it is, or dispatch another"
         )
-    kind = registry.find(call.function)
+    job_type = registry.find(call.function)
     before = msgspec.msgpack.decode(call.all_arguments())
-    made = kind(**{**before, **changes})
-    return replace(call, arguments=msgspec.Raw(made.arguments), handed=None)
+    new_call = job_type(**{**before, **changes})
+    return replace(call, arguments=msgspec.Raw(new_call.arguments), handed=None)
 
 
-class Reviver:
-    """Lets jobs go again.
+class Requeuer:
+    """Lets jobs that ended run again.
 
     Args:
-        source: who says so, for the events.
+        bus: a connected bus.
+        subjects: names of streams and subjects.
+        source: what events name as their origin.
+        max_payload_bytes: larger encoded calls are refused.
     """
 
     def __init__(
@@ -88,44 +94,85 @@ class Reviver:
     ) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
         self._max_payload_bytes = max_payload_bytes
+        self._log = JobLog(bus, subjects, source)
 
-    async def letters(
+    async def requeue(self, job_id: str, changes: Mapping[str, Any] | None = None) -> None:
+        """Requeues one dead or cancelled job.
+
+        Args:
+            job_id: of the job.
+            changes: arguments that are replaced.
+
+        Raises:
+            NotFound: no event of the job is stored (any more).
+            JobRefused: the job is neither dead nor cancelled; BadArguments: they do not fit it.
+            BusError
+        """
+        record = await self._log.read(check_name("job", job_id))
+        if record is None:
+            raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
+        if record.state not in (State.DEAD, State.CANCELLED):
+            raise JobRefused(
+                f"job {job_id} is {record.state}; only dead or cancelled jobs are retried"
+            )
+        letter = await self._stored_letter(record.queue, job_id)
+        ended = EndedJob(
+            job_id=job_id,
+            payload=record.payload,
+            sequence=record.sequence,
+            letter=letter.sequence if letter else 0,
+            commits=record.commits,
+        )
+        [refusal] = await self.requeue_jobs([ended], changes)
+        if refusal:
+            raise refusal
+
+    async def requeue_letters(
         self, letters: Sequence[Letter], changes: Mapping[str, Any] | None = None, reason: str = ""
     ) -> list[Refusal | None]:
-        """The jobs of these letters; for each None, or why it does not go again."""
-        ended = await asyncio.gather(*map(self._ended, letters))
-        found = [each for each in ended if isinstance(each, Ended)]
-        answers = iter(await self.jobs(found, changes, reason))
-        return [next(answers) if isinstance(each, Ended) else each for each in ended]
+        """Requeues the jobs of these letters; for each None, or why it was not requeued."""
+        ended = await asyncio.gather(*map(self._ended_job, letters))
+        jobs = [job for job in ended if isinstance(job, EndedJob)]
+        answers = iter(await self.requeue_jobs(jobs, changes, reason))
+        return [next(answers) if isinstance(job, EndedJob) else job for job in ended]
 
-    async def jobs(
-        self, ended: Sequence[Ended], changes: Mapping[str, Any] | None = None, reason: str = ""
+    async def requeue_jobs(
+        self,
+        jobs: Sequence[EndedJob],
+        changes: Mapping[str, Any] | None = None,
+        reason: str = "",
     ) -> list[Refusal | None]:
-        """Jobs of which the last event is known; for each None, or why it does not go again."""
+        """Requeues jobs whose last event is known; for each None, or why it was not requeued.
+
+        Args:
+            jobs: the jobs.
+            changes: arguments that are replaced.
+            reason: for people, stored with the events.
+        """
         outcomes: dict[str, Refusal | None] = {}
         events: dict[str, JobRevived] = {}
-        for each in ended:
+        for job in jobs:
             try:
-                events[each.job_id] = self._event(each, changes or {}, reason)
+                events[job.job_id] = self._event(job, changes or {}, reason)
             except JobsError as refusal:
-                outcomes[each.job_id] = refusal
-        won: list[Outgoing] = []
-        gone: list[Ended] = []
-        asked = [each for each in ended if each.job_id in events]
-        firsts = [self._first(each, events[each.job_id]) for each in asked]
-        for each, answer in zip(asked, await self._bus.append_many(firsts), strict=True):
-            outcomes[each.job_id] = _refusal(each, answer)
+                outcomes[job.job_id] = refusal
+        candidates = [job for job in jobs if job.job_id in events]
+        revivals = [self._outgoing(job, events[job.job_id]) for job in candidates]
+        revived: list[EndedJob] = []
+        messages: list[Outgoing] = []
+        for job, answer in zip(candidates, await self._bus.append_many(revivals), strict=True):
+            outcomes[job.job_id] = _refusal(job, answer)
             if isinstance(answer, int):
-                gone.append(each)
-                record = lifecycle.evolve(None, events[each.job_id], answer)
-                won.append(queue_messages.ready(self._subjects, record, _trace(each)))
-        await self._remove_letters((each, events[each.job_id]) for each in gone)
-        for each, answer in zip(gone, await self._bus.append_many(won), strict=True):
+                revived.append(job)
+                record = lifecycle.evolve(None, events[job.job_id], answer)
+                messages.append(queue_messages.ready(self._subjects, record, _trace(job)))
+        await asyncio.gather(*(self._remove_letter(job, events[job.job_id]) for job in revived))
+        for job, answer in zip(revived, await self._bus.append_many(messages), strict=True):
             if isinstance(answer, BusError):
-                outcomes[each.job_id] = answer
-        return [outcomes[each.job_id] for each in ended]
+                outcomes[job.job_id] = answer
+        return [outcomes[job.job_id] for job in jobs]
 
-    async def _ended(self, letter: Letter) -> Ended | Refusal:
+    async def _ended_job(self, letter: Letter) -> EndedJob | Refusal:
         content = letter.content
         if not content.function:
             return JobRefused(
@@ -136,14 +183,14 @@ class Reviver:
             self._subjects.events_stream, self._subjects.job(content.job_id)
         )
         name = last.subject.rpartition(".")[2] if last else ""
-        if last and name not in ENDS:  # a later life, unless that event does not count
-            record = lifecycle.fold(await event_log.read(self._bus, self._subjects, content.job_id))
+        if last and name not in END_EVENTS:  # a later life, unless that event is ignored
+            record = await self._log.read(content.job_id)
             if record is None or record.state not in (State.DEAD, State.CANCELLED):
                 await self._remove(content.queue, content.job_id, letter.sequence)
                 return JobRefused(
                     f"job {content.job_id} is not dead any more: its last event is {name}"
                 )
-        return Ended(
+        return EndedJob(
             job_id=content.job_id,
             payload=content.payload,
             sequence=last.sequence if last else 0,
@@ -152,21 +199,21 @@ class Reviver:
             commits=content.commits,
         )
 
-    def _event(self, ended: Ended, changes: Mapping[str, Any], reason: str) -> JobRevived:
+    def _event(self, job: EndedJob, changes: Mapping[str, Any], reason: str) -> JobRevived:
         try:
-            call = payload.decode(ended.payload)
+            call = payload.decode(job.payload)
             call = changed(call, changes) if changes else call
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise JobRefused(f"the call of job {ended.job_id} cannot be read: {error}") from error
+            raise JobRefused(f"the call of job {job.job_id} cannot be read: {error}") from error
         body = payload.encode(replace(call, dispatched_at=time.time()))
         if len(body) > self._max_payload_bytes:
             raise PayloadTooLarge(
-                f"job {ended.job_id}: with these arguments the encoded call has {len(body)} bytes, "
+                f"job {job.job_id}: with these arguments the encoded call has {len(body)} bytes, "
                 f"jobs.max_payload_bytes allows {self._max_payload_bytes}"
             )
         return JobRevived(
-            job_id=ended.job_id,
-            correlation_id=ended.job_id,
+            job_id=job.job_id,
+            correlation_id=job.job_id,
             source=self._source,
             queue=call.queue,
             function=call.function,
@@ -175,35 +222,34 @@ class Reviver:
             tries=call.tries,
             changed=bool(changes),
             reason=reason,
-            commits={} if changes else ended.commits,
+            commits={} if changes else job.commits,
         )
 
-    def _first(self, ended: Ended, event: JobRevived) -> Outgoing:
-        expect = Expect(ended.sequence, self._subjects.job(event.job_id))
-        return Outgoing(self._subjects.event(event), encode(event), _trace(ended), expect)
+    def _outgoing(self, job: EndedJob, event: JobRevived) -> Outgoing:
+        return self._log.outgoing(event, job.sequence, _trace(job))
 
-    async def _remove_letters(self, jobs: Iterable[tuple[Ended, JobRevived]]) -> None:
-        await asyncio.gather(*(self._remove_letter(each, event) for each, event in jobs))
-
-    async def _remove_letter(self, ended: Ended, event: JobRevived) -> None:
-        """Looked up now, since it may have been stored after the job was seen to be dead."""
-        subject = self._subjects.dead(event.queue, ended.job_id)
-        stored = await self._bus.last(self._subjects.dead_stream, subject)
+    # --- letters ----------------------------------------------------------------------------------
+    async def _remove_letter(self, job: EndedJob, event: JobRevived) -> None:
+        """Looks the letter up now, since it may be stored after the job was read as dead."""
+        stored = await self._stored_letter(event.queue, job.job_id)
         is_older = stored is not None and died_at(stored) <= event.at.timestamp()
-        if sequence := stored.sequence if stored and is_older else ended.letter:
-            await self._remove(event.queue, ended.job_id, sequence)
+        if sequence := stored.sequence if stored and is_older else job.letter:
+            await self._remove(event.queue, job.job_id, sequence)
 
-    async def _remove(self, queue_name: str, job_id: str, sequence: int) -> None:
-        """Just this letter: that of a later death has a higher sequence."""
-        subject = self._subjects.dead(queue_name, job_id)
+    async def _stored_letter(self, queue: str, job_id: str) -> Stored | None:
+        return await self._bus.last(self._subjects.dead_stream, self._subjects.dead(queue, job_id))
+
+    async def _remove(self, queue: str, job_id: str, sequence: int) -> None:
+        """Removes this letter only: the letter of a later death has a higher sequence."""
+        subject = self._subjects.dead(queue, job_id)
         await self._bus.remove(self._subjects.dead_stream, subject, sequence + 1)
 
 
-def _refusal(ended: Ended, answer: int | BusError) -> Refusal | None:
+def _refusal(job: EndedJob, answer: int | BusError) -> Refusal | None:
     if isinstance(answer, WrongSequence):
-        return JobRefused(f"job {ended.job_id} was retried by somebody else just now")
+        return JobRefused(f"job {job.job_id} was retried by another client just now")
     return answer if isinstance(answer, BusError) else None
 
 
-def _trace(ended: Ended) -> dict[str, str]:
-    return {"traceparent": ended.trace} if ended.trace else telemetry.inject()
+def _trace(job: EndedJob) -> dict[str, str]:
+    return {"traceparent": job.trace} if job.trace else telemetry.inject()

@@ -1,4 +1,4 @@
-"""Calls with arguments that are known only later: the result of a step, the outcome of a batch."""
+"""Calls with arguments that follow later: the result of a step, the outcome of a batch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 
 from penstock.events.brief import brief, brief_fields
-from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.registry import Call, JobType
+from penstock.jobs.job_type import Call, JobType, argument_struct, encode
 
 
 class Awaiting(msgspec.Struct, frozen=True):
     """A call that lacks some of its arguments.
 
     Attributes:
-        arguments: those that are known, encoded. parameters: those that come later.
+        job: what is called.
+        arguments: those that were given, encoded.
+        parameters: names of those that follow later.
     """
 
     job: JobType[Any, Any]
@@ -41,28 +42,32 @@ def awaiting(job: JobType[Any, Any], /, *parameters: str, **arguments: Any) -> A
 
         await client.graphs.chain([extract(table="orders"), awaiting(load, "rows", into="lake")])
     """
-    known = {parameter.name for parameter in job.parameters}
-    if missing := [name for name in parameters if name not in known]:
+    names = {parameter.name for parameter in job.parameters}
+    if missing := [name for name in parameters if name not in names]:
         raise BadArguments(f"{job.name}{job.signature}: there is no parameter {missing[0]!r}")
     rest = [parameter for parameter in job.parameters if parameter.name not in parameters]
     try:
-        checked = msgspec.convert(arguments, registry.argument_struct(job.function, job.name, rest))
+        checked = msgspec.convert(arguments, argument_struct(job.function, job.name, rest))
     except (ValueError, TypeError, RecursionError) as error:
         raise BadArguments(f"{job.name}{job.signature}: {error}") from error
-    return Awaiting(job, registry.encode(checked), parameters)
+    return Awaiting(job, encode(checked), parameters)
 
 
-def split(wanted: Call | Awaiting, most: int = 1) -> tuple[Call, tuple[str, ...]]:
-    """The call as it is known now, and the parameters that come later.
+def split(call: Call | Awaiting, most: int = 1) -> tuple[Call, tuple[str, ...]]:
+    """The call without the arguments that follow later, and the names of these.
+
+    Args:
+        call: as its author wrote it.
+        most: how many parameters can be filled.
 
     Raises:
         BadArguments: more parameters are open than can be filled.
     """
-    if isinstance(wanted, Call):
-        return wanted, ()
-    if len(wanted.parameters) > most:
+    if isinstance(call, Call):
+        return call, ()
+    if len(call.parameters) > most:
         raise BadArguments(
-            f"{wanted.job.name}: {len(wanted.parameters)} parameters are left open, "
-            f"{most} can be filled here: {', '.join(wanted.parameters)}"
+            f"{call.job.name}: {len(call.parameters)} parameters are left open, "
+            f"{most} can be filled here: {', '.join(call.parameters)}"
         )
-    return Call(wanted.job, wanted.arguments), wanted.parameters
+    return Call(call.job, call.arguments), call.parameters

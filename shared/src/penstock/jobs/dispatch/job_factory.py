@@ -1,4 +1,4 @@
-"""From a call and the terms of its dispatch to the event that tells of it."""
+"""From a call and the terms of its dispatch to the job's first event."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -17,9 +18,9 @@ from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
 from penstock.jobs import registry
 from penstock.jobs.errors import BadTime, JobRefused, PayloadTooLarge, UnknownJob
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.payloads import encryption, payload
 from penstock.jobs.payloads.encryption import KeyRing
-from penstock.jobs.registry import Call
 
 log = logging.getLogger("penstock.jobs")
 
@@ -29,13 +30,18 @@ _LATER = "use a schedule for what is further away"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dispatch says beside the call itself.
+    """What a dispatch sets beside the call itself.
 
     Attributes:
-        queue: empty: the function's own. due_at: not before this. expires_at: not started after.
-        template: jobs of other ids will be made of it, which begin with this and a hyphen.
+        queue: empty: the function's own.
+        due_at: not started before this.
+        expires_at: not started after this.
+        tags: besides the function's.
+        job_id: empty: a new one.
+        priority: for queues that have priorities.
+        template: the call is a template of jobs whose ids begin with this and a hyphen.
         sealed: encrypt the arguments although the job does not ask for it.
-        takes: parameters left open, with the job whose result each will be given.
+        takes: parameters left open, with the job whose result each is given.
     """
 
     queue: str = ""
@@ -49,99 +55,135 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     takes: dict[str, str] = {}
 
 
-class Maker:
+class JobFactory:
     """Makes the first events of jobs.
 
     Args:
-        source: what they say about where they come from.
+        source: what the events name as their origin.
         max_payload_bytes: larger encoded calls are refused.
-        automatic: tags of every job, beside its own, as far as 10 have room; ``queue`` stands for
-            one of its queue.
-        lanes: the queues that have priorities.
-        ring: what arguments are encrypted with. encrypts_all: those of every job.
+        automatic_tags: tags of every job, beside its own, as far as 10 have room; ``queue`` stands
+            for one of its queue.
+        priority_queues: the queues that have priorities.
+        ring: keys that arguments are encrypted with.
+        encrypts_all: encrypt the arguments of every job.
         masked: names of fields that are never shown.
         serving: which queues pools take; None where that is not known.
-        for_others: other processes run the jobs, and must be able to import their functions.
+        for_other_processes: other processes run the jobs, and must be able to import the functions.
     """
 
     def __init__(
         self,
         source: str,
         max_payload_bytes: int,
-        automatic: Sequence[str] = (),
-        lanes: Iterable[str] = (),
+        automatic_tags: Sequence[str] = (),
+        priority_queues: Iterable[str] = (),
         ring: KeyRing | None = None,
         encrypts_all: bool = False,
         masked: tuple[str, ...] = (),
         serving: Serving | None = None,
-        for_others: bool = False,
+        for_other_processes: bool = False,
     ) -> None:
         self.source = source
-        self._max_payload_bytes = max_payload_bytes
-        self._automatic = tuple(automatic)
-        self._lanes = frozenset(lanes)
+        self.max_payload_bytes = max_payload_bytes
+        self._automatic_tags = tuple(automatic_tags)
+        self._priority_queues = frozenset(priority_queues)
         self.ring, self._encrypts_all = ring or KeyRing(), encrypts_all
         self._masked = masked
-        self._for_others = for_others
+        self._for_other_processes = for_other_processes
         self._serving = serving if serving and serving.is_known else None
-        self._queues_seen: set[str] = set()
+        self._checked_queues: set[str] = set()
+
+    @staticmethod
+    def from_settings(settings: Settings, source: str, in_process: bool = False) -> JobFactory:
+        """A factory as the settings ask for.
+
+        Args:
+            settings: of this installation.
+            source: what the events name as their origin.
+            in_process: this process runs the jobs itself.
+
+        Raises:
+            ConfigError: the key file cannot be used.
+        """
+        dispatch, host = settings.dispatch, settings.host.name
+        shorthand = {"environment": f"env:{dispatch.environment}", "host": f"host:{host}"}
+        return JobFactory(
+            source,
+            settings.jobs.max_payload_bytes,
+            [shorthand.get(tag, tag) for tag in dispatch.automatic_tags],
+            with_lanes(settings),
+            encryption.load(settings.encryption.key_file),
+            settings.encryption.every_job,
+            settings.encryption.masked,
+            serving(settings),
+            for_other_processes=not in_process,
+        )
 
     def event(self, call: Call, terms: Terms) -> JobDispatched:
-        """Raises UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey."""
-        kind, job_id = call.job, terms.job_id or new_id()
-        if self._for_others and kind.unreachable:
-            raise UnknownJob(f"{kind.name}: {kind.unreachable}")
+        """The first event of a job that runs this call.
+
+        Raises:
+            UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey
+        """
+        job_type, job_id = call.job, terms.job_id or new_id()
+        if self._for_other_processes and job_type.unreachable:
+            raise UnknownJob(f"{job_type.name}: {job_type.unreachable}")
         queue = self._queue(call, terms)
-        if queue not in self._queues_seen:
-            self._note_queue(queue)
-        tags = registry.check_tags((*kind.tags, *terms.tags)) if terms.tags else kind.tags
-        if self._automatic:
-            own = f"queue:{queue}"
-            automatic = (own if tag == "queue" else tag for tag in self._automatic)
-            most = registry.MAX_TAGS - bool(terms.template)  # a schedule adds its name
-            tags = registry.with_automatic(tags, automatic, most)
+        if queue not in self._checked_queues:
+            self._warn_if_unserved(queue)
+        tags = self._tags(job_type, terms, queue)
         body = payload.encode(
-            self._sealed(
-                call,
-                terms,
-                payload.Payload(
-                    id=job_id,
-                    function=kind.name,
-                    queue=queue,
-                    arguments=msgspec.Raw(call.arguments),
-                    dispatched_at=time.time(),
-                    tries=kind.tries,
-                    timeout_seconds=kind.timeout_seconds or payload.UNLIMITED,
-                    backoff=kind.retries.backoff,
-                    tags=tags,
-                    expires_at=terms.expires_at.timestamp()
-                    if terms.expires_at
-                    else payload.UNLIMITED,
-                    masked=kind.masked + self._masked,
-                ),
-            )
+            self._sealed(call, terms, self._payload(call, terms, job_id, queue, tags))
         )
-        if len(body) > self._max_payload_bytes:
+        if len(body) > self.max_payload_bytes:
             raise PayloadTooLarge(
-                f"{kind.name}: the encoded call has {len(body)} bytes, "
-                f"jobs.max_payload_bytes allows {self._max_payload_bytes}; "
+                f"{job_type.name}: the encoded call has {len(body)} bytes, "
+                f"jobs.max_payload_bytes allows {self.max_payload_bytes}; "
                 "write large data to a file and pass its name"
             )
         return JobDispatched(
             job_id=job_id,
             source=self.source,
             queue=queue,
-            function=kind.name,
+            function=job_type.name,
             payload=body,
             tags=tags,
-            tries=kind.tries,
+            tries=job_type.tries,
             due_at=terms.due_at,
             expires_at=terms.expires_at,
         )
 
-    def _note_queue(self, queue: str) -> None:
+    def _payload(
+        self, call: Call, terms: Terms, job_id: str, queue: str, tags: tuple[str, ...]
+    ) -> payload.Payload:
+        job_type, expires_at = call.job, terms.expires_at
+        return payload.Payload(
+            id=job_id,
+            function=job_type.name,
+            queue=queue,
+            arguments=msgspec.Raw(call.arguments),
+            dispatched_at=time.time(),
+            tries=job_type.tries,
+            timeout_seconds=job_type.timeout_seconds or payload.UNLIMITED,
+            backoff=job_type.retries.backoff,
+            tags=tags,
+            expires_at=expires_at.timestamp() if expires_at else payload.UNLIMITED,
+            masked=job_type.masked + self._masked,
+        )
+
+    def _tags(self, job_type: JobType[Any, Any], terms: Terms, queue: str) -> tuple[str, ...]:
+        own = job_type.tags
+        tags = registry.check_tags((*own, *terms.tags)) if terms.tags else own
+        if not self._automatic_tags:
+            return tags
+        queue_tag = f"queue:{queue}"
+        automatic = (queue_tag if tag == "queue" else tag for tag in self._automatic_tags)
+        most = registry.MAX_TAGS - bool(terms.template)  # a schedule adds its name
+        return registry.with_automatic(tags, automatic, most)
+
+    def _warn_if_unserved(self, queue: str) -> None:
         """Warns once, since a job on a queue that no pool takes is accepted and waits for ever."""
-        self._queues_seen.add(queue)
+        self._checked_queues.add(queue)
         if self._serving and (problem := self._serving.why_not(queue)):
             log.warning("queue %s: %s", queue, problem)
 
@@ -153,10 +195,11 @@ class Maker:
         """Whether the arguments of this call are encrypted."""
         return call.job.encrypted or self._encrypts_all
 
-    def lanes_of(self, queue: str) -> list[str]:
-        """The queues that jobs dispatched to this one lie in."""
-        known = queue in self._lanes
-        return [in_lane(queue, each) for each in PRIORITIES] if known else [queue]
+    def priority_queues(self, queue: str) -> list[str]:
+        """The queues in which jobs dispatched to this one wait: one for each priority."""
+        if queue not in self._priority_queues:
+            return [queue]
+        return [in_lane(queue, priority) for priority in PRIORITIES]
 
     def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
         if not (terms.sealed or self.seals(call)):
@@ -169,7 +212,7 @@ class Maker:
         queue = check_name("queue", terms.queue) if terms.queue else call.job.queue
         if terms.priority == "normal":
             return queue
-        if queue not in self._lanes:
+        if queue not in self._priority_queues:
             raise JobRefused(
                 f"queue {queue!r} has no priorities; set priorities = true in its pool, "
                 "and dispatch with a client that was given the settings"
@@ -177,29 +220,57 @@ class Maker:
         return in_lane(queue, terms.priority)
 
 
-def maker(settings: Settings, source: str, in_process: bool = False) -> Maker:
-    """As the settings say. Args: in_process: this process runs the jobs itself."""
-    said = settings.dispatch
-    known = {"environment": f"env:{said.environment}", "host": f"host:{settings.host.name}"}
-    automatic = [known.get(tag, tag) for tag in said.automatic_tags]
-    return Maker(
-        source,
-        settings.jobs.max_payload_bytes,
-        automatic,
-        with_lanes(settings),
-        encryption.load(settings.encryption.key_file),
-        settings.encryption.every_job,
-        settings.encryption.masked,
-        serving(settings),
-        for_others=not in_process,
+def from_payload(
+    body: bytes,
+    job_id: str,
+    source: str,
+    *,
+    causation_id: str | None = None,
+    correlation_id: str = "",
+    handed: dict[str, msgspec.Raw] | None = None,
+) -> JobDispatched:
+    """The first event of a job from a call that was encoded before: a step's, a callback's.
+
+    Args:
+        body: the encoded call.
+        job_id: of the new job.
+        source: what the event names as its origin.
+        causation_id: id of the event that caused it.
+        correlation_id: the batch or graph that it belongs to.
+        handed: arguments that were not known when the call was encoded.
+
+    Raises:
+        msgspec.MsgspecError, ValueError: ``body`` is no encoded call.
+    """
+    template = payload.decode(body)
+    check_name("queue", template.queue)
+    all_handed = {**(template.handed or {}), **(handed or {})} or None
+    call = msgspec.structs.replace(
+        template, id=job_id, dispatched_at=time.time(), handed=all_handed
+    )
+    return JobDispatched(
+        job_id=job_id,
+        correlation_id=correlation_id or None,
+        causation_id=causation_id,
+        source=source,
+        queue=call.queue,
+        function=call.function,
+        payload=payload.encode(call),
+        tags=call.tags,
+        tries=call.tries,
     )
 
 
 def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> datetime | None:
-    """When a job is due; None for at once. Raises BadTime.
+    """When a job is due; None for at once.
 
     Args:
+        delay: seconds from now.
+        at: a time, instead of a delay.
         now: by the broker's clock.
+
+    Raises:
+        BadTime
     """
     seconds = _seconds(delay)
     if at is not None:
@@ -219,10 +290,15 @@ def due_at(delay: float | timedelta, at: datetime | None, now: datetime) -> date
 def expiry(
     expires: float | timedelta | datetime | None, due: datetime | None, now: datetime
 ) -> datetime | None:
-    """Until when a job may start; None for ever. Raises BadTime.
+    """Until when a job may start; None for ever.
 
     Args:
+        expires: seconds from now, or a time.
+        due: when the job is due.
         now: by the broker's clock.
+
+    Raises:
+        BadTime
     """
     if expires is None:
         return None

@@ -1,4 +1,4 @@
-"""Handing prepared jobs to the broker: the event first, then the message in the queue."""
+"""Sending prepared jobs to the broker: the event first, then the message in the queue."""
 
 from __future__ import annotations
 
@@ -11,34 +11,41 @@ from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, StreamFull, W
 from penstock.events.envelope import encode
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import event_log, lifecycle
-from penstock.jobs.dispatch.headroom import Room
+from penstock.jobs import lifecycle
+from penstock.jobs.dispatch.headroom import Headroom
 from penstock.jobs.errors import AlreadyDispatched
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.queues import queue_messages
 from penstock.telemetry import names
 
-_AROUND_BYTES = 700
+_ENVELOPE_BYTES = 700
 
 
 class Sender:
-    """Sends what a :class:`penstock.jobs.dispatch.job_factory.Maker` made."""
+    """Sends what a :class:`penstock.jobs.dispatch.job_factory.JobFactory` made.
+
+    Args:
+        bus: a connected bus.
+        subjects: names of streams and subjects.
+    """
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
         self._bus, self._subjects = bus, subjects
-        self._room = Room(bus, subjects)
+        self._log = JobLog(bus, subjects)
+        self._headroom = Headroom(bus, subjects)
 
-    async def check_room(self) -> None:
-        """Raises StreamFull. Asked before what precedes a dispatch, which then goes on at once."""
-        await self._room.check(_AROUND_BYTES)
+    async def check_headroom(self) -> None:
+        """Raises StreamFull, before anything that precedes a dispatch is stored."""
+        await self._headroom.check(_ENVELOPE_BYTES)
 
     async def send(self, event: JobDispatched) -> None:
-        """One job. Raises AlreadyDispatched, StreamFull, BusError."""
+        """Sends one job. Raises AlreadyDispatched, StreamFull, BusError."""
         sizes = [_size(event)]
-        await self._room.take(sizes)
+        await self._headroom.reserve(sizes)
         try:
             await self._send(event)
         finally:
-            self._room.done(sizes)
+            self._headroom.release(sizes)
 
     async def _send(self, event: JobDispatched) -> None:
         with _span(event, 1):
@@ -51,19 +58,19 @@ class Sender:
                 ) from None
             await self._bus.append(self._queued(event, sequence, trace))
 
-    async def send_again(self, event: JobDispatched) -> None:
-        """One job that may have been sent before, whole or in part: it is there once after this.
+    async def ensure_sent(self, event: JobDispatched) -> None:
+        """Sends a job that may have been sent before, whole or in part; it exists once after this.
 
         Raises:
             AlreadyDispatched: another job has its id.
-            BusError: it is not known to be there.
+            BusError: whether the job was stored is not known.
         """
         try:
             await self.send(event)
         except AlreadyDispatched:
-            record = lifecycle.fold(await event_log.read(self._bus, self._subjects, event.job_id))
+            record = await self._log.read(event.job_id)
             if record is None or record.dispatch_id not in ("", event.id):
-                raise  # without a first event, as of one whose end alone is left: ours, long over
+                raise  # a record without its first event, ended long ago, is taken for this job
             if record.life == 1 and not record.attempt and not record.state.ended:
                 message = self._queued(event, record.life_from, telemetry.inject())
                 await self._bus.append(message)
@@ -71,28 +78,30 @@ class Sender:
     async def send_many(
         self, events: Sequence[JobDispatched], *, into_reserve: bool = False
     ) -> list[int | BusError]:
-        """Many, pipelined; one answer each, in order.
+        """Sends many jobs, pipelined; one answer each, in order.
 
         Args:
-            into_reserve: also where the event log takes no new jobs: what lives goes on with them.
+            events: the jobs.
+            into_reserve: also where the event log accepts no new jobs: for those that living
+                batches and graphs go on with.
 
         Returns:
-            The sequence of each job's event, else why the job, or its queue message, was not taken;
-            :class:`WrongSequence` where a job of that id exists.
+            The sequence of each job's event, else why the job, or its queue message, was not
+            stored; :class:`WrongSequence` where a job of that id exists.
         """
         if into_reserve:
             return await self._send_part(events)
         answers: list[int | BusError] = []
-        while left := events[len(answers) :]:
-            sizes = [_size(event) for event in left]
+        while unsent := events[len(answers) :]:
+            sizes = [_size(event) for event in unsent]
             try:
-                count = await self._room.take(sizes)
+                count = await self._headroom.reserve(sizes)
             except StreamFull as error:
-                return [*answers, *([error] * len(left))]
+                return [*answers, *([error] * len(unsent))]
             try:
-                answers += await self._send_part(left[:count])
+                answers += await self._send_part(unsent[:count])
             finally:
-                self._room.done(sizes[:count])
+                self._headroom.release(sizes[:count])
         return answers
 
     async def _send_part(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
@@ -101,17 +110,17 @@ class Sender:
         with _span(events[0], len(events)):
             trace = telemetry.inject()
             answers = await self._bus.append_many([self._first(e, trace) for e in events])
-            taken = [
-                (at, event, answer)
-                for at, (event, answer) in enumerate(zip(events, answers, strict=True))
+            stored = [
+                (index, event, answer)
+                for index, (event, answer) in enumerate(zip(events, answers, strict=True))
                 if not isinstance(answer, BusError)
             ]
             queued = await self._bus.append_many(
-                [self._queued(event, sequence, trace) for _, event, sequence in taken]
+                [self._queued(event, sequence, trace) for _, event, sequence in stored]
             )
-        for (at, _, _), answer in zip(taken, queued, strict=True):
+        for (index, _, _), answer in zip(stored, queued, strict=True):
             if isinstance(answer, BusError):
-                answers[at] = answer
+                answers[index] = answer
         return answers
 
     def _first(self, event: JobDispatched, trace: Mapping[str, str]) -> Outgoing:
@@ -129,20 +138,19 @@ class Sender:
                 event.payload,
                 queue_messages.headers(event.job_id, sequence, 1, trace),
             )
-        return queue_messages.scheduled(
-            self._subjects, lifecycle.evolve(None, event, sequence), trace
-        )
+        record = lifecycle.evolve(None, event, sequence)
+        return queue_messages.scheduled(self._subjects, record, trace)
 
 
 def _size(event: JobDispatched) -> int:
-    """About what the event takes in the log, where the call stands in base64."""
-    return _AROUND_BYTES + len(event.payload) * 4 // 3
+    """Roughly the bytes of the event in the log, which holds the call in base64."""
+    return _ENVELOPE_BYTES + len(event.payload) * 4 // 3
 
 
 def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:
     if not telemetry.enabled():
         return nullcontext()
-    about: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         names.MESSAGING_SYSTEM: names.NATS,
         names.MESSAGING_OPERATION_NAME: "dispatch",
         names.MESSAGING_OPERATION_TYPE: names.SEND,
@@ -150,12 +158,12 @@ def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:
         names.FUNCTION: event.function,
     }
     if count == 1:
-        about |= {
+        attributes |= {
             names.MESSAGING_MESSAGE_ID: event.job_id,
             names.MESSAGING_BODY_SIZE: len(event.payload),
         }
     else:
-        about[names.MESSAGING_BATCH_COUNT] = count
+        attributes[names.MESSAGING_BATCH_COUNT] = count
     return telemetry.span(
-        names.dispatch(event.queue), kind=telemetry.SpanKind.PRODUCER, attributes=about
+        names.dispatch(event.queue), kind=telemetry.SpanKind.PRODUCER, attributes=attributes
     )

@@ -1,4 +1,4 @@
-"""Sending what waits in an outbox, in order."""
+"""Sending the jobs of an outbox, in order."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from penstock.jobs.outbox.store import Entry, Outbox
 
 log = logging.getLogger("penstock.jobs")
 
-_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 _PAGE = 100
 """Jobs sent and removed together: one sync of the disk for each would be slower than dispatching,
 so that a busy program's outbox would only grow."""
 
 
 class Drain:
-    """Sends the jobs of an outbox until none is left to be sent.
+    """Sends the jobs of an outbox until none is left.
 
-    Several may be at it, in several processes: a job that is sent twice is there once.
+    Several processes may do so at the same time: a job that is sent twice exists once.
 
     Attributes:
-        sent: jobs that the broker took from it.
+        sent: jobs that the broker has stored.
     """
 
     def __init__(self, outbox: Outbox, sender: Sender) -> None:
@@ -37,7 +37,7 @@ class Drain:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Tries again while the broker is away."""
+        """Retries while the broker is away; by hand, since each page has its own outcome."""
         while True:
             try:
                 entries = await asyncio.to_thread(self._outbox.first, _PAGE)
@@ -48,10 +48,10 @@ class Drain:
                 log.error("outbox %s: %s; trying again", self._outbox.path, error)
                 is_available = False
             if not is_available:
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _send(self, entries: Sequence[Entry]) -> bool:
-        """One page; False when the broker did not take all of it, since it is away."""
+        """Sends one page; False when the broker went away meanwhile."""
         readable: list[tuple[Entry, JobDispatched]] = []
         for entry in entries:
             if entry.event is None:
@@ -61,7 +61,9 @@ class Drain:
         answers = await self._answers([event for _, event in readable])
         sent, is_available = [], True
         for (entry, event), answer in zip(readable, answers, strict=True):
-            outcome = await self._again(event) if isinstance(answer, WrongSequence) else answer
+            outcome = (
+                await self._ensure_sent(event) if isinstance(answer, WrongSequence) else answer
+            )
             if isinstance(outcome, BusUnavailable):
                 is_available = False
             elif isinstance(outcome, Exception):
@@ -82,10 +84,10 @@ class Drain:
                 log.warning("outbox %s: %s; trying again", self._outbox.path, error)
             return [BusUnavailable(str(error))] * len(events)
 
-    async def _again(self, event: JobDispatched) -> BusError | AlreadyDispatched | None:
+    async def _ensure_sent(self, event: JobDispatched) -> BusError | AlreadyDispatched | None:
         """A job of this id exists: this one, sent before it was removed here, or another."""
         try:
-            await self._sender.send_again(event)
+            await self._sender.ensure_sent(event)
         except (BusError, AlreadyDispatched) as error:
             return error
         return None

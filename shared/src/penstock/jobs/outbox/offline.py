@@ -1,4 +1,4 @@
-"""What a dispatch does while the broker is away: fail, wait, or go to a local outbox."""
+"""Dispatching while the broker is away: fail, wait, or keep the jobs in a local outbox."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from penstock.runtime.waiting import within
 
 log = logging.getLogger("penstock.jobs")
 
-_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 
 
-class SenderWhenAway:
-    """Sends jobs, now or when the broker is back, as the settings say.
+class OfflineSender:
+    """Sends jobs, now or when the broker is back, as ``dispatch.when_away`` has it.
+
+    Args:
+        sender: sends while the broker answers.
+        settings: of ``[dispatch]``.
 
     Attributes:
         waiting: jobs in the outbox.
     """
 
-    def __init__(self, sender: Sender, said: Dispatch) -> None:
-        self._sender, self._said = sender, said
+    def __init__(self, sender: Sender, settings: Dispatch) -> None:
+        self._sender, self._settings = sender, settings
         self._outbox: Outbox | None = None
         self._sending: asyncio.Task[None] | None = None
         self._flushed_by: float | None = None
@@ -49,63 +53,74 @@ class SenderWhenAway:
         return await asyncio.to_thread(len, self._outbox) if self._outbox else 0
 
     async def open(self) -> None:
-        """Goes on with what an earlier process left. Raises OSError."""
-        if self._said.when_away == "outbox":
-            path, most = self._said.outbox_file, self._said.outbox_max_jobs
+        """Opens the outbox and sends what an earlier process left in it. Raises OSError."""
+        if self._settings.when_away == "outbox":
+            path, most = self._settings.outbox_file, self._settings.outbox_max_jobs
             self._outbox = await asyncio.to_thread(Outbox, path, most)
             self.waiting = await asyncio.to_thread(len, self._outbox)
-            self._go_on()
+            self._start_sending()
 
     async def send(self, event: JobDispatched) -> None:
-        """Raises AlreadyDispatched, OutboxFull; BusUnavailable, after a wait if so said."""
+        """Sends one job, now or later.
+
+        Raises:
+            AlreadyDispatched, OutboxFull
+            BusUnavailable: at once, or after the wait that the settings ask for.
+        """
         if not self.waiting:  # else behind those that wait: the order is kept
             try:
                 return await self._sender.send(event)
             except BusUnavailable:
-                if self._said.when_away == "fail":
+                if self._settings.when_away == "fail":
                     raise
-        return await self._later([event])
+        return await self._send_later([event])
 
     async def send_many(self, events: Sequence[JobDispatched]) -> None:
-        """Many, pipelined; raises as :meth:`send`, those before it were taken."""
-        left = list(events) if self.waiting else await self._not_taken(events)
-        if left:
-            await self._later(left)
+        """Sends many, pipelined. Raises as :meth:`send`; jobs before it were accepted."""
+        unsent = list(events) if self.waiting else await self._send_now(events)
+        if unsent:
+            await self._send_later(unsent)
 
-    async def _not_taken(self, events: Sequence[JobDispatched]) -> list[JobDispatched]:
-        """Those that were sent to a broker that is away, where that is no error."""
+    async def _send_now(self, events: Sequence[JobDispatched]) -> list[JobDispatched]:
+        """Sends what the broker takes; returns the rest where that is no error."""
         answers: Sequence[int | BusError]
         try:
             answers = await self._sender.send_many(events)
         except BusUnavailable as error:
             answers = [error] * len(events)
-        left = []
+        unsent = []
         for event, answer in zip(events, answers, strict=True):
-            if isinstance(answer, BusUnavailable) and self._said.when_away != "fail":
-                left.append(event)
+            if isinstance(answer, BusUnavailable) and self._settings.when_away != "fail":
+                unsent.append(event)
             elif isinstance(answer, BusError):
                 raise answer
-        return left
+        return unsent
 
-    async def _later(self, events: Sequence[JobDispatched]) -> None:
+    async def _send_later(self, events: Sequence[JobDispatched]) -> None:
         if self._outbox is not None:
             return await self._put(self._outbox, events)
         for event in events:
-            await self.wait(partial(self._sender.send_again, event))
+            await self.wait(partial(self._sender.ensure_sent, event))
         return None
 
     async def wait(self, send: Callable[[], Awaitable[None]]) -> None:
-        """Sends until it succeeds or its time is up; ``send`` may be called again and again."""
-        deadline = asyncio.get_running_loop().time() + self._said.wait_seconds
+        """Sends until it succeeds or its time is up.
+
+        A loop of its own: whether to wait at all, and how long, is a setting of each client.
+
+        Args:
+            send: may be called any number of times.
+        """
+        deadline = asyncio.get_running_loop().time() + self._settings.wait_seconds
         while True:
             try:
                 return await send()
             except BusUnavailable:
-                if self._said.when_away != "wait":
+                if self._settings.when_away != "wait":
                     raise
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _put(self, outbox: Outbox, events: Sequence[JobDispatched]) -> None:
         self.waiting += len(events)
@@ -114,10 +129,10 @@ class SenderWhenAway:
         except BaseException:
             self.waiting -= len(events)
             raise
-        self._go_on()
+        self._start_sending()
 
     # --- later ------------------------------------------------------------------------------------
-    def _go_on(self) -> None:
+    def _start_sending(self) -> None:
         if self._outbox is None or not self.waiting:
             return
         if self._sending is None or self._sending.done():
@@ -137,7 +152,7 @@ class SenderWhenAway:
         """Waits until nothing waits, for ``dispatch.outbox_close_seconds`` from the first call."""
         now = asyncio.get_running_loop().time()
         if self._flushed_by is None:
-            self._flushed_by = now + self._said.outbox_close_seconds
+            self._flushed_by = now + self._settings.outbox_close_seconds
         if self._sending is not None:
             await within(max(self._flushed_by - now, 0.0), asyncio.wait([self._sending]))
 
@@ -157,13 +172,13 @@ class SenderWhenAway:
             self._sending.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sending
-        left = await asyncio.to_thread(len, self._outbox)
-        if left and not quietly:
+        unsent = await asyncio.to_thread(len, self._outbox)
+        if unsent and not quietly:
             log.warning(
                 "%d jobs stay in the outbox %s: the next program that opens it sends them, or "
                 "'penstock outbox flush'",
-                left,
+                unsent,
                 self._outbox.path,
             )
         self._outbox.close()
-        return left
+        return unsent

@@ -3,7 +3,7 @@
 Each job's first event is stored whole, with its id, before the dispatch returns (SQLite, synced to
 the disk). Sending it is idempotent, so a crash between sending and removing does no harm, and
 several processes of one user may share a file. It holds arguments in plain text, unless they are
-encrypted, so nobody else may read it.
+encrypted, so no other user may read it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Arguments, results and checkpoints that only those who hold the key can read.
+"""Arguments, results and checkpoints that can be read only with the key.
 
-AES-256-GCM-SIV (RFC 8452) with a random nonce: a nonce that comes twice tells no more than that two
+AES-256-GCM-SIV (RFC 8452) with a random nonce: a nonce that comes twice shows no more than that two
 values are equal. What was sealed is bound to what it was sealed for (:class:`About`): put into
 another job's message, or handed to another function, it does not open. A sealed value is a
-MessagePack extension, so it lies where the value itself would, and a reader that knows nothing of
-it says so. See docs/decisions/0023.
+MessagePack extension in the place of the value itself, so that a reader without support for it
+fails. See docs/decisions/0023.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class KeyRing:
         return bool(self._keys)
 
     def seal(self, plain: bytes | msgspec.Raw, about: About) -> bytes:
-        """``plain`` for nobody but the holders of the first key.
+        """``plain`` for the holders of the first key only.
 
         Raises:
             MissingKey: the ring is empty.
@@ -107,8 +107,8 @@ class KeyRing:
         )
         return _encode(msgspec.msgpack.Ext(_EXTENSION, _encode(sealed)))
 
-    def open(self, found: bytes | msgspec.Raw, about: About) -> bytes:
-        """What was sealed for just this.
+    def open(self, value: bytes | msgspec.Raw, about: About) -> bytes:
+        """The plain text of a value that was sealed for this purpose and job.
 
         Raises:
             MissingKey: sealed with a key that is not in the ring.
@@ -117,7 +117,7 @@ class KeyRing:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415
 
-        sealed = unpack(found)
+        sealed = unpack(value)
         for name in ("purpose", "job", "function", "queue", "takes"):
             if getattr(sealed, name) != getattr(about, name):
                 raise Undecryptable(
@@ -125,10 +125,10 @@ class KeyRing:
                     f"{getattr(about, name)!r}, found {name} {str(getattr(sealed, name))[:80]!r}"
                 )
         if (key := self._keys.get(sealed.key)) is None:
-            known = ", ".join(self._keys) or "none"
+            key_ids = ", ".join(self._keys) or "none"
             raise MissingKey(
                 f"the {about.purpose} of job {about.job} need key {sealed.key[:80]!r}, "
-                f"known keys: {known}; add it to the file that encryption.key_file names",
+                f"known keys: {key_ids}; add it to the file that encryption.key_file names",
                 sealed.key[:80],
             )
         try:
@@ -148,9 +148,9 @@ def _bound(key_id: str, about: About) -> bytes:
     return _encode(("penstock.sealed", _VERSION, key_id, *msgspec.structs.astuple(about)))
 
 
-def is_sealed(found: bytes | msgspec.Raw) -> bool:
+def is_sealed(value: bytes | msgspec.Raw) -> bool:
     """Whether an encoded value is a sealed one: looks at its first bytes only."""
-    head = memoryview(found)
+    head = memoryview(value)
     if not head or (at := _TYPE_AT.get(head[0])) is None:  # as good as always
         return False
     return len(head) > at and head[at] == _EXTENSION
@@ -161,10 +161,10 @@ _TYPE_AT = {0xC7: 2, 0xC8: 3, 0xC9: 5}
 of the five short ones of fixed length."""
 
 
-def unpack(found: bytes | msgspec.Raw) -> Sealed:
+def unpack(value: bytes | msgspec.Raw) -> Sealed:
     """The envelope of a sealed value. Raises Undecryptable."""
     try:
-        extension = msgspec.msgpack.decode(found, type=msgspec.msgpack.Ext)
+        extension = msgspec.msgpack.decode(value, type=msgspec.msgpack.Ext)
         if extension.code != _EXTENSION:
             raise ValueError(f"extension {extension.code}, expected {_EXTENSION}")
         return msgspec.msgpack.decode(extension.data, type=Sealed)

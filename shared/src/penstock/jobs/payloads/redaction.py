@@ -1,4 +1,4 @@
-"""Calls and results as they may be shown: what is masked is masked, what is sealed stays closed.
+"""Calls and results as they may be shown: fields are masked, encrypted values stay encrypted.
 
 Every place that shows a payload goes through here.
 """
@@ -44,7 +44,7 @@ def result(raw: bytes, body: bytes) -> Any:
 def event(tree: Any) -> Any:
     """An event as JSON gives it, with every call and result in it as they may be shown."""
     if isinstance(tree, list):
-        return [event(each) for each in tree]
+        return [event(item) for item in tree]
     if not isinstance(tree, dict):
         return tree
     return {key: _shown(key, value) for key, value in tree.items()}

@@ -17,7 +17,7 @@ MOST_QUEUES = 200
 """Queues taken at a time. Each is asked for by itself, and anyone who dispatches can make one."""
 
 
-class Discovery:
+class QueueDiscovery:
     """Looks for queues of the default pool."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
@@ -29,15 +29,15 @@ class Discovery:
         """The queues that hold jobs now, by name, at most ``MOST_QUEUES``. Raises BusError."""
         held = await self._bus.count(self._subjects.jobs_stream, self._subjects.queue("*"))
         names = (subject.rpartition(".")[2] for subject in held)
-        found = sorted(name for name in names if self._serving.is_discovered(name) and _fits(name))
-        if len(found) > MOST_QUEUES and not self._has_warned:
+        queues = sorted(name for name in names if self._serving.is_discovered(name) and _fits(name))
+        if len(queues) > MOST_QUEUES and not self._has_warned:
             self._has_warned = True
             log.warning(
                 "%d queues that no pool names hold jobs; the default pool takes %d at a time",
-                len(found),
+                len(queues),
                 MOST_QUEUES,
             )
-        return found[:MOST_QUEUES]
+        return queues[:MOST_QUEUES]
 
 
 def _fits(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""Pausing queues for everyone: the broker itself gives none of their jobs out.
+"""Pausing queues for all workers: the broker itself delivers none of their jobs.
 
-What the broker does is the queue's consumer being paused, which outlives its restarts. What is kept
-beside it says who did so and why, and since when a queue goes on; the orchestrator makes the two
-agree where somebody died in between, or a consumer was made anew.
+The broker pauses the queue's consumer, which outlives its restarts. A record beside it holds who
+did so and why, and since when a queue is resumed; the orchestrator makes the two agree where a
+client died in between, or a consumer was made anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """A queue that is or was paused.
 
     Attributes:
-        paused: False: it goes on, since ``at``. reason / by: who paused it, and why.
+        queue: its name.
+        paused: False: it was resumed at ``at``.
+        at: when it was paused or resumed.
+        reason: why.
+        by: origin of the request.
     """
 
     queue: str
@@ -36,22 +40,22 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
-class Pausing:
-    """Pauses and resumes. ``source`` is what events and records say about who does."""
+class QueuePauses:
+    """Pauses and resumes queues; ``source`` is what events and records name as the origin."""
 
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
 
     async def pause(self, queue: str, reason: str = "") -> None:
-        """From now on nobody is given a job of this queue. Idempotent. Raises BusError, BadName."""
+        """From now on no worker is given its jobs. Idempotent. Raises BusError, BadName."""
         await self._set(queue, QueuePaused(queue=queue, source=self._source, reason=reason[:1000]))
 
     async def resume(self, queue: str) -> None:
-        """Gives its jobs out again. Idempotent. Raises BusError, BadName."""
+        """Workers are given its jobs again. Idempotent. Raises BusError, BadName."""
         await self._set(queue, QueueResumed(queue=queue, source=self._source))
 
     async def _set(self, queue: str, event: QueueEvent) -> None:
-        """The record first: what a crash cuts off after it is done by the orchestrator."""
+        """The record first: the orchestrator completes what a crash interrupts after it."""
         check_name("queue", queue)
         paused = isinstance(event, QueuePaused)
         reason = event.reason if isinstance(event, QueuePaused) else ""
@@ -65,20 +69,20 @@ class Pausing:
         """Every queue that is or was paused, by name."""
         subject = self._subjects.state("pause", "*")
         stored = await self._bus.history(self._subjects.state_stream, subject, _MOST)
-        found = (read(each) for each in stored)
-        return {one.queue: one for one in found if one is not None}
+        pauses = (read(message) for message in stored)
+        return {pause.queue: pause for pause in pauses if pause is not None}
 
     async def agree(self, depths: Iterable[QueueDepth]) -> None:
-        """Makes the broker do what the records say. Raises BusError."""
-        known = await self.all()
+        """Pauses and resumes consumers as recorded. Raises BusError."""
+        pauses = await self.all()
         for depth in depths:
-            if (pause := known.get(depth.queue)) and pause.paused != depth.paused:
+            if (pause := pauses.get(depth.queue)) and pause.paused != depth.paused:
                 log.info("queue %s: paused is %s, as recorded", depth.queue, pause.paused)
                 await self._bus.pause_queue(depth.queue, pause.paused)
 
 
 def read(stored: Stored) -> Pause | None:
-    """The record of a message; None, and said, where it is none."""
+    """The record of a message; None, and a line in the log, where it cannot be read."""
     try:
         return msgspec.json.decode(stored.body, type=Pause)
     except (ValueError, RecursionError) as error:
@@ -87,7 +91,7 @@ def read(stored: Stored) -> Pause | None:
 
 
 class Resumptions:
-    """Since when queues go on that were paused: what their jobs waited before is nobody's fault.
+    """Since when queues are resumed: the wait of their jobs before does not count as lateness.
 
     Attributes:
         at: POSIX seconds, by queue.
@@ -100,7 +104,7 @@ class Resumptions:
         self.at |= {one.queue: one.at.timestamp() for one in pauses if not one.paused}
 
     def hear(self, _: str, body: bytes) -> None:
-        """A record, as it passes."""
+        """Reads a record as it is published."""
         try:
             self.note([msgspec.json.decode(body, type=Pause)])
         except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """The messages that follow from a job's state: in its queue, in the schedule, among the dead.
 
-Event first, queue derived: each can be made again from the job's events at any time, and a double
+Event first, queue derived: each can be derived from the job's events at any time, and a duplicate
 does no harm, since a worker's first act is a compare-and-set on the sequence the message carries.
 """
 
@@ -49,10 +49,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) -> Headers:
-    found = {JOB: job_id, SEQUENCE: str(sequence), **trace}
+    """Headers of a job's queue message."""
+    fields = {JOB: job_id, SEQUENCE: str(sequence), **trace}
     if attempt > 1:
-        found[ATTEMPT] = str(attempt)
-    return found
+        fields[ATTEMPT] = str(attempt)
+    return fields
 
 
 def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
@@ -67,7 +68,7 @@ def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Ou
 def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
     """A schedule kept by the broker, which puts the job into its queue when it is due.
 
-    Never a delayed NAK: that would hold a place among the claimed.
+    Not a delayed NAK, which counts against the limit of claimed messages.
     """
     due = record.available_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return Outgoing(
@@ -81,14 +82,14 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
     )
 
 
-def again(
+def postponed(
     subjects: Subjects,
     delivery: Delivery,
     job_id: str,
     due: datetime,
     more_headers: Mapping[str, str],
 ) -> Outgoing:
-    """The same message once more, at a later time.
+    """The same message, delivered again at a later time.
 
     Its headers for the broker are not repeated: a forged message would have them obeyed with this
     process' rights.
@@ -112,7 +113,7 @@ def again(
     )
 
 
-def dead(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
+def dead_letter(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
     """The dead letter of a dead job."""
     letter = DeadLetter(
         job_id=record.id,
@@ -138,5 +139,5 @@ def follow_up(
     if record.state in (State.SCHEDULED, State.RETRYING, State.WAITING):
         return ready(subjects, record, trace)
     if record.state is State.DEAD:
-        return dead(subjects, record, trace)
+        return dead_letter(subjects, record, trace)
     return None

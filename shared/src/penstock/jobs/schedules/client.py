@@ -1,20 +1,21 @@
-"""The verbs of schedules: kept by the broker, dispatched by the orchestrator."""
+"""Schedules: stored by the broker, changed here, dispatched by the orchestrator."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.envelope import check_instant
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs.dispatch.job_factory import Maker, Terms
-from penstock.jobs.dispatch.sender import Sender
+from penstock.jobs.compare_and_set import compare_and_set
+from penstock.jobs.dispatch.dispatcher import Dispatcher
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
-from penstock.jobs.registry import Call
+from penstock.jobs.job_type import Call
 from penstock.jobs.schedules.schedule import (
     Missed,
     Schedule,
@@ -26,15 +27,20 @@ from penstock.jobs.schedules.schedule import (
 
 log = logging.getLogger("penstock.jobs")
 
-MOST = 10_000
-_TRIES = 20
+_MOST_SCHEDULES = 10_000
 
 
 class Schedules:
-    """Adds, shows, pauses, resumes, runs and removes schedules."""
+    """Adds, reads, pauses, resumes, runs and removes schedules; reached as ``client.schedules``.
 
-    def __init__(self, bus: Bus, subjects: Subjects, maker: Maker, sender: Sender) -> None:
-        self._bus, self._subjects, self._maker, self._sender = bus, subjects, maker, sender
+    Args:
+        bus: a connected bus.
+        subjects: names of streams and subjects.
+        dispatcher: encodes the calls, and sends the jobs of :meth:`run_now`.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, dispatcher: Dispatcher) -> None:
+        self._bus, self._subjects, self._dispatcher = bus, subjects, dispatcher
 
     async def add(
         self,
@@ -48,25 +54,29 @@ class Schedules:
         expires_seconds: float = 0.0,
         replace: bool = False,
     ) -> Schedule:
-        """A new schedule, from its next tick on.
+        """Stores a new schedule, from its next tick on.
 
         Args:
-            cron: five fields, or six with seconds first. terms: queue, tags and priority.
-            missed: what becomes of ticks that no orchestrator was there for: the latest runs
-                ``once``, or all are skipped (``skip``).
+            name: of the schedule.
+            call: what runs at each tick.
+            cron: five fields, or six with seconds first.
+            zone: a name of the time zone database.
+            terms: queue, tags and priority.
+            missed: of ticks while no orchestrator ran, the latest runs ``once``, or all are skipped
+                (``skip``).
             expires_seconds: a job not started so long after its tick never is; 0: no limit.
-            replace: one of the same name is replaced; its ticks begin anew.
+            replace: a schedule of the same name is replaced; its ticks begin anew.
 
         Raises:
-            BadSchedule: a cron expression or zone that cannot be, or that never comes.
-            JobRefused: one of that name exists.
+            BadSchedule: an invalid cron expression or zone, or one without a future tick.
+            JobRefused: a schedule of that name exists.
         """
         check_name("schedule", name)
         check(cron, zone)
         generation = uuid.uuid4().hex[:20]
         template = msgspec.structs.replace(terms or Terms(), template=job_prefix(generation))
-        event, now = self._maker.event(call, template), broker_time(self._bus)
-        made = Schedule(
+        event, now = self._dispatcher.factory.event(call, template), broker_time(self._bus)
+        schedule = Schedule(
             name=name,
             cron=cron,
             zone=zone,
@@ -81,81 +91,84 @@ class Schedules:
             made_at=now,
             done_until=now,
         )
-        if next_tick(made, now) is None:
+        if next_tick(schedule, now) is None:
             raise BadSchedule(f"{cron!r} never comes")
-        for _ in range(_TRIES):
-            stored = await self._last(name)
+
+        async def change(stored: Stored | None) -> Schedule | None:
             record = _readable(stored)
             if record and not record.removed and not replace:
                 raise JobRefused(f"a schedule {name!r} exists; remove or replace it (--replace)")
-            if await self._put(made, stored.sequence if stored else 0):
-                return made
-        raise _too_quick(name)
+            return await self._put(schedule, stored)
+
+        return await compare_and_set(lambda: self._last(name), change, f"schedule {name}")
 
     async def all(self) -> list[Schedule]:
         """Every schedule, by name; a record that cannot be read is logged and left out."""
         subject = self._subjects.state("schedule", "*")
-        stored = await self._bus.history(self._subjects.state_stream, subject, MOST)
+        stored = await self._bus.history(self._subjects.state_stream, subject, _MOST_SCHEDULES)
         records = [record for message in stored if (record := _readable(message))]
-        return sorted((one for one in records if not one.removed), key=lambda one: one.name)
+        living = (record for record in records if not record.removed)
+        return sorted(living, key=lambda record: record.name)
 
     async def get(self, name: str) -> Schedule:
-        """Raises NotFound."""
+        """The schedule of that name. Raises NotFound."""
         record = _readable(await self._last(check_name("schedule", name)))
         if record is None or record.removed:
-            raise _not_there(name)
+            raise _not_found(name)
         return record
 
     async def pause(self, name: str) -> Schedule:
-        """No tick is dispatched until it is resumed; those of the meantime are not missed."""
-        return await self._change(name, lambda one: msgspec.structs.replace(one, paused=True))
+        """No tick is dispatched until it is resumed; the ticks in between are dropped."""
+        return await self._change(name, paused=True)
 
     async def resume(self, name: str) -> Schedule:
-        """From the next tick on."""
-        return await self._change(
-            name,
-            lambda one: msgspec.structs.replace(
-                one, paused=False, done_until=broker_time(self._bus)
-            ),
-        )
+        """Ticks are dispatched again, from the next one on."""
+        return await self._change(name, paused=False, done_until=broker_time(self._bus))
 
     async def run_now(self, name: str) -> str:
         """Dispatches the job once, besides its ticks, paused or not; returns the job's id."""
         schedule, now = await self.get(name), broker_time(self._bus)
         job_id = f"{job_prefix(schedule.generation)}-{uuid.uuid4().hex}"
-        event = dispatched(schedule, now, self._maker.source, now, job_id)
-        await self._sender.send(event)
+        event = dispatched(schedule, now, self._dispatcher.source, now, job_id)
+        await self._dispatcher.sender.send(event)
         return job_id
 
     async def remove(self, name: str) -> None:
-        """Jobs that were dispatched stay. A record that cannot be read is removed, too."""
+        """Removes the schedule, not its jobs; also where its record cannot be read."""
         stored = await self._last(check_name("schedule", name))
         if stored is None or _readable(stored):
-            await self._change(name, lambda one: msgspec.structs.replace(one, removed=True))
+            await self._change(name, removed=True)
         await self._bus.remove(self._subjects.state_stream, self._subjects.state("schedule", name))
 
     # --- the record -------------------------------------------------------------------------------
-    async def _change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
-        for _ in range(_TRIES):
-            stored = await self._last(check_name("schedule", name))
+    async def _change(self, name: str, **fields: Any) -> Schedule:
+        check_name("schedule", name)
+
+        async def change(stored: Stored | None) -> Schedule | None:
             record = _readable(stored)
-            if stored is None or record is None or record.removed:
-                raise _not_there(name)
-            if await self._put(changed := change(record), stored.sequence):
-                return changed
-        raise _too_quick(name)
+            if record is None or record.removed:
+                raise _not_found(name)
+            return await self._put(msgspec.structs.replace(record, **fields), stored)
+
+        return await compare_and_set(lambda: self._last(name), change, f"schedule {name}")
 
     async def _last(self, name: str) -> Stored | None:
         return await self._bus.last(
             self._subjects.state_stream, self._subjects.state("schedule", name)
         )
 
-    async def _put(self, schedule: Schedule, expected: int) -> bool:
-        return await put(self._bus, self._subjects, schedule, expected) > 0
+    async def _put(self, schedule: Schedule, stored: Stored | None) -> Schedule | None:
+        """Replaces the stored record; None when another writer was first."""
+        expected = stored.sequence if stored else 0
+        return schedule if await put(self._bus, self._subjects, schedule, expected) else None
 
 
 async def put(bus: Bus, subjects: Subjects, schedule: Schedule, expected: int) -> int:
-    """Stores a record in place of that of sequence ``expected``; 0 when another was in the way."""
+    """Stores a record in place of that of sequence ``expected``.
+
+    Returns:
+        Its sequence; 0 when another writer was first.
+    """
     subject = subjects.state("schedule", schedule.name)
     message = Outgoing(subject, msgspec.json.encode(schedule), expect=Expect(expected))
     try:
@@ -168,7 +181,7 @@ def read(stored: Stored) -> Schedule:
     """The record of a message.
 
     Raises:
-        ValueError, RecursionError: it is none, or that of another name.
+        ValueError, RecursionError: it is no record, or that of another name.
     """
     record = msgspec.json.decode(stored.body, type=Schedule)
     if record.name != (name := stored.subject.rpartition(".")[2]):
@@ -179,7 +192,7 @@ def read(stored: Stored) -> Schedule:
 
 
 def _readable(stored: Stored | None) -> Schedule | None:
-    """The record of a message; None, and a line in the log, where it is none."""
+    """The record of a message; None, and a line in the log, where it cannot be read."""
     try:
         return read(stored) if stored else None
     except (ValueError, RecursionError) as error:
@@ -187,9 +200,5 @@ def _readable(stored: Stored | None) -> Schedule | None:
         return None
 
 
-def _not_there(name: str) -> NotFound:
+def _not_found(name: str) -> NotFound:
     return NotFound(f"no schedule {name!r}; 'penstock schedule ls' lists them")
-
-
-def _too_quick(name: str) -> JobRefused:
-    return JobRefused(f"schedule {name} changes too quickly; try again")

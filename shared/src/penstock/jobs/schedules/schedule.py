@@ -1,9 +1,8 @@
-"""A schedule: when a job is dispatched again and again. Pure: a record and `now` in, a record out.
+"""A schedule: a job dispatched at each tick of a cron expression. Pure.
 
-A tick becomes a job in two steps. First the record says, by compare-and-set, that the tick is due
-(``firing``); then its job is dispatched, under an id that follows from the tick; then the record
-says that it is there. Whoever finds a tick that was left half-way dispatches it: however many try,
-one job is made.
+A tick becomes a job in three steps. First the record is marked as ``firing``, by compare-and-set;
+then the job is dispatched, under an id that follows from the tick; then the mark is removed. An
+orchestrator that finds a marked record dispatches the job: however many do, one job exists.
 """
 
 from __future__ import annotations
@@ -31,17 +30,21 @@ _LOOKS_BACK = tuple(timedelta(minutes=m) for m in (2, 60, 2880, 100_000, 30_000_
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the broker keeps of one.
+    """The record of a schedule, as the broker stores it.
 
     Attributes:
-        cron: five fields, or six with seconds first. zone: of the time zone database.
+        name: of the schedule.
+        cron: five fields, or six with seconds first.
+        zone: a name of the time zone database.
         payload: the encoded call, without an id.
-        missed: of ticks that nobody was there for, the latest runs ``once``, or all are skipped.
+        missed: of ticks while no orchestrator ran, the latest runs ``once``, or all are skipped.
         expires_seconds: a tick's job is not started later than this after it; 0: at any time.
         generation: another for each schedule that ever had this name.
-        done_until: ticks up to then were dealt with. firing: a tick whose job must exist.
-        last_tick: the latest that was dispatched; dispatched: how many were.
-        removed: left for those who follow, until nobody can have missed it.
+        done_until: ticks up to then are done.
+        firing: a tick whose job must exist.
+        last_tick: the latest that was dispatched.
+        dispatched: how many were.
+        removed: kept as a mark until all orchestrators have read it.
     """
 
     name: str
@@ -70,14 +73,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
     """The first tick after a time; None where there is none in 50 years.
 
-    Clock changes are seen to as Debian's cron does: a time that is skipped in spring comes right
+    Clock changes are handled as Debian's cron does: a time that is skipped in spring comes right
     after the change, one that comes twice in autumn counts once, if it is not one of many an hour.
 
     Raises:
         BadSchedule
     """
-    found = next(_ticks(schedule.cron, schedule.zone, after), None)
-    return found.astimezone(UTC) if found else None
+    tick = next(_ticks(schedule.cron, schedule.zone, after), None)
+    return tick.astimezone(UTC) if tick else None
 
 
 def check(cron: str, zone: str) -> str:
@@ -87,13 +90,13 @@ def check(cron: str, zone: str) -> str:
 
 def _ticks(cron: str, zone: str, after: datetime) -> CronSim:
     try:
-        known = ZoneInfo(zone)
+        zone_info = ZoneInfo(zone)
     except (ValueError, KeyError, OSError) as error:
         raise BadSchedule(
             f"no time zone {zone[:80]!r} is known here; use a name such as 'Europe/Berlin'"
         ) from error
     try:
-        return CronSim(cron, after.astimezone(known))
+        return CronSim(cron, after.astimezone(zone_info))
     except CronSimError as error:
         raise BadSchedule(
             f"{cron[:80]!r} is no cron expression ({error}); "
@@ -102,7 +105,7 @@ def _ticks(cron: str, zone: str, after: datetime) -> CronSim:
 
 
 def step(schedule: Schedule, now: datetime) -> Schedule | None:
-    """The record once the next tick that is due is dealt with; None when there is none.
+    """The record once the next due tick is handled; None when no tick is due.
 
     Ticks of the last half minute come one after another; of older ones the latest stands for all.
     """
@@ -118,18 +121,17 @@ def step(schedule: Schedule, now: datetime) -> Schedule | None:
 
 
 def _latest(schedule: Schedule, first: datetime, now: datetime) -> datetime:
-    """The last tick until ``now``; ``first`` is one. Looked for further and further back."""
+    """The last tick until ``now``, searched ever further back; ``first`` is one."""
     for back in _LOOKS_BACK:
         since = max(now - back, first)
         ticks = _ticks(schedule.cron, schedule.zone, since)
-        found = list(takewhile(lambda tick: tick <= now, ticks))
-        if found:
-            return found[-1].astimezone(UTC)
+        if due := list(takewhile(lambda tick: tick <= now, ticks)):
+            return due[-1].astimezone(UTC)
     return first
 
 
 def fired(schedule: Schedule) -> Schedule:
-    """The record once the job of its firing tick is there."""
+    """The record once the job of its firing tick exists."""
     return msgspec.structs.replace(
         schedule, firing=None, last_tick=schedule.firing, dispatched=schedule.dispatched + 1
     )
@@ -143,7 +145,7 @@ def job_prefix(generation: str) -> str:
 def dispatched(
     schedule: Schedule, tick: datetime, source: str, now: datetime, job_id: str = ""
 ) -> JobDispatched:
-    """The first event of a tick's job; whoever makes it, it has the same ids.
+    """The first event of a tick's job; the same ids each time.
 
     Args:
         job_id: of a job besides the ticks.

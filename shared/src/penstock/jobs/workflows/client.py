@@ -12,35 +12,36 @@ from penstock.events.envelope import new_id
 from penstock.events.graph import (
     GRAPH_EVENTS,
     MAX_STEPS,
+    GraphEvent,
     GraphReopened,
     GraphStarted,
     GraphStep,
     GraphStopping,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, event_log
-from penstock.jobs.batches import callbacks
-from penstock.jobs.client import Client
+from penstock.jobs import derived_ids, event_log, job_view
+from penstock.jobs.batches.callbacks import encode_callbacks
+from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.dispatch.awaiting import Awaiting, split
+from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.log import say, until
-from penstock.jobs.registry import Call
 from penstock.jobs.workflows import graph_order
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
-
-_TRIES = 20
 
 
 class Step(msgspec.Struct, frozen=True):
     """A job in a graph.
 
     Attributes:
-        call: what runs. after: names of the steps that must have completed before.
-        takes: parameters left open by ``awaiting`` and the step whose result each is given; where
-            one parameter is open and one step comes before, that need not be said.
+        call: what runs.
+        after: names of the steps that must have completed before.
+        takes: parameters left open by ``awaiting`` and the step whose result each is given; not
+            needed where one parameter is open and one step comes before.
     """
 
     call: Call | Awaiting
@@ -49,10 +50,16 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Graphs:
-    """The verbs of chains and graphs; reached as ``client.graphs``."""
+    """Dispatches, reads and cancels chains and graphs; reached as ``client.graphs``.
 
-    def __init__(self, client: Client, bus: Bus, subjects: Subjects) -> None:
-        self._client, self._bus, self._subjects = client, bus, subjects
+    Args:
+        bus: a connected bus.
+        subjects: names of streams and subjects.
+        dispatcher: encodes the calls of steps and callbacks.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, dispatcher: Dispatcher) -> None:
+        self._bus, self._subjects, self._dispatcher = bus, subjects, dispatcher
 
     async def chain(
         self,
@@ -68,16 +75,21 @@ class Graphs:
 
         Args:
             calls: one left open by ``awaiting`` is given the result of the one before it.
-            then / catch / finally_: as for :meth:`dispatch`.
+            title: for people.
+            graph_id: a caller's own id makes the dispatch idempotent.
+            then: dispatched once when all steps have completed.
+            catch: dispatched once when a step has failed.
+            finally_: dispatched once in any case.
 
         Example::
 
             await client.graphs.chain([extract(table="orders"), awaiting(load, "rows")])
         """
-        names = [f"{at} {call.job.name.rpartition('.')[2]}" for at, call in enumerate(calls, 1)]
+        functions = [call.job.name.rpartition(".")[2] for call in calls]
+        names = [f"{number} {function}" for number, function in enumerate(functions, 1)]
         steps = {
-            name: Step(call, names[at - 1 : at] if at else ())
-            for at, (name, call) in enumerate(zip(names, calls, strict=True))
+            name: Step(call, names[index - 1 : index] if index else ())
+            for index, (name, call) in enumerate(zip(names, calls, strict=True))
         }
         return await self.dispatch(
             steps, title=title, graph_id=graph_id, then=then, catch=catch, finally_=finally_
@@ -97,28 +109,31 @@ class Graphs:
         """Accepts a graph; each step's job is dispatched once, when its turn has come.
 
         Args:
-            steps: by name. by_level: steps run in groups, a group when all before it have
-                completed; else each when those have that it names.
+            steps: by name.
+            by_level: steps run in groups, a group when all steps of the one before have completed;
+                else each step when those have completed that it names.
+            title: for people.
             graph_id: a caller's own id makes the dispatch idempotent.
-            then / catch / finally_: dispatched once when all steps have completed, when one has
-                failed and no other runs, in any case.
+            then: dispatched once when all steps have completed.
+            catch: dispatched once when a step has failed and no other runs.
+            finally_: dispatched once in any case.
 
         Raises:
-            BadGraph: steps that need each other, with the path; or one that is not there.
-            PayloadTooLarge: all calls together exceed what the broker takes.
+            BadGraph: steps that need each other, with the path; or a step that does not exist.
+            PayloadTooLarge: all calls together exceed the broker's largest message.
             AlreadyDispatched: a graph of this id exists.
         """
-        graph_id = derived_ids.check_whole("graph", graph_id) if graph_id else new_id()
+        graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
         event = GraphStarted(
             graph_id=graph_id,
             correlation_id=graph_id,
-            source=self._client.source,
+            source=self._dispatcher.source,
             steps=self._steps(graph_id, steps, by_level),
             title=title[:200],
-            callbacks=callbacks.encode(self._client, graph_id, then, catch, finally_),
+            callbacks=encode_callbacks(self._dispatcher, graph_id, then, catch, finally_),
         )
         try:
-            if not await say(self._bus, self._subjects, event, 0):
+            if await event_log.append_if(self._bus, self._subjects, event, 0) is None:
                 raise AlreadyDispatched(f"a graph of id {graph_id!r} was dispatched before")
         except MessageTooLarge as error:
             raise PayloadTooLarge(
@@ -137,7 +152,7 @@ class Graphs:
             for name, step in steps.items()
         }
         ordered = [name for group in graph_order.levels(needs) for name in group]
-        place = {name: at for at, name in enumerate(ordered)}
+        index = {name: number for number, name in enumerate(ordered)}
         sealed = self._sealed(ordered, steps, takes)
         if by_level:
             needs = graph_order.by_level(needs)
@@ -145,16 +160,16 @@ class Graphs:
             GraphStep(
                 name=name,
                 payload=self._encoded(
-                    derived_ids.step_id(graph_id, place[name]),
+                    derived_ids.step_id(graph_id, index[name]),
                     steps[name].call,
                     name in sealed,
                     {
-                        parameter: derived_ids.step_id(graph_id, place[other])
+                        parameter: derived_ids.step_id(graph_id, index[other])
                         for parameter, other in takes[name].items()
                     },
                 ),
-                needs=tuple(place[other] for other in needs[name]),
-                takes={parameter: place[other] for parameter, other in takes[name].items()},
+                needs=tuple(index[other] for other in needs[name]),
+                takes={parameter: index[other] for parameter, other in takes[name].items()},
             )
             for name in ordered
         )
@@ -169,21 +184,21 @@ class Graphs:
         sealed: set[str] = set()
         for name in ordered:
             call = split(steps[name].call, MAX_STEPS)[0]
-            if self._client.seals(call) or sealed.intersection(takes[name].values()):
+            if self._dispatcher.factory.seals(call) or sealed.intersection(takes[name].values()):
                 sealed.add(name)
         return sealed
 
     def _encoded(
-        self, job_id: str, wanted: Call | Awaiting, sealed: bool, takes: Mapping[str, str]
+        self, job_id: str, step_call: Call | Awaiting, sealed: bool, takes: Mapping[str, str]
     ) -> bytes:
-        call = split(wanted, MAX_STEPS)[0]
+        call = split(step_call, MAX_STEPS)[0]
         terms = Terms(sealed=sealed, takes=dict(takes))
-        return self._client.prepare(call, job_id, terms=terms).payload
+        return self._dispatcher.prepare(call, job_id, terms=terms).payload
 
-    # --- asking and changing ----------------------------------------------------------------------
+    # --- reading and changing ---------------------------------------------------------------------
     async def show(self, graph_id: str) -> GraphRecord:
         """The graph now. Raises NotFound."""
-        derived_ids.check_whole("graph", graph_id)
+        derived_ids.check_owner_id("graph", graph_id)
         stream, subject = self._subjects.events_stream, self._subjects.events("graph", graph_id)
         record = fold(await event_log.read_subject(self._bus, stream, subject, GRAPH_EVENTS))
         if record is None:
@@ -193,15 +208,17 @@ class Graphs:
     async def step(self, graph_id: str, name: str) -> JobView:
         """The job of one step. Raises NotFound, also while its turn has not come."""
         record = await self.show(graph_id)
-        for at, step in enumerate(record.steps):
+        for index, step in enumerate(record.steps):
             if step.name == name:
-                return await self._client.job(derived_ids.step_id(graph_id, at))
+                job_id = derived_ids.step_id(graph_id, index)
+                log = JobLog(self._bus, self._subjects)
+                return await job_view.read(log, job_id, self._dispatcher.factory.ring)
         raise NotFound(f"graph {graph_id} has no step {name!r}")
 
     async def wait(self, graph_id: str, timeout_seconds: float | None = None) -> GraphRecord:
         """Waits until the graph has ended. Raises TimeoutError, NotFound."""
-        derived_ids.check_whole("graph", graph_id)
-        return await until(
+        derived_ids.check_owner_id("graph", graph_id)
+        return await event_log.wait_until(
             self._bus,
             self._subjects.events("graph", graph_id),
             lambda: self.show(graph_id),
@@ -210,26 +227,31 @@ class Graphs:
         )
 
     async def cancel(self, graph_id: str, reason: str = "cancelled by a client") -> GraphRecord:
-        """Dispatches no further step and cancels those that run (the orchestrator does it)."""
-        for _ in range(_TRIES):
-            record = await self.show(graph_id)
+        """Dispatches no further step and cancels those that run; the orchestrator carries it out.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: the graph changed too quickly.
+        """
+        event = GraphStopping(
+            graph_id=graph_id,
+            correlation_id=graph_id,
+            source=self._dispatcher.source,
+            reason=reason,
+        )
+
+        async def change(record: GraphRecord) -> GraphRecord | None:
             if record.state is not GraphState.RUNNING:
                 return record
-            event = GraphStopping(
-                graph_id=graph_id,
-                correlation_id=graph_id,
-                source=self._client.source,
-                reason=reason,
-            )
-            if await say(self._bus, self._subjects, event, record.sequence):
-                return await self.show(graph_id)
-        raise JobRefused(f"graph {graph_id} changes too quickly to be cancelled; try again")
+            return await self.show(graph_id) if await self._append_if(event, record) else None
+
+        return await compare_and_set(lambda: self.show(graph_id), change, f"graph {graph_id}")
 
     async def retry_failed(self, graph_id: str) -> GraphRecord:
-        """Lets a graph that failed or was cancelled go on where it ended.
+        """Resumes a graph that failed or was cancelled where it ended.
 
-        The jobs of steps that did not complete run again (the orchestrator sees to it), those of
-        completed ones do not; callbacks follow anew at its next end.
+        The orchestrator requeues the jobs of steps that did not complete, not those of completed
+        ones; callbacks follow anew at its next end.
 
         Raises:
             JobRefused: it has not ended, or it completed.
@@ -242,28 +264,34 @@ class Graphs:
         if record.is_shortened:
             raise JobRefused(
                 f"graph {graph_id} ended before what the event log still holds: the results of its "
-                "steps are gone; start it anew"
+                "steps were removed; start it anew"
             )
         event = GraphReopened(
             graph_id=graph_id,
             correlation_id=graph_id,
-            source=self._client.source,
+            source=self._dispatcher.source,
             round=record.round + 1,
         )
-        if not await say(self._bus, self._subjects, event, record.sequence):
+        if not await self._append_if(event, record):
             raise JobRefused(f"graph {graph_id} changed meanwhile; look at it and try again")
         return await self.show(graph_id)
 
+    async def _append_if(self, event: GraphEvent, record: GraphRecord) -> bool:
+        stored = await event_log.append_if(self._bus, self._subjects, event, record.sequence)
+        return stored is not None
+
 
 def _takes(name: str, step: Step) -> dict[str, str]:
-    """Where each open parameter comes from. Raises BadGraph."""
-    _, open_ones = split(step.call, MAX_STEPS)
+    """The step that each open parameter is taken from. Raises BadGraph."""
+    _, open_parameters = split(step.call, MAX_STEPS)
     takes = dict(step.takes)
-    left = [parameter for parameter in open_ones if parameter not in takes]
-    if len(left) == 1 and len(step.after) == 1:
-        takes[left[0]] = step.after[0]
-    elif left:
-        raise BadGraph(f"step {name!r}: nothing says where its parameter {left[0]!r} comes from")
-    if wrong := [parameter for parameter in takes if parameter not in open_ones]:
+    missing = [parameter for parameter in open_parameters if parameter not in takes]
+    if len(missing) == 1 and len(step.after) == 1:
+        takes[missing[0]] = step.after[0]
+    elif missing:
+        raise BadGraph(
+            f"step {name!r}: no step is named whose result its parameter {missing[0]!r} is"
+        )
+    if wrong := [parameter for parameter in takes if parameter not in open_parameters]:
         raise BadGraph(f"step {name!r} takes {wrong[0]!r}, which awaiting(...) did not leave open")
     return takes

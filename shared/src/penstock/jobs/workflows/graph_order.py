@@ -33,13 +33,13 @@ def levels(needs: Needs) -> list[list[str]]:
         sorter.prepare()
     except CycleError as error:
         raise BadGraph(f"steps need each other: {' → '.join(reversed(error.args[1]))}") from None
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     while sorter.is_active():
-        now = set(sorter.get_ready())
-        ready = [name for name in needs if name in now]
-        found.append(ready)
+        names = set(sorter.get_ready())
+        ready = [name for name in needs if name in names]
+        groups.append(ready)
         sorter.done(*ready)
-    return found
+    return groups
 
 
 def by_level(needs: Needs) -> dict[str, list[str]]:

@@ -1,17 +1,14 @@
-"""The life of a graph: one table of transitions, and the fold that walks it. Pure."""
+"""The life of a graph: its states, its table of transitions, and its record. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock.events.batch import Callbacks
-from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.graph import (
     GraphCancelled,
     GraphCarried,
@@ -23,8 +20,7 @@ from penstock.events.graph import (
     GraphStep,
     GraphStopping,
 )
-from penstock.jobs.errors import IllegalTransition
-from penstock.jobs.sharing import carried_state, shared_fields, values
+from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
 
 
 class GraphState(StrEnum):
@@ -39,36 +35,29 @@ class GraphState(StrEnum):
         return self not in (GraphState.RUNNING, GraphState.STOPPING)
 
 
-class Edge(NamedTuple):
-    """``event`` takes a graph from any of ``sources`` to ``target``; ``why`` is for people."""
-
-    sources: tuple[GraphState | None, ...]
-    event: type[GraphEvent]
-    target: GraphState
-    why: str
-
-
 _R, _S = GraphState.RUNNING, GraphState.STOPPING
 _F, _C = GraphState.FAILED, GraphState.CANCELLED
-TRANSITIONS: tuple[Edge, ...] = (
+TRANSITIONS: tuple[Edge[GraphState, GraphEvent], ...] = (
     Edge((None,), GraphStarted, GraphState.RUNNING, "accepted"),
-    Edge((_R,), GraphStopping, GraphState.STOPPING, "somebody cancelled it"),
+    Edge((_R,), GraphStopping, GraphState.STOPPING, "a client cancelled it"),
     Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
     Edge((_R,), GraphFailed, GraphState.FAILED, "a step failed, and no other runs"),
     Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
-    Edge((_F, _C), GraphReopened, GraphState.RUNNING, "somebody lets it go on where it ended"),
+    Edge((_F, _C), GraphReopened, GraphState.RUNNING, "a client resumed it where it ended"),
 )
-
-_BY_EVENT = {edge.event: edge for edge in TRANSITIONS}
 
 
 class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph as its own events tell it; what its steps do is told by their jobs.
+    """A graph as its own events add up; the state of a step is that of its job.
 
     Attributes:
-        sequence: of its last event. first_sequence: of its start.
-        failed_step / failed_job: where it failed, empty otherwise.
-        round: how often it was reopened. is_shortened: its first events have left the log.
+        state: where it is in its life.
+        sequence: of its last event.
+        first_sequence: of its start.
+        failed_step: the step at which it failed; empty otherwise.
+        failed_job: the job of that step.
+        round: how often it was reopened.
+        is_shortened: its first events have left the log.
     """
 
     id: str
@@ -94,7 +83,7 @@ def carried(
     record: GraphRecord,
     source: str,
     slots: dict[int, int] | None = None,
-    again: tuple[int, ...] = (),
+    requeued: tuple[int, ...] = (),
     counted_to: int = 0,
 ) -> GraphCarried:
     """The event that takes the place of all that led to ``record``; see there."""
@@ -104,7 +93,7 @@ def carried(
         source=source,
         state=record.state,
         slots=slots,
-        again=again,
+        again=requeued,
         counted_to=counted_to,
         **values(record, _CARRIED),
     )
@@ -122,61 +111,13 @@ def _restored(event: GraphCarried, sequence: int) -> GraphRecord:
     )
 
 
-def evolve(record: GraphRecord | None, event: GraphEvent, sequence: int) -> GraphRecord:
-    """The record after ``event``, stored at ``sequence``.
-
-    Raises:
-        IllegalTransition: the event may not follow.
-    """
-    if isinstance(event, GraphCarried):
-        if record is None:
-            return _restored(event, sequence)
-        return msgspec.structs.replace(record, sequence=sequence)
-    edge = _BY_EVENT.get(type(event))
-    state = record.state if record else None
-    if edge is None or state not in edge.sources:
-        raise IllegalTransition(
-            f"graph {event.graph_id}: {event.name} may not follow state {state or 'nothing'}"
-        )
-    if record is None:
-        assert isinstance(event, GraphStarted)
-        return _started(event, sequence)
-    moved = msgspec.structs.replace(record, state=edge.target, sequence=sequence)
-    if edge.target.ended:
-        moved = msgspec.structs.replace(moved, ended_at=event.at)
+def _begin(record: GraphRecord | None, event: GraphEvent, sequence: int) -> GraphRecord | None:
     match event:
-        case GraphStopping() | GraphCancelled():
-            moved = msgspec.structs.replace(moved, reason=event.reason)
-        case GraphFailed():
-            moved = msgspec.structs.replace(
-                moved, reason=event.reason, failed_step=event.step, failed_job=event.job_id
-            )
-        case GraphReopened():
-            moved = msgspec.structs.replace(
-                moved, ended_at=None, reason="", failed_step="", failed_job="", round=event.round
-            )
-    return moved
-
-
-def fold(events: Iterable[tuple[int, Event | UnknownEvent]]) -> GraphRecord | None:
-    """The record after all ``(sequence, event)``; None when there are none.
-
-    What cannot be read, or may not follow, moves the sequence and changes nothing else.
-    """
-    record: GraphRecord | None = None
-    for sequence, event in events:
-        record = advance(record, event, sequence)
-    return record
-
-
-def advance(
-    record: GraphRecord | None, event: Event | UnknownEvent, sequence: int
-) -> GraphRecord | None:
-    """The record after whatever is stored at ``sequence``; see :func:`fold`."""
-    if isinstance(event, GraphEvent):
-        with suppress(IllegalTransition):
-            return evolve(record, event, sequence)
-    return record and msgspec.structs.replace(record, sequence=sequence)
+        case GraphCarried() if record is None:
+            return _restored(event, sequence)
+        case GraphStarted():
+            return _started(event, sequence)
+    return None
 
 
 def _started(event: GraphStarted, sequence: int) -> GraphRecord:
@@ -190,3 +131,28 @@ def _started(event: GraphStarted, sequence: int) -> GraphRecord:
         callbacks=event.callbacks,
         started_at=event.at,
     )
+
+
+def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:
+    match event:
+        case GraphStopping():
+            return {"reason": event.reason}
+        case GraphCompleted():
+            return {"ended_at": event.at}
+        case GraphCancelled():
+            return {"ended_at": event.at, "reason": event.reason}
+        case GraphFailed():
+            return {
+                "ended_at": event.at,
+                "reason": event.reason,
+                "failed_step": event.step,
+                "failed_job": event.job_id,
+            }
+        case GraphReopened():
+            nothing_failed = {"reason": "", "failed_step": "", "failed_job": ""}
+            return {"ended_at": None, "round": event.round, **nothing_failed}
+    return {}
+
+
+_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, GraphCarried, _begin, _changes)
+evolve, fold = _LIFE_CYCLE.evolve, _LIFE_CYCLE.fold

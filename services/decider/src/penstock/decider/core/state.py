@@ -49,14 +49,14 @@ class HostAdvice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         looked_at: when the number was last counted, POSIX seconds.
-        advised: the number advised last; 0 for none. Recorded as ``told``.
+        advised: the number advised last; 0 for none.
         direction: whether more (1) or fewer (-1) were needed ever ``since``.
         since: see ``direction``.
         needed: the number that was enough, or too many, all that time.
     """
 
     looked_at: float = 0.0
-    advised: int = msgspec.field(default=0, name="told")
+    advised: int = 0
     direction: int = 0
     since: float = 0.0
     needed: int = 0

@@ -23,11 +23,16 @@ _FORGOTTEN_AT_ONCE = 50
 
 
 class Deposed(Exception):
-    """A newer leader has commanded a host: whatever we still meant to say is void."""
+    """A newer leader has commanded a host: this leader's further commands are void."""
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """The last command of a host's subject; ``plan`` None: not ours to rely on, say it again."""
+    """The last command of a host's subject.
+
+    Attributes:
+        sequence: of its message; 0 for none.
+        plan: None where another leader sent it, so that it is sent anew.
+    """
 
     sequence: int = 0
     plan: Plan | None = None
@@ -46,21 +51,21 @@ class Commander:
         self._version = 0
 
     async def load(self) -> dict[str, WorkersScaled]:
-        """Each host's last command; all of them will be said again in this leader's name."""
-        found: dict[str, WorkersScaled] = {}
+        """Each host's last command; all of them will be sent again in this leader's name."""
+        commands: dict[str, WorkersScaled] = {}
         stream, every_host = self._subjects.commands_stream, self._subjects.command("*")
         for stored in await self._bus.history(stream, every_host, limit=_MOST_HOSTS):
             host = stored.subject.rsplit(".", 1)[-1]
             self._sent[host] = _Sent(stored.sequence)
             if (command := _decode(stored)) is not None and await self._is_sound(command):
-                found[host] = command
-        return found
+                commands[host] = command
+        return commands
 
     async def send(
         self,
         plans: Mapping[str, Plan],
         decision_ids: Mapping[str, str],
-        story: spans.Story,
+        decision_spans: spans.DecisionSpans,
         repeat: Collection[str] = (),
     ) -> list[WorkersScaled]:
         """Commands the hosts whose plan changed; what could not be stored is tried next time.
@@ -69,7 +74,7 @@ class Commander:
             repeat: hosts that are commanded whether or not their plan changed.
 
         Raises:
-            Deposed: somebody leads since.
+            Deposed: a newer leader has commanded a host.
         """
         changed = [
             host for host in sorted(plans) if host in repeat or self._plan_of(host) != plans[host]
@@ -77,7 +82,7 @@ class Commander:
         if not changed:
             return []
         commands = [self._command(host, plans[host], decision_ids) for host in changed]
-        with story.commands(commands, self._changed_pools) as headers:
+        with decision_spans.commands(commands, self._changed_pools) as headers:
             answers = await self._bus.append_many(
                 [
                     Outgoing(
@@ -98,14 +103,14 @@ class Commander:
                 await self._refused(command, answer)
         return done
 
-    async def forget(self, known: Collection[str]) -> None:
-        """Deletes the commands of some hosts that are not known any more.
+    async def forget(self, hosts: Collection[str]) -> None:
+        """Deletes the commands of some hosts that are not among ``hosts`` any more.
 
         Raises:
             BusError: it may not, or the broker does not answer.
         """
-        gone = [host for host in self._sent if host not in known]
-        for host in gone[:_FORGOTTEN_AT_ONCE]:
+        forgotten = [host for host in self._sent if host not in hosts]
+        for host in forgotten[:_FORGOTTEN_AT_ONCE]:
             last = self._sent[host].sequence
             subject = self._subjects.command(host)
             await self._bus.remove(self._subjects.commands_stream, subject, before=last + 1)
@@ -134,7 +139,7 @@ class Commander:
         )
 
     async def _refused(self, command: WorkersScaled, error: BusError) -> None:
-        """Looks who was in the way: a write of ours without an answer, a late one of a deposed
+        """Finds the cause: an own write whose acknowledgement was lost, a late write of a deposed
         leader, or a newer leader."""
         log.warning("command to host %s was not stored: %s", command.host, error)
         if not isinstance(error, WrongSequence):
@@ -147,26 +152,26 @@ class Commander:
             log.warning("cannot read the commands of host %s: %s", command.host, unavailable)
             return
         self._sent[command.host] = _Sent(stored.sequence if stored else 0)
-        if stored and (found := _decode(stored)) is not None and await self._is_sound(found):
-            self._step_back(found)
+        if stored and (last := _decode(stored)) is not None and await self._is_sound(last):
+            self._step_back(last)
 
     async def _is_sound(self, command: WorkersScaled) -> bool:
-        """False for what no leader can have said: it is overwritten.
+        """False for a command that no leader can have sent: it is overwritten.
 
         Raises:
-            Deposed: somebody leads since.
+            Deposed: a newer leader has commanded a host.
         """
         if command.epoch <= self._epoch:
             return True
         reached = await epochs.reached(self._bus, self._subjects)
-        said = f"host {command.host} was commanded in epoch {command.epoch} by {command.source}"
+        text = f"host {command.host} was commanded in epoch {command.epoch} by {command.source}"
         if reached is not None and command.epoch <= reached:
-            raise Deposed(said)
-        log.error("%s, but the lease has reached %s: it is overwritten", said, reached)
+            raise Deposed(text)
+        log.error("%s, but the lease has reached %s: it is overwritten", text, reached)
         return False
 
     def _step_back(self, command: WorkersScaled) -> None:
-        """A new epoch is newer than whatever was said in this one by somebody else."""
+        """Ends this term if another process commands in its epoch: the next epoch is newer."""
         if command.order > (self._epoch, self._version):
             raise Deposed(f"{command.source} commands host {command.host} in our epoch")
 

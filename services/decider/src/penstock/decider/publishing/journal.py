@@ -1,4 +1,4 @@
-"""What the decider says on the event log, and what it reads back from there."""
+"""The decider's events on the log: published, and read back by the next leader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ _AT_ONCE = 64
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which round a decision is; see `RoundDecided`. ``now``: what it was computed for."""
+    """The round of a decision; see `RoundDecided`.
+
+    Attributes:
+        epoch: of the leader.
+        round: its number.
+        through: sequence of the last snapshot that it used.
+        now: the time it was computed for, POSIX seconds.
+    """
 
     epoch: int
     round: int
@@ -32,7 +39,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     now: float
 
 
-def tell(
+def decision_event(
     decision: Decision, made: Made, source: str, id_: str | None = None
 ) -> ScalingDecisionMade:
     """The event of a decision; ``id_`` if it has one already."""
@@ -70,20 +77,20 @@ class Journal:
 
     def decisions(self, decisions: Iterable[Decision], made: Made) -> list[ScalingDecisionMade]:
         """The events of a round's decisions."""
-        return [tell(decision, made, self._source) for decision in decisions]
+        return [decision_event(decision, made, self._source) for decision in decisions]
 
     def notices(
         self, notices: Iterable[Notice], decision_ids: Mapping[str, str], now: float
     ) -> list[Event]:
         at = datetime.fromtimestamp(now, UTC)
-        found = []
+        events = []
         for notice in notices:
             decision = decision_ids.get(notice.fields.get("pool", ""))
             fields = dict(notice.fields)
             if notice.event is SlaBreachPredicted:
                 fields["decision_id"] = decision or ""
-            found.append(notice.event(at=at, source=self._source, causation_id=decision, **fields))
-        return found
+            events.append(notice.event(at=at, source=self._source, causation_id=decision, **fields))
+        return events
 
     async def publish(
         self,
@@ -91,7 +98,7 @@ class Journal:
         headers: Mapping[str, Headers] | None = None,
         records: Sequence[Outgoing] = (),
     ) -> list[int | BusError]:
-        """Appends events, pipelined. What the log does not take is said, and nothing waits for it.
+        """Appends events, pipelined. Refused events are logged, and no round waits for them.
 
         Args:
             headers: by event id.

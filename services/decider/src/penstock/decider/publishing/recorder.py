@@ -32,7 +32,7 @@ from penstock.events.subjects import Subjects
 
 CHECKPOINT_SECONDS = 30.0
 SETTINGS_SECONDS = 600.0
-"""Settings must not grow older than the stream keeps things: they are said again."""
+"""Settings are recorded anew before the stream drops them for their age."""
 _POOLS_A_PART, _HOSTS_A_PART = 500, 50
 """Keeps each message well below the broker's usual limit of 1 MB."""
 
@@ -67,12 +67,12 @@ class Recorder:
     def round(
         self, before: State, inputs: Inputs, through: int, outcome: Outcome, now: float
     ) -> list[Outgoing]:
-        """The messages that keep a round; `stored` must be told how they fared.
+        """The messages that keep a round; `stored` must be called with the broker's answers.
 
         Args:
             through: sequence of the last snapshot in ``inputs``.
         """
-        if self._sent:  # nobody said what became of the last ones
+        if self._sent:  # the answers to the last ones never came
             self.start_anew()
         self._number += 1
         common: dict[str, Any] = {
@@ -99,7 +99,7 @@ class Recorder:
         return [Outgoing(self._subject(event), encode(event)) for event in self._sent]
 
     def stored(self, answers: Sequence[int | BusError]) -> None:
-        """What the broker answered to the last round's messages: a hole is mended at once."""
+        """Takes the broker's answers to the last round's messages: a refused one starts anew."""
         for event, answer in zip(self._sent, answers, strict=True):
             if isinstance(event, CheckpointTaken) and event.part == 1 and isinstance(answer, int):
                 self._checkpoint = answer
@@ -123,15 +123,15 @@ def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list
     pools = {
         name: KeptPool(
             state=dump(state.pools.get(name) or PoolState()),
-            snapshot=seen.snapshot if seen else None,
-            at=seen.at if seen else 0.0,
+            snapshot=measurement.snapshot if measurement else None,
+            at=measurement.at if measurement else 0.0,
         )
         for name in inputs.pools
-        for seen in (inputs.measured_pools.get(name),)
+        for measurement in (inputs.measured_pools.get(name),)
     }
     hosts = {
-        name: KeptHost(snapshot=seen.snapshot, at=seen.at)
-        for name, seen in inputs.measured_hosts.items()
+        name: KeptHost(snapshot=measurement.snapshot, at=measurement.at)
+        for name, measurement in inputs.measured_hosts.items()
     }
     pieces = list(zip_longest(in_parts(pools, _POOLS_A_PART), in_parts(hosts, _HOSTS_A_PART)))
     pieces = pieces or [(None, None)]

@@ -1,4 +1,4 @@
-"""The decider's part of a scaling's story: `decide` below the snapshot, `command` below that."""
+"""The decider's spans in the trace of a scaling: `decide` below the snapshot, then `command`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.events.scaling import ScalingDecisionMade, WorkersScaled
 from penstock.telemetry import Span, SpanKind, names
 
 
-class Story:
+class DecisionSpans:
     """The spans of one leader; does nothing while tracing is off."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class Story:
             yield {}
             return
         shared = [snapshots[id_] for id_ in hosts if id_ in snapshots]
-        opened = {each.id: _decide(each, snapshots, shared, began_at) for each in decisions}
+        opened = {event.id: _decide(event, snapshots, shared, began_at) for event in decisions}
         headers = {id_: telemetry.inject(span=span) for id_, span in opened.items()}
-        self._decided.update({each.pool: headers[each.id] for each in decisions})
+        self._decided.update({event.pool: headers[event.id] for event in decisions})
         try:
             yield {**headers}
         finally:
@@ -56,7 +56,9 @@ class Story:
         if not telemetry.enabled():
             yield {}
             return
-        opened = {each.host: self._command(each, changed_pools(each)) for each in commands}
+        opened = {
+            command.host: self._command(command, changed_pools(command)) for command in commands
+        }
         try:
             yield {host: telemetry.inject(span=span) for host, span in opened.items()}
         finally:

@@ -15,8 +15,8 @@ from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import Adopted
 from penstock.events.record import CheckpointTaken, RoundDecided
 
-Seen = MeasuredPool | MeasuredHost | None
-"""What a place in the stream holds; None: nothing that is decided on."""
+Measurement = MeasuredPool | MeasuredHost | None
+"""A message of the stream; None: one that decisions do not use."""
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 class Broken(Exception):
-    """From here on nothing can be recomputed until the next checkpoint; says why."""
+    """Nothing can be recomputed from here to the next checkpoint; the text gives the reason."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Chain:
 
     Args:
         parts: of the checkpoint, all of them.
-        pending: what the stream held since, by sequence; shared with whoever reads it.
+        installed: strategies and policies.
     """
 
     def __init__(self, parts: list[CheckpointTaken], installed: Installed) -> None:
@@ -63,30 +63,30 @@ class Chain:
             for part in parts
             for name, kept in part.hosts.items()
         }
-        self.pending: deque[tuple[int, Seen]] = deque()
+        self.pending: deque[tuple[int, Measurement]] = deque()
 
-    def take(self, sequence: int, seen: Seen) -> None:
+    def take(self, sequence: int, measurement: Measurement) -> None:
         if sequence > self._through:
-            self.pending.append((sequence, seen))
+            self.pending.append((sequence, measurement))
 
-    def decide(self, told: RoundDecided, settings: Adopted | None) -> Step:
-        """The round again.
+    def decide(self, record: RoundDecided, settings: Adopted | None) -> Step:
+        """Decides a recorded round again.
 
         Raises:
             Broken: something it rested on is not in the log.
         """
-        if told.number != self.number + 1:
-            raise Broken(f"rounds {self.number + 1} to {told.number - 1} were not recorded")
+        if record.number != self.number + 1:
+            raise Broken(f"rounds {self.number + 1} to {record.number - 1} were not recorded")
         if settings is None:
-            raise Broken(f"its settings {told.settings} are not in the log")
-        self._advance(told.through, settings)
-        inputs = self.inputs(told, settings)
-        before, now = self.state, told.at.timestamp()
+            raise Broken(f"its settings {record.settings} are not in the log")
+        self._advance(record.through, settings)
+        inputs = self.inputs(record, settings)
+        before, now = self.state, record.at.timestamp()
         outcome = decide(before, inputs, now)
-        self.state, self.number = outcome.state, told.number
-        return Step(told, before, inputs, outcome)
+        self.state, self.number = outcome.state, record.number
+        return Step(record, before, inputs, outcome)
 
-    def inputs(self, told: RoundDecided, settings: Adopted) -> Inputs:
+    def inputs(self, record: RoundDecided, settings: Adopted) -> Inputs:
         return Inputs(
             pools=settings.pools,
             measured_pools=dict(self._pools),
@@ -94,19 +94,19 @@ class Chain:
             strategies=self._installed.strategies,
             policies=self._installed.policies,
             rules=settings.rules,
-            due=None if told.due is None else frozenset(told.due),
+            due=None if record.due is None else frozenset(record.due),
         )
 
     def _advance(self, through: int, settings: Adopted) -> None:
         while self.pending and self.pending[0][0] <= through:
-            sequence, seen = self.pending.popleft()
+            sequence, measurement = self.pending.popleft()
             self._check_next(sequence)
             self._through = sequence
-            if isinstance(seen, MeasuredPool):
-                if seen.snapshot.pool in settings.pools:
-                    self._pools[seen.snapshot.pool] = seen
-            elif isinstance(seen, MeasuredHost):
-                take_host(self._hosts, seen, settings.rules)
+            if isinstance(measurement, MeasuredPool):
+                if measurement.snapshot.pool in settings.pools:
+                    self._pools[measurement.snapshot.pool] = measurement
+            elif isinstance(measurement, MeasuredHost):
+                take_host(self._hosts, measurement, settings.rules)
         if self._through < through:
             self._check_next(through + 1)
 
@@ -124,7 +124,7 @@ def state_of(parts: list[CheckpointTaken]) -> State:
 
 def portable(state: State) -> Mapping[str, object]:
     """A state as a checkpoint keeps it: two are the same if these are."""
-    found: Mapping[str, object] = msgspec.json.decode(
+    kept: Mapping[str, object] = msgspec.json.decode(
         msgspec.json.encode(state, order="deterministic")
     )
-    return found
+    return kept

@@ -1,4 +1,4 @@
-"""One decision again: whether it comes out the same, and what would have changed it."""
+"""One decision recomputed: whether it is equal, and what would have changed it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.decider.core.counterfactual import Change, Setting
 from penstock.decider.program import program
 from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
-from penstock.decider.replay.recompute import Gap, Recomputer, Recorded, told
+from penstock.decider.replay.recompute import Gap, Recomputer, Recorded, decision_key
 from penstock.decider.replay.settings import of_entries
 from penstock.decider.replay.verify import unlike
 
@@ -20,7 +20,7 @@ Verdict = Literal["equal", "different", "other program", "not in the log"]
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What recomputing a decision tells about it.
+    """The result of recomputing a decision.
 
     Attributes:
         why: where it does not come out equal: what differs, or what is missing.
@@ -38,18 +38,18 @@ def explain(raw: bytes, entries: Sequence[Entry], installed: Installed) -> Expla
     Args:
         raw: its event as stored: only these bytes can be proved equal.
     """
-    recorded = Recorded(raw, told(raw))
+    recorded = Recorded(raw, decision_key(raw))
     key = (recorded.decision.epoch, recorded.decision.round)
     recomputer = Recomputer(of_entries(entries), installed)
     why = "its snapshots, or the record of its round, are not in the log"
     for entry in entries:
-        for found in recomputer.take(entry):
-            if not isinstance(found, Step | Gap):
+        for result in recomputer.take(entry):
+            if not isinstance(result, Step | Gap):
                 continue
-            if (found.round.epoch, found.round.number) == key:
-                if isinstance(found, Step):
-                    return _explained(recorded, found)
-                why = found.why or why
+            if (result.round.epoch, result.round.number) == key:
+                if isinstance(result, Step):
+                    return _explained(recorded, result)
+                why = result.why or why
     return Explanation(recomputed="not in the log", why=(why,))
 
 

@@ -11,7 +11,7 @@ import msgspec
 from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
 from penstock.decider.intake import wrong
 from penstock.decider.publishing.adopting import Adopted
-from penstock.decider.replay.chain import Broken, Chain, Installed, Seen, Step, portable
+from penstock.decider.replay.chain import Broken, Chain, Installed, Measurement, Step, portable
 from penstock.decider.replay.entry import Entry
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
@@ -23,7 +23,12 @@ MOST_BEHIND = 50_000
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A round that cannot be recomputed. ``why`` is said for the first of several only."""
+    """A round that cannot be recomputed.
+
+    Attributes:
+        round: its record.
+        why: given for the first of several only.
+    """
 
     round: RoundDecided
     why: str = ""
@@ -37,8 +42,8 @@ class Mismatch(msgspec.Struct, frozen=True):
     recomputed: Mapping[str, Any]
 
 
-class Told(msgspec.Struct, frozen=True, tag_field="type", tag=ScalingDecisionMade.__name__):
-    """What a told decision has to be looked up by, and what no recomputation can know."""
+class DecisionKey(msgspec.Struct, frozen=True, tag_field="type", tag=ScalingDecisionMade.__name__):
+    """The fields of a published decision that find its round, and its id and source."""
 
     id: str
     source: str
@@ -48,24 +53,29 @@ class Told(msgspec.Struct, frozen=True, tag_field="type", tag=ScalingDecisionMad
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A decision as it was told: its bytes, and whose they are."""
+    """A decision as it was published.
+
+    Attributes:
+        raw: its bytes.
+        decision: what it is looked up by.
+    """
 
     raw: bytes
-    decision: Told
+    decision: DecisionKey
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A decision that was told but is none."""
+    """A message that should be a decision and cannot be read."""
 
     subject: str
     why: str
 
 
-Found = Step | Gap | Mismatch | Recorded | Unreadable | CheckpointTaken
-"""A checkpoint is found when it is complete: its last part."""
+Result = Step | Gap | Mismatch | Recorded | Unreadable | CheckpointTaken
+"""A checkpoint is a result when it is complete: its last part."""
 
-told = msgspec.json.Decoder(Told).decode
-_NOTHING: tuple[Found, ...] = ()
+decision_key = msgspec.json.Decoder(DecisionKey).decode
+_NOTHING: tuple[Result, ...] = ()
 
 
 class Recomputer:
@@ -73,8 +83,9 @@ class Recomputer:
 
     Args:
         settings: by fingerprint.
-        what_if: other settings to decide under; the states that were kept are then not gone back
-            to, as each decision changes the next.
+        installed: strategies and policies.
+        what_if: other settings to decide under; recorded states are then not restored, as each
+            decision changes the next.
     """
 
     def __init__(
@@ -85,16 +96,16 @@ class Recomputer:
     ) -> None:
         self._settings = dict(settings)
         if what_if is not None:
-            self._settings = {name: what_if(each) for name, each in settings.items()}
+            self._settings = {name: what_if(adopted) for name, adopted in settings.items()}
         self._installed, self._free = installed, what_if is not None
         self._chains: dict[int, Chain] = {}
         self._broken: set[int] = set()
         self._parts: list[CheckpointTaken] = []
-        self._recent: deque[tuple[int, Seen]] = deque(maxlen=MOST_BEHIND)
-        self._takers: dict[str, Callable[[Entry], Sequence[Found]]] = {}
+        self._recent: deque[tuple[int, Measurement]] = deque(maxlen=MOST_BEHIND)
+        self._takers: dict[str, Callable[[Entry], Sequence[Result]]] = {}
 
-    def take(self, entry: Entry) -> Sequence[Found]:
-        """What this entry leads to."""
+    def take(self, entry: Entry) -> Sequence[Result]:
+        """The results of this entry."""
         taker = self._takers.get(entry.subject)
         if taker is None:
             taker = self._takers[entry.subject] = self._taker(entry.subject)
@@ -109,7 +120,7 @@ class Recomputer:
         if noun == "round" and isinstance(part := _record(entry), CheckpointTaken):
             self._collect(part)
 
-    def _taker(self, subject: str) -> Callable[[Entry], Sequence[Found]]:
+    def _taker(self, subject: str) -> Callable[[Entry], Sequence[Result]]:
         _, stream, noun, *_, name = subject.split(".")
         if stream == "events":
             decided = name == ScalingDecisionMade.__name__
@@ -120,49 +131,49 @@ class Recomputer:
             "round": self._take_record,
         }.get(noun, self._take_other)
 
-    def _take_decision(self, entry: Entry) -> Sequence[Found]:
+    def _take_decision(self, entry: Entry) -> Sequence[Result]:
         raw = bytes(entry.body)
         try:
-            return (Recorded(raw, told(raw)),)
+            return (Recorded(raw, decision_key(raw)),)
         except ValueError as error:
             return (Unreadable(entry.subject, str(error)),)
 
-    def _take_snapshot(self, entry: Entry) -> Sequence[Found]:
+    def _take_snapshot(self, entry: Entry) -> Sequence[Result]:
         self._keep(entry.sequence, _accept(entry))
         return _NOTHING
 
-    def _take_other(self, entry: Entry) -> Sequence[Found]:
+    def _take_other(self, entry: Entry) -> Sequence[Result]:
         self._keep(entry.sequence, None)
         return _NOTHING
 
-    def _take_record(self, entry: Entry) -> Sequence[Found]:
+    def _take_record(self, entry: Entry) -> Sequence[Result]:
         self._keep(entry.sequence, None)
         record = _record(entry)
         if isinstance(record, RoundDecided):
             return (self._take_round(record),)
         return self._take_part(record) if isinstance(record, CheckpointTaken) else _NOTHING
 
-    def _keep(self, sequence: int, seen: Seen) -> None:
+    def _keep(self, sequence: int, measurement: Measurement) -> None:
         if not sequence:
             return
-        self._recent.append((sequence, seen))
+        self._recent.append((sequence, measurement))
         for chain in self._chains.values():
-            chain.take(sequence, seen)
+            chain.take(sequence, measurement)
 
-    def _take_round(self, told: RoundDecided) -> Step | Gap:
-        chain = self._chains.get(told.epoch)
+    def _take_round(self, record: RoundDecided) -> Step | Gap:
+        chain = self._chains.get(record.epoch)
         if chain is None:
-            why = "" if told.epoch in self._broken else "no checkpoint before it"
-            self._broken.add(told.epoch)
-            return Gap(told, why)
+            why = "" if record.epoch in self._broken else "no checkpoint before it"
+            self._broken.add(record.epoch)
+            return Gap(record, why)
         try:
-            return chain.decide(told, self._settings.get(told.settings))
+            return chain.decide(record, self._settings.get(record.settings))
         except Broken as broken:
-            del self._chains[told.epoch]
-            self._broken.add(told.epoch)
-            return Gap(told, str(broken))
+            del self._chains[record.epoch]
+            self._broken.add(record.epoch)
+            return Gap(record, str(broken))
 
-    def _take_part(self, part: CheckpointTaken) -> Sequence[Found]:
+    def _take_part(self, part: CheckpointTaken) -> Sequence[Result]:
         parts = self._collect(part)
         if parts is None:
             return _NOTHING
@@ -187,18 +198,18 @@ class Recomputer:
     def _begin(self, parts: list[CheckpointTaken]) -> Chain:
         epoch = parts[0].epoch
         chain = self._chains[epoch] = Chain(parts, self._installed)
-        for sequence, seen in reversed(self._recent):
+        for sequence, measurement in reversed(self._recent):
             if sequence <= parts[0].through:
                 break
-            chain.pending.appendleft((sequence, seen))
+            chain.pending.appendleft((sequence, measurement))
         self._broken.discard(epoch)
         for other, silent in list(self._chains.items()):
-            if len(silent.pending) > MOST_BEHIND:  # its leader is gone
+            if len(silent.pending) > MOST_BEHIND:  # its leader has ended
                 del self._chains[other]
         return chain
 
 
-def _take_nothing(_: Entry) -> Sequence[Found]:
+def _take_nothing(_: Entry) -> Sequence[Result]:
     return _NOTHING
 
 

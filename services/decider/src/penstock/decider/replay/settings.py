@@ -11,11 +11,11 @@ from penstock.events.record import RECORDS, SettingsAdopted
 
 def of_entries(entries: Iterable[Entry]) -> dict[str, Adopted]:
     """Those at the head of a log."""
-    told = []
+    adopted = []
     for entry in entries:
         if ".snapshots.settings." not in entry.subject:
             break
         event = RECORDS.decode(entry.body)
         if isinstance(event, SettingsAdopted):
-            told.append(event)
-    return gather(told)
+            adopted.append(event)
+    return gather(adopted)

@@ -24,7 +24,7 @@ from penstock.decider.replay.verify import Verifier
 
 _LEAST_BYTES = 2_000_000
 _OVERLAP_BYTES = 16_000_000
-"""Before a stretch: a checkpoint's first parts, and snapshots that it had not seen yet."""
+"""Before a stretch: a checkpoint's first parts, and snapshots that it does not include."""
 
 
 def verify(
@@ -36,8 +36,10 @@ def verify(
     """The verdict on a log.
 
     Args:
-        pool: only what was told of this one is compared.
-        progress: is told the share that is done.
+        path: the exported log.
+        pool: only the published decisions of this one are compared.
+        processes: that replay at a time.
+        progress: called with the share that is done.
 
     Raises:
         BadLog: the file is no log.
@@ -47,16 +49,16 @@ def verify(
         verdict = _stretch(path, spans[0], pool)
         progress(1.0)
         return verdict
-    found: dict[int, Verdict] = {}
+    verdicts: dict[int, Verdict] = {}
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn) as executor:
         running = {
             executor.submit(_stretch, path, span, pool): number for number, span in enumerate(spans)
         }
         for done in as_completed(running):
-            found[running[done]] = done.result()
-            progress(len(found) / len(spans))
-    return add([found[number] for number in sorted(found)])
+            verdicts[running[done]] = done.result()
+            progress(len(verdicts) / len(spans))
+    return add([verdicts[number] for number in sorted(verdicts)])
 
 
 def installed() -> Installed:
@@ -95,7 +97,7 @@ def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
             if offset < start:
                 recomputer.glance(entry)
                 continue
-            for found in recomputer.take(entry):
-                if verifier.take(found, offset >= end):
+            for result in recomputer.take(entry):
+                if verifier.take(result, offset >= end):
                     return verifier.finish()
     return verifier.finish()

@@ -1,4 +1,4 @@
-"""What a replay found: how much is equal, and what is not."""
+"""The verdict of a replay: how much is equal, and every difference."""
 
 from __future__ import annotations
 
@@ -35,14 +35,25 @@ class Verdict(msgspec.Struct, kw_only=True):
     """Counts of a stretch of the log.
 
     Attributes:
-        rounds / decisions: recomputed. equal_rounds / equal_decisions: bit for bit, also where a
-            decision was not worth an event (by its round's digest).
-        told / equal_told: decisions that are events of the log, compared byte by byte.
+        first: epoch and number of the checkpoint at its beginning.
+        last: of the checkpoint at its end.
+        begins_at: time of its first round.
+        ends_at: time of its last round.
+        rounds: recomputed.
+        equal_rounds: equal bit for bit.
+        decisions: recomputed.
+        equal_decisions: equal bit for bit, also unpublished ones (by their round's digest).
+        published: decisions that are events of the log, compared byte by byte.
+        equal_published: those of them that are equal.
         other_program: rounds that differ and were decided by another program.
-        gaps: rounds that cannot be recomputed. orphans: told decisions without their round.
+        gaps: rounds that cannot be recomputed.
+        orphans: published decisions without their round.
+        states: kept at checkpoints, compared with the state that the rounds led to.
+        equal_states: those of them that are equal.
+        programs: that decided.
         unreadable: messages that should be decisions.
-        first / last: epoch and number of the checkpoints at its ends.
-        states / equal_states: kept at checkpoints, compared with what the rounds led to.
+        differences: the first ones.
+        unproven: the first rounds that cannot be recomputed.
     """
 
     first: tuple[int, int] | None = None
@@ -53,8 +64,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     equal_rounds: int = 0
     decisions: int = 0
     equal_decisions: int = 0
-    told: int = 0
-    equal_told: int = 0
+    published: int = 0
+    equal_published: int = 0
     other_program: int = 0
     gaps: int = 0
     orphans: int = 0
@@ -76,8 +87,8 @@ class Verdict(msgspec.Struct, kw_only=True):
         return (
             self.rounds
             - self.equal_rounds
-            + self.told
-            - self.equal_told
+            + self.published
+            - self.equal_published
             + self.states
             - self.equal_states
         )

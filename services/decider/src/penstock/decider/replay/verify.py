@@ -1,4 +1,4 @@
-"""Compares what was decided with what is decided again, bit for bit."""
+"""Compares recorded decisions with recomputed ones, bit for bit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from penstock.decider.core.conclude import Decision
 from penstock.decider.core.digest import digest
 from penstock.decider.program import program
-from penstock.decider.publishing.journal import Made, tell
+from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.replay.chain import Step
-from penstock.decider.replay.recompute import Found, Gap, Mismatch, Recorded
+from penstock.decider.replay.recompute import Gap, Mismatch, Recorded, Result
 from penstock.decider.replay.verdict import MOST_SHOWN, Difference, Unproven, Verdict
 from penstock.events.envelope import encode
 from penstock.events.record import CheckpointTaken, RoundDecided
@@ -28,7 +28,7 @@ class Verifier:
     """Fills a verdict.
 
     Args:
-        pool: only what was told of this one is compared; rounds are recomputed whole.
+        pool: only the published decisions of this one are compared; rounds are recomputed whole.
     """
 
     def __init__(self, pool: str | None = None) -> None:
@@ -37,32 +37,34 @@ class Verifier:
         self._steps: OrderedDict[Key, Step] = OrderedDict()
         self._waiting: dict[Key, list[Recorded]] = {}
 
-    def take(self, found: Found, beyond: bool = False) -> bool:
+    def take(self, result: Result, beyond: bool = False) -> bool:
         """True where the stretch ends: at the first checkpoint ``beyond`` it."""
-        if isinstance(found, CheckpointTaken):
-            return self._take_checkpoint(found, beyond)
-        if self.verdict.first is None:  # what came before cannot be told
+        if isinstance(result, CheckpointTaken):
+            return self._take_checkpoint(result, beyond)
+        if self.verdict.first is None:  # nothing before the first checkpoint can be recomputed
             return False
-        if isinstance(found, Step):
-            self._take_step(found)
-        elif isinstance(found, Recorded):
-            self._take_recorded(found)
-        elif isinstance(found, Gap):
-            self._take_gap(found)
-        elif isinstance(found, Mismatch):
-            self._take_mismatch(found)
+        if isinstance(result, Step):
+            self._take_step(result)
+        elif isinstance(result, Recorded):
+            self._take_recorded(result)
+        elif isinstance(result, Gap):
+            self._take_gap(result)
+        elif isinstance(result, Mismatch):
+            self._take_mismatch(result)
         else:
-            self.verdict.unreadable.append(f"{found.subject}: {found.why}")
+            self.verdict.unreadable.append(f"{result.subject}: {result.why}")
         return False
 
     def finish(self) -> Verdict:
         """Decisions still without their round are orphans, if their round should have come."""
         last = max(self._steps, default=(0, 0))
-        self.verdict.orphans = sum(len(told) for key, told in self._waiting.items() if key < last)
+        self.verdict.orphans = sum(
+            len(decisions) for key, decisions in self._waiting.items() if key < last
+        )
         return self.verdict
 
-    def _take_checkpoint(self, found: CheckpointTaken, beyond: bool) -> bool:
-        self.verdict.last = (found.epoch, found.number)
+    def _take_checkpoint(self, checkpoint: CheckpointTaken, beyond: bool) -> bool:
+        self.verdict.last = (checkpoint.epoch, checkpoint.number)
         if self.verdict.first is None:
             self.verdict.first = self.verdict.last
         else:
@@ -71,25 +73,25 @@ class Verifier:
         return beyond
 
     def _take_step(self, step: Step) -> None:
-        verdict, told = self.verdict, step.round
-        key = (told.epoch, told.number)
-        verdict.begins_at, verdict.ends_at = verdict.begins_at or told.at, told.at
-        if told.program not in verdict.programs:
-            verdict.programs.append(told.program)
+        verdict, record = self.verdict, step.round
+        key = (record.epoch, record.number)
+        verdict.begins_at, verdict.ends_at = verdict.begins_at or record.at, record.at
+        if record.program not in verdict.programs:
+            verdict.programs.append(record.program)
         verdict.rounds += 1
         verdict.decisions += len(step.outcome.decisions)
         shown = len(verdict.differences)
-        unequal = sum(not self._compare(step, each) for each in self._waiting.pop(key, ()))
+        unequal = sum(not self._compare(step, recorded) for recorded in self._waiting.pop(key, ()))
         self._steps[key] = step
         if len(self._steps) > _MOST_WAITING:
             self._steps.popitem(last=False)
-        if digest(step.outcome.decisions) == told.digest:
+        if digest(step.outcome.decisions) == record.digest:
             verdict.equal_rounds += 1
             verdict.equal_decisions += len(step.outcome.decisions)
             return
-        verdict.other_program += told.program != program()
+        verdict.other_program += record.program != program()
         if not unequal and len(verdict.differences) == shown:
-            self._show(told, "", "", ("decisions that were not published differ",))
+            self._show(record, "", "", ("decisions that were not published differ",))
 
     def _take_recorded(self, recorded: Recorded) -> None:
         if self._pool not in (None, recorded.decision.pool):
@@ -101,39 +103,39 @@ class Verifier:
             self._waiting.setdefault(key, []).append(recorded)
 
     def _compare(self, step: Step, recorded: Recorded) -> bool:
-        told, differences = recorded.decision, unlike(step, recorded)
-        self.verdict.told += 1
+        record, differences = recorded.decision, unlike(step, recorded)
+        self.verdict.published += 1
         if not differences:
-            self.verdict.equal_told += 1
+            self.verdict.equal_published += 1
             return True
-        self._show(step.round, told.pool, told.id, differences)
+        self._show(step.round, record.pool, record.id, differences)
         return False
 
     def _take_gap(self, gap: Gap) -> None:
         self.verdict.gaps += 1
         if gap.why and len(self.verdict.unproven) < MOST_SHOWN:
-            told = gap.round
+            record = gap.round
             self.verdict.unproven.append(
-                Unproven(at=told.at, epoch=told.epoch, round=told.number, why=gap.why)
+                Unproven(at=record.at, epoch=record.epoch, round=record.number, why=gap.why)
             )
 
-    def _take_mismatch(self, found: Mismatch) -> None:
+    def _take_mismatch(self, mismatch: Mismatch) -> None:
         self.verdict.equal_states -= 1
-        what = tuple(_differing(found.recorded, found.recomputed, "state"))
-        self._show(found.checkpoint, "", "", what)
+        what = tuple(_differing(mismatch.recorded, mismatch.recomputed, "state"))
+        self._show(mismatch.checkpoint, "", "", what)
 
     def _show(
-        self, told: RoundDecided | CheckpointTaken, pool: str, id_: str, what: tuple[str, ...]
+        self, record: RoundDecided | CheckpointTaken, pool: str, id_: str, what: tuple[str, ...]
     ) -> None:
         if len(self.verdict.differences) < MOST_SHOWN:
             self.verdict.differences.append(
                 Difference(
-                    at=told.at,
-                    epoch=told.epoch,
-                    round=told.number,
+                    at=record.at,
+                    epoch=record.epoch,
+                    round=record.number,
                     pool=pool,
                     decision=id_,
-                    program=told.program,
+                    program=record.program,
                     what=what,
                 )
             )
@@ -156,8 +158,8 @@ def unlike(step: Step, recorded: Recorded) -> tuple[str, ...]:
 
 def _recomputed(step: Step, recorded: Recorded) -> bytes | None:
     """The event of the recomputed decision, with the recorded id and source; None for none."""
-    told = recorded.decision
-    decision = _of(step, told.pool)
+    record = recorded.decision
+    decision = _of(step, record.pool)
     if decision is None:
         return None
     made = Made(
@@ -166,23 +168,28 @@ def _recomputed(step: Step, recorded: Recorded) -> bytes | None:
         through=step.round.through,
         now=step.round.at.timestamp(),
     )
-    return encode(tell(decision, made, told.source, told.id))
+    return encode(decision_event(decision, made, record.source, record.id))
 
 
 def _of(step: Step, pool: str) -> Decision | None:
-    return next((each for each in step.outcome.decisions if each.pool == pool), None)
+    decisions = step.outcome.decisions
+    return next((decision for decision in decisions if decision.pool == pool), None)
 
 
-def _differing(recorded: Any, again: Any, name: str) -> Iterator[str]:
-    if isinstance(recorded, Mapping) and isinstance(again, Mapping):
-        for key in [*recorded, *(key for key in again if key not in recorded)]:
+def _differing(recorded: Any, recomputed: Any, name: str) -> Iterator[str]:
+    if isinstance(recorded, Mapping) and isinstance(recomputed, Mapping):
+        for key in [*recorded, *(key for key in recomputed if key not in recorded)]:
             path = f"{name}.{key}" if name else str(key)
-            yield from _differing(recorded.get(key), again.get(key), path)
-    elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-        for number, (one, other) in enumerate(zip(recorded, again, strict=True), 1):
+            yield from _differing(recorded.get(key), recomputed.get(key), path)
+    elif (
+        isinstance(recorded, list)
+        and isinstance(recomputed, list)
+        and len(recorded) == len(recomputed)
+    ):
+        for number, (one, other) in enumerate(zip(recorded, recomputed, strict=True), 1):
             yield from _differing(one, other, f"{name}[{number}]")
-    elif recorded != again or type(recorded) is not type(again):
-        yield f"{name}: recorded {_short(recorded)}, recomputed {_short(again)}"
+    elif recorded != recomputed or type(recorded) is not type(recomputed):
+        yield f"{name}: recorded {_short(recorded)}, recomputed {_short(recomputed)}"
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What other settings would have decided from the same measurements."""
+"""The decisions that other settings would have made from the same measurements."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from penstock.decider.replay.recompute import Recomputer
 
 MOST_SHOWN = 20
 _LONGEST_STEP_SECONDS = 10.0
-"""Between two rounds; a longer silence is no time in which workers were planned by anybody."""
+"""Between two rounds; during a longer silence no leader planned any workers."""
 
 
 class Aside(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment at which the numbers part, or come together again."""
+    """A moment at which the numbers part, or meet again."""
 
     at: datetime
     recorded: int
@@ -35,9 +35,17 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, kw_only=True):
-    """A pool under both settings. ``rounds``: decided; ``unlike``: with another target.
+    """A pool under both settings. Worker-seconds are those planned.
 
-    Worker-seconds are those planned. ``asides`` are the first moments of each difference.
+    Attributes:
+        pool: its name.
+        rounds: decided.
+        unlike: rounds with another target.
+        recorded_worker_seconds: under the recorded settings.
+        other_worker_seconds: under the others.
+        recorded_actions: changes of the plan under the recorded settings.
+        other_actions: under the others.
+        asides: the first moments at which the numbers part or meet.
     """
 
     pool: str
@@ -69,12 +77,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, settings: Iterable[Adopted]) -> None:
         """Raises ConfigError where a name or pattern is that of no pool in any of the settings."""
-        known = sorted({name for adopted in settings for name in adopted.pools})
+        pools = sorted({name for adopted in settings for name in adopted.pools})
         for pattern in self.pools:
-            if not any(fnmatchcase(name, pattern) for name in known):
+            if not any(fnmatchcase(name, pattern) for name in pools):
                 raise ConfigError(
                     f"pools.{pattern}: no pool of this name is in this part of the log; "
-                    f"{hint(pattern, known) if known else 'it has no settings of any pool'}"
+                    f"{hint(pattern, pools) if pools else 'it has no settings of any pool'}"
                 )
 
 
@@ -98,7 +106,7 @@ def change(assignments: Mapping[str, Any]) -> Change:
             rules[rest] = value
         else:
             raise ConfigError(_unknown(name))
-    overrides = {pattern: _override(pattern, each) for pattern, each in pools.items()}
+    overrides = {pattern: _override(pattern, table) for pattern, table in pools.items()}
     return Change(pools=overrides, rules=_checked(rules))
 
 
@@ -117,57 +125,58 @@ def compare(
         ConfigError: a change of a pool that is not in the log.
     """
     other.check(settings.values())
-    ours, theirs = Recomputer(settings, installed), Recomputer(settings, installed, other.over)
-    found: dict[str, Comparison] = {}
+    recorded = Recomputer(settings, installed)
+    changed = Recomputer(settings, installed, other.over)
+    rows: dict[str, Comparison] = {}
     last: tuple[datetime, State, State] | None = None
     for entry in entries:
-        for one, two in _pairs(ours, theirs, entry):
+        for one, two in _pairs(recorded, changed, entry):
             at = one.round.at
             if last is not None:
-                _count_time(found, last, (at - last[0]).total_seconds())
-            _count(found, one, two, pool)
+                _count_time(rows, last, (at - last[0]).total_seconds())
+            _count(rows, one, two, pool)
             last = (at, one.outcome.state, two.outcome.state)
-    return [found[name] for name in sorted(found)]
+    return [rows[name] for name in sorted(rows)]
 
 
-def _pairs(ours: Recomputer, theirs: Recomputer, entry: Entry) -> Iterator[tuple[Step, Step]]:
-    one = [found for found in ours.take(entry) if isinstance(found, Step)]
-    two = [found for found in theirs.take(entry) if isinstance(found, Step)]
+def _pairs(recorded: Recomputer, changed: Recomputer, entry: Entry) -> Iterator[tuple[Step, Step]]:
+    one = [step for step in recorded.take(entry) if isinstance(step, Step)]
+    two = [step for step in changed.take(entry) if isinstance(step, Step)]
     yield from zip(one, two, strict=False)
 
 
-def _count(found: dict[str, Comparison], one: Step, two: Step, pool: str | None) -> None:
-    for mine, yours in zip(one.outcome.decisions, two.outcome.decisions, strict=True):
-        if pool not in (None, mine.pool):
+def _count(rows: dict[str, Comparison], one: Step, two: Step, pool: str | None) -> None:
+    for recorded, other in zip(one.outcome.decisions, two.outcome.decisions, strict=True):
+        if pool not in (None, recorded.pool):
             continue
-        row = found.setdefault(mine.pool, Comparison(pool=mine.pool))
+        row = rows.setdefault(recorded.pool, Comparison(pool=recorded.pool))
         row.rounds += 1
-        row.recorded_actions += mine.target != mine.current
-        row.other_actions += yours.target != yours.current
-        changed = (mine.target - yours.target) != (mine.current - yours.current)
-        if mine.target != yours.target:
+        row.recorded_actions += recorded.target != recorded.current
+        row.other_actions += other.target != other.current
+        changed = (recorded.target - other.target) != (recorded.current - other.current)
+        if recorded.target != other.target:
             row.unlike += 1
         if changed and len(row.asides) < MOST_SHOWN:
             row.asides.append(
                 Aside(
                     at=one.round.at,
-                    recorded=mine.target,
-                    other=yours.target,
-                    reason=yours.reasons[-1].text,
+                    recorded=recorded.target,
+                    other=other.target,
+                    reason=other.reasons[-1].text,
                 )
             )
 
 
 def _count_time(
-    found: dict[str, Comparison], last: tuple[datetime, State, State], seconds: float
+    rows: dict[str, Comparison], last: tuple[datetime, State, State], seconds: float
 ) -> None:
     if not 0 <= seconds <= _LONGEST_STEP_SECONDS:
         return
-    _, mine, yours = last
-    for name, row in found.items():
-        if name in mine.pools:  # else settings of later on have it no more
-            row.recorded_worker_seconds += mine.pools[name].workers * seconds
-            row.other_worker_seconds += yours.pools[name].workers * seconds
+    _, recorded, other = last
+    for name, row in rows.items():
+        if name in recorded.pools:  # a pool may have left the settings meanwhile
+            row.recorded_worker_seconds += recorded.pools[name].workers * seconds
+            row.other_worker_seconds += other.pools[name].workers * seconds
 
 
 def _override(pattern: str, table: Mapping[str, Any]) -> ProfileOverride:
@@ -187,16 +196,16 @@ def _changed(pool: Pool, overrides: Mapping[str, ProfileOverride]) -> Pool:
 
 def _checked(rules: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        found = msgspec.convert(rules, Rules, strict=False)
+        checked = msgspec.convert(rules, Rules, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"rules: {error}") from error
-    return {name: getattr(found, name) for name in rules}
+    return {name: getattr(checked, name) for name in rules}
 
 
 def _unknown(name: str) -> str:
-    known = [f"decider.{rule}" for rule in Rules.__struct_fields__] + [
+    settable = [f"decider.{rule}" for rule in Rules.__struct_fields__] + [
         f"pools.NAME.{setting}" for setting in ProfileOverride.__struct_fields__
     ]
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, settable, n=1)
     hint = f"did you mean {near[0]}?" if near else "expected pools.NAME.SETTING"
     return f"{name} changes no decision; {hint}"

@@ -7,16 +7,14 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence, broker_time
+from penstock.bus.protocol import Bus, broker_time
 from penstock.bus.pull import delivery
 from penstock.config import Settings
-from penstock.events.envelope import encode
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
-from penstock.jobs import event_log, lifecycle, worker_loss
-from penstock.jobs.dead_letters.reader import is_revived
+from penstock.jobs import worker_loss
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.queues import queue_messages
 
 log = logging.getLogger("penstock.executor")
 
@@ -41,6 +39,7 @@ class Recovery:
     def __init__(self, bus: Bus, settings: Settings, source: str) -> None:
         self._bus, self._source = bus, source
         self._subjects = Subjects(settings.prefix)
+        self._log = JobLog(bus, self._subjects, source)
         self._max_lost_workers = settings.jobs.max_lost_workers
 
     async def recover(self, job_id: str, worker: str, reason: str, strategy: str) -> bool:
@@ -55,7 +54,7 @@ class Recovery:
         event = self._after_loss(record, reason, delayed=False)
         if isinstance(event, JobRecovered):
             event = replace(event, strategy=strategy, from_checkpoint=strategy != "restart")
-        return await self._tell(record, event) is not None
+        return await self._append(record, event) is not None
 
     async def lost(self, job_id: str, worker: str, claim: str, reason: str, *, ran: bool) -> Return:
         """Records what became of a job that a dead worker held.
@@ -72,7 +71,7 @@ class Recovery:
             What is to be answered to the message.
         """
         for _ in range(_TRIES):
-            record = await self._record(job_id)
+            record = await self._log.read(job_id)
             if record is None:
                 return Return.LATER
             if record.state is not State.RUNNING:
@@ -84,7 +83,7 @@ class Recovery:
                 if ran
                 else self._released(job_id, reason)
             )
-            if (after := await self._tell(record, event)) is not None:
+            if (after := await self._append(record, event)) is not None:
                 if ran:
                     log.warning("job %s is %s: %s", job_id, after.state, reason)
                 again = after.state is State.WAITING
@@ -112,42 +111,16 @@ class Recovery:
 
     async def _running(self, job_id: str, worker: str) -> JobRecord | None:
         """The job, if this worker runs it."""
-        record = await self._record(job_id)
+        record = await self._log.read(job_id)
         ours = record is not None and record.state is State.RUNNING and record.worker == worker
         return record if ours else None
 
-    async def _record(self, job_id: str) -> JobRecord | None:
-        return lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
-
-    async def _tell(self, record: JobRecord, event: JobEvent) -> JobRecord | None:
-        """Stores an event and what follows from it; None when the job went on meanwhile."""
-        expect = Expect(record.sequence, self._subjects.job(record.id))
-        message = Outgoing(self._subjects.event(event), encode(event), expect=expect)
-        try:
-            sequence = await self._bus.append(message)
-        except WrongSequence:  # it ended, or told its progress
-            return None
-        after = lifecycle.evolve(record, event, sequence)
-        if after.state in (State.DEAD, State.RETRYING):
-            await self._follow_up(after)
+    async def _append(self, record: JobRecord, event: JobEvent) -> JobRecord | None:
+        """Stores an event and what follows from it; None when the job has another one since."""
+        after = await self._log.append_if(record, event, trace={})
+        if after is not None and after.state in (State.DEAD, State.RETRYING):
+            await self._log.follow_up(after, await self._log.dispatch_trace(record.id))
         return after
-
-    async def _follow_up(self, record: JobRecord) -> None:
-        """Stores the schedule or the dead letter that a loss leads to."""
-        if record.state is State.DEAD and await is_revived(
-            self._bus, self._subjects, record.id, record.sequence
-        ):
-            return
-        trace = await self._trace(record.id)
-        follower = queue_messages.follow_up(self._subjects, record, broker_time(self._bus), trace)
-        if follower is not None:
-            await self._bus.append(follower)
-
-    async def _trace(self, job_id: str) -> dict[str, str]:
-        """The job's story goes on in the trace of its dispatch."""
-        first = await self._bus.next(self._subjects.events_stream, self._subjects.job(job_id), 1)
-        parent = first.headers.get("traceparent") if first else None
-        return {"traceparent": parent} if parent else {}
 
 
 def message_of(claim: str) -> int:

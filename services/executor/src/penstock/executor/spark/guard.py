@@ -1,15 +1,15 @@
 """Ends the Spark Workers of an executor that died and was not followed by another.
 
 ``python -m penstock.executor.spark.guard --run-dir DIR …``, one beside each executor that has Spark
-pools, and outliving it. A Worker is plain Java: it cannot see, as job workers do, that nobody
-claims it. While the executor lives the guard sleeps. Then, where Workers are left, it waits for an
-executor that holds ``executor.lock`` and adopts them; if none comes, it has them end gently.
+pools, and outliving it. A Worker is plain Java: it cannot see, as job workers do, that no
+executor claims it. While the executor lives the guard sleeps. Then, where Workers are left, it
+waits for an executor that holds ``executor.lock`` and adopts them; if none comes, it has them end
+gently.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 import select
@@ -18,51 +18,45 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from penstock.executor.spark.leftovers import has_executors, running, send
 from penstock.runtime import children
 from penstock.runtime.file_lock import is_held
 from penstock.runtime.interpreter import module_command
+from penstock.runtime.supervised import Backoff, Supervised
 from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor.spark.guard")
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _TERM_SECONDS = 3.0
-_PAUSE_SECONDS = 5.0
+_BACKOFF = Backoff(first_seconds=5.0, longest_seconds=5.0)
 
 
 async def keep(run_dir: Path, grace_seconds: float, drain_seconds: float) -> None:
-    """Has a guard beside this process, without end; cancelled, it leaves the guard to its task."""
+    """Keeps a guard beside this process; cancelled, it leaves the guard to its task."""
     argv = [
         *module_command("penstock.executor.spark.guard"),
         *("--run-dir", str(run_dir), "--executor", str(os.getpid())),
         *("--grace-seconds", str(grace_seconds), "--drain-seconds", str(drain_seconds)),
         *lines.flags(),
     ]
-    while True:
-        try:
-            child = children.start(argv, name="spark guard", parent_death_signal=0)
-        except children.ChildFailed as error:
-            log.error("%s", error)
-        else:
-            await child.ended()
-            await child.stop()
-            log.warning("the guard of Spark Workers ended; another starts")
-        await asyncio.sleep(_PAUSE_SECONDS)
+    begin = partial(children.start, argv, name="spark guard", parent_death_signal=0)
+    await Supervised("the guard of Spark Workers", begin, log.warning, backoff=_BACKOFF).keep()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The process."""
-    told = _parser().parse_args(arguments)
-    lines.start("info", told.log_json)
-    _wait_for_end(told.executor)
-    if _is_followed(told.run_dir, told.grace_seconds):
+    options = _parser().parse_args(arguments)
+    lines.start("info", options.log_json)
+    _wait_for_end(options.executor)
+    if _is_followed(options.run_dir, options.grace_seconds):
         return 0
-    if left := running(told.run_dir):
+    if left := running(options.run_dir):
         log.warning("no executor claims Spark Workers %s: they end", ", ".join(sorted(left)))
-        _end(told.run_dir, told.drain_seconds)
+        _end(options.run_dir, options.drain_seconds)
     return 0
 
 
@@ -104,7 +98,7 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return True
 
 

@@ -1,19 +1,12 @@
-"""Keeps this host's shared Spark Connect server: started on demand, restarted, stopped when unused.
+"""The Spark supervisor: keeps this host's shared Spark Connect server.
 
-``python -m penstock.executor.spark.supervisor --run-dir DIR`` listens on ``DIR/spark.sock``. A
-worker connects and holds that connection as its lease::
+``python -m penstock.executor.spark.supervisor --run-dir DIR`` listens on ``DIR/spark.sock``, see
+`penstock.spark.supervisor_protocol`. A worker's connection is its lease: the first one starts the
+server, and it runs while a lease is counted. It is stopped when none was for ``idle_seconds``. What
+the session of a worker that died still does on the server is interrupted.
 
-    worker  ─► (connects)                keeper ─► {"remote": "sc://…", …} or {"error": "…"}
-            ─► again                            ─► the same, for the next job
-            ─► rest                             (nothing; the connection is kept, but not counted)
-            ─► session ID                       (nothing; the session that it works in)
-            ─► bye                              (nothing; it closed its session itself)
-
-The first lease starts the server, and it runs while a lease is counted. It is stopped when none was
-for ``idle_seconds``. A connection that ends without ``bye`` is that of a worker that died: what its
-session still does on the server is interrupted. The keeper outlives its executor, so that workers
-can finish their jobs; it ends when ``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no
-lease is counted, or by TERM.
+The supervisor outlives its executor, so that workers can finish their jobs; it ends when
+``DIR/executor.lock`` was free for ``ALONE_SECONDS`` and no lease is counted, or by TERM.
 """
 
 from __future__ import annotations
@@ -28,7 +21,6 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,20 +31,21 @@ from penstock.executor.spark.release import release
 from penstock.runtime.file_lock import is_held
 from penstock.runtime.interpreter import module_command
 from penstock.runtime.tasks import Tasks
+from penstock.spark import supervisor_protocol as protocol
+from penstock.spark.supervisor_protocol import SOCKET, Answer
 from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor.spark.supervisor")
 
-SOCKET = "spark.sock"
 ALONE_SECONDS = 10.0
-_CONF_VARIABLE = "SPARK_KEEPER_CONF"
+_CONF_VARIABLE = "SPARK_SUPERVISOR_CONF"
 
 
 def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str]]:
-    """How an executor starts a keeper: the command, and variables to lay over its own.
+    """How an executor starts a supervisor: the command, and variables to lay over its own.
 
     Start it in a session of its own and without a parent-death signal: it must outlive the executor
-    for as long as workers hold leases. A second keeper in the same folder ends at once.
+    for as long as workers hold leases. A second one in the same folder ends at once.
     """
     spark = settings.spark
     argv = [
@@ -65,12 +58,12 @@ def command(run_dir: Path, settings: Settings) -> tuple[list[str], dict[str, str
     return argv, {_CONF_VARIABLE: json.dumps(spark.conf)}  # may hold secrets: not in the command
 
 
-class Keeper:
+class Supervisor:
     """The leases, and the server they need.
 
     Args:
         run_dir: the host's run folder. idle_seconds: how long an unused server lives on.
-        alone_seconds: how long the keeper does without an executor and without a lease.
+        alone_seconds: how long the supervisor does without an executor and without a lease.
     """
 
     def __init__(
@@ -90,11 +83,11 @@ class Keeper:
         self.stopping = asyncio.Event()
 
     async def run(self, listener: socket.socket) -> None:
-        """Until told to stop or left alone."""
-        door = await asyncio.start_unix_server(self._lease, sock=listener)
+        """Until asked to stop or left alone."""
+        server = await asyncio.start_unix_server(self._lease, sock=listener)
         self._tasks.spawn(self._end_when_alone())
         await self.stopping.wait()
-        door.close()
+        server.close()
         if self._starting:
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -106,17 +99,18 @@ class Keeper:
     async def _lease(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._answer(writer)
-            while word := (await reader.readline()).strip():
-                if word == b"again":
+            while request := (await reader.readline()).strip():
+                if request == protocol.AGAIN:
                     await self._answer(writer)
-                elif word == b"rest":
+                elif request == protocol.REST:
                     self._uncount(writer)
-                elif word == b"bye":
+                elif request == protocol.BYE:
                     self._sessions.pop(writer, None)
-                elif word.startswith(b"session "):
-                    self._sessions[writer] = word[8:80].decode("ascii", "replace")
+                elif session := protocol.session_of(request):
+                    self._sessions[writer] = session
                 else:
-                    self._say(writer, {"error": f"found {word[:80]!r}, expected again or rest"})
+                    error = f"found {request[:80]!r}, expected again, rest, session or bye"
+                    self._send(writer, Answer(error=error))
         except (OSError, ValueError) as error:  # ValueError: a line without end
             log.info("a worker's connection ended: %r", error)
         finally:
@@ -136,13 +130,13 @@ class Keeper:
         try:
             server = await self._running()
         except ServerFailed as error:
-            self._say(writer, {"error": str(error)})
+            self._send(writer, Answer(error=str(error)))
         else:
-            self._say(writer, {"remote": server.remote, "ui": server.ui})
+            self._send(writer, Answer(remote=server.remote, ui=server.ui))
         await writer.drain()
 
-    def _say(self, writer: asyncio.StreamWriter, what: Mapping[str, str]) -> None:
-        writer.write(json.dumps(what).encode() + b"\n")
+    def _send(self, writer: asyncio.StreamWriter, answer: Answer) -> None:
+        writer.write(protocol.line(answer))
 
     def _count(self, writer: asyncio.StreamWriter) -> None:
         self._counted.add(writer)
@@ -180,7 +174,7 @@ class Keeper:
             self._starting = None
 
     async def _watch(self, server: Server) -> None:
-        """Restarts a server that died by itself while somebody works with it."""
+        """Restarts a server that died by itself while workers use it."""
         code = await server.ended()
         if self._server is not server:
             return
@@ -189,7 +183,7 @@ class Keeper:
         async with self._change:
             await server.stop()
         if self._counted:
-            with suppress(ServerFailed):  # those who ask next are told
+            with suppress(ServerFailed):  # the next worker that asks gets the error
                 await self._running()
 
     def _rest(self) -> None:
@@ -218,36 +212,36 @@ class Keeper:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The process; its exit code is 0 also when another keeper has this folder."""
-    told = _parser().parse_args(arguments)
-    lines.start("info", told.log_json)
-    run_dir: Path = told.run_dir
+    """The process; its exit code is 0 also when another supervisor has this folder."""
+    options = _parser().parse_args(arguments)
+    lines.start("info", options.log_json)
+    run_dir: Path = options.run_dir
     with (run_dir / "spark.lock").open("w") as own:
         try:
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            log.info("another keeper looks after %s", run_dir)
+            log.info("another Spark supervisor serves %s", run_dir)
             return 0
         try:
-            asyncio.run(_keep(told))
+            asyncio.run(_serve(options))
         finally:
             (run_dir / SOCKET).unlink(missing_ok=True)
     return 0
 
 
-async def _keep(told: argparse.Namespace) -> None:
-    conf = {**_conf_from_environment(), **dict(told.conf)}
-    options = Options(told.threads, told.memory, conf, told.ui)
-    keeper = Keeper(told.run_dir, options, told.idle_seconds, told.alone_seconds)
+async def _serve(options: argparse.Namespace) -> None:
+    conf = {**_conf_from_environment(), **dict(options.conf)}
+    server = Options(options.threads, options.memory, conf, options.ui)
+    supervisor = Supervisor(options.run_dir, server, options.idle_seconds, options.alone_seconds)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, keeper.stopping.set)
-    await keeper.run(_listener(told.run_dir / SOCKET))
+        loop.add_signal_handler(number, supervisor.stopping.set)
+    await supervisor.run(_listener(options.run_dir / SOCKET))
 
 
 def _listener(path: Path) -> socket.socket:
     """A socket that only this user can connect to."""
-    path.unlink(missing_ok=True)  # left by a keeper that was killed: we hold its lock
+    path.unlink(missing_ok=True)  # left by a supervisor that was killed: its lock is ours
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
@@ -284,8 +278,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    key, found, value = text.partition("=")
-    if not found or not key.startswith("spark."):
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected spark.NAME=VALUE")
     return key, value
 

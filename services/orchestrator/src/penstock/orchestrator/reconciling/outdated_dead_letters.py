@@ -13,7 +13,7 @@ from itertools import islice
 from penstock.bus.protocol import Bus
 from penstock.events.job import JobRevived
 from penstock.events.subjects import Subjects
-from penstock.jobs.dead_letters.reader import died_at
+from penstock.jobs.dead_letters.letter import died_at
 from penstock.orchestrator.core.unresolved import Step
 
 _MOST = 100_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from penstock.bus.protocol import Bus, PayloadTooLarge, broker_time
-from penstock.events.subjects import BadName, Subjects, check_name
-from penstock.jobs import event_log, lifecycle
-from penstock.jobs.dead_letters.reader import died_at
+from penstock.bus.protocol import Bus, PayloadTooLarge
+from penstock.events.subjects import Subjects
+from penstock.jobs.dead_letters.letter import died_at
+from penstock.jobs.errors import UnreadableJob
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.queues import queue_messages
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -28,6 +28,7 @@ class Healer:
         self.healed = 0
         self._bus = bus
         self._subjects = subjects
+        self._log = JobLog(bus, subjects)
 
     async def record(self, job_id: str) -> JobRecord | None:
         """The job now; None when its events have aged out, or name no queue.
@@ -36,13 +37,10 @@ class Healer:
             BusError: the broker did not say.
         """
         try:
-            record = lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
-            if record is not None:
-                check_name("queue", record.queue)
-        except BadName as error:
-            log.error("job %s is left alone, its events cannot be read: %s", job_id, error)
+            return await self._log.read_checked(job_id)
+        except UnreadableJob as error:
+            log.error("job %s is left alone: %s", job_id, error)
             return None
-        return record
 
     async def heal(self, record: JobRecord) -> bool:
         """Stores what must exist for a job in this state, if anything must.
@@ -57,14 +55,13 @@ class Healer:
             return False
         if record.life > 1 and record.state is State.WAITING:
             await self._remove_old_letter(record)
-        now, trace = broker_time(self._bus), await self._trace(record.id)
-        message = queue_messages.follow_up(self._subjects, record, now, trace)
-        if message is None:
-            return False
         try:
-            await self._bus.append(message)
+            trace = await self._log.dispatch_trace(record.id)
+            message = await self._log.follow_up(record, trace)
         except PayloadTooLarge as error:
-            log.error("job %s cannot be helped: %s", record.id, error)
+            log.error("job %s cannot be repaired: %s", record.id, error)
+            return False
+        if message is None:
             return False
         self.healed += 1
         log.warning(
@@ -93,9 +90,3 @@ class Healer:
         subject = self._subjects.queue(record.queue)
         found = await self._bus.next(self._subjects.jobs_stream, subject, record.message)
         return found is not None and found.sequence == record.message
-
-    async def _trace(self, job_id: str) -> dict[str, str]:
-        """The job's story goes on in the trace of its dispatch."""
-        first = await self._bus.next(self._subjects.events_stream, self._subjects.job(job_id), 1)
-        found = first.headers.get("traceparent") if first else None
-        return {"traceparent": found} if found else {}

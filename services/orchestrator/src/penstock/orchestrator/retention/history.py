@@ -41,7 +41,8 @@ from penstock.config import Settings
 from penstock.events.envelope import encode
 from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, event_log, lifecycle
+from penstock.jobs import derived_ids, lifecycle
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.orchestrator.core.logbook import Logbook, Pass
 from penstock.orchestrator.core.pace import Pace
@@ -346,7 +347,7 @@ class History:
 
     async def _latest(self, one: Living, through: int) -> Living | None:
         """The job as it is now; None where that no longer rests on the window."""
-        events = await event_log.read(self._bus, self._subjects, one.record.id)
+        events = await JobLog(self._bus, self._subjects).history(one.record.id)
         record = lifecycle.fold(events)
         if record is None or not events or events[0][0] > through:
             return None

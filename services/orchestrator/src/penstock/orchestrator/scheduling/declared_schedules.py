@@ -11,7 +11,7 @@ from penstock.jobs import pipeline
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import BadSchedule, JobRefused, MissingKey, NotFound
-from penstock.jobs.registry import Call
+from penstock.jobs.job_type import Call
 from penstock.jobs.schedules.client import Schedules
 from penstock.runtime.service import Service
 

@@ -121,7 +121,7 @@ class Ticker:
         assert schedule.firing is not None
         event = core.dispatched(schedule, schedule.firing, self._source, broker_time(self._bus))
         try:
-            await self._sender.send_again(event)
+            await self._sender.ensure_sent(event)
         except AlreadyDispatched as error:
             log.error("schedule %s: %s", schedule.name, error)
         if await self._put(known, core.fired(schedule)):

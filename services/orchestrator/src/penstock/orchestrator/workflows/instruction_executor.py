@@ -10,19 +10,18 @@ import msgspec
 from penstock.bus.protocol import (
     Bus,
     BusError,
-    Expect,
     Outgoing,
     PayloadTooLarge,
     WrongSequence,
 )
-from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import again, derived_ids, event_log, lifecycle
-from penstock.jobs import log as logs
-from penstock.jobs.batches import callbacks
+from penstock.jobs import derived_ids, event_log
+from penstock.jobs.batches.callbacks import due_callbacks
 from penstock.jobs.client import Client
+from penstock.jobs.dispatch import job_factory
 from penstock.jobs.errors import JobRefused, JobsError
+from penstock.jobs.job_log import JobLog
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
@@ -47,12 +46,13 @@ class Hands:
 
     def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
         self._bus, self._subjects, self.client = bus, subjects, client
+        self._dispatcher, self._log = client.dispatcher, JobLog(bus, subjects)
 
     async def carry_out(self, whole: Batch | Graph, step: Instruction) -> bool:
         """True when nothing is left to be done for it. Raises BusError."""
         match step:
             case Say():
-                await logs.say(self._bus, self._subjects, step.event, step.sequence)
+                await event_log.append_if(self._bus, self._subjects, step.event, step.sequence)
             case Cancel():
                 await self.cancel(step.job_ids, step.reason)
             case StartSteps() if isinstance(whole, Graph):
@@ -62,15 +62,15 @@ class Hands:
                 for index in step.indices:
                     await self._revive(whole, index)
             case CallBack():
-                source = self.client.source
-                due = callbacks.due(step.callbacks, step.outcome, source, step.success, step.again)
+                source = self._dispatcher.source
+                due = due_callbacks(step.callbacks, step.outcome, source, step.success, step.again)
                 await self._dispatch(list(due))
                 return True
         return False
 
     async def _dispatch(self, events: list[JobDispatched]) -> None:
         """Each once: a wrong sequence says that its job exists."""
-        for answer in await self.client.hand_over(events, into_reserve=True):
+        for answer in await self._dispatcher.sender.send_many(events, into_reserve=True):
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 raise answer
 
@@ -92,10 +92,10 @@ class Hands:
             parameter: msgspec.Raw(await self._result(graph.record.id, needed))
             for parameter, needed in step.takes.items()
         }
-        return again.dispatched(
+        return job_factory.from_payload(
             step.payload,
             job_id,
-            self.client.source,
+            self._dispatcher.source,
             correlation_id=graph.record.id,
             handed=handed,
         )
@@ -145,12 +145,11 @@ class Hands:
 
     async def _lives(self, job_id: str) -> bool:
         """Whether a job has not ended although its last event is called an end: it was forged."""
-        record = lifecycle.fold(await event_log.read(self._bus, self._subjects, job_id))
+        record = await self._log.read(job_id)
         return record is not None and not record.state.ended
 
     def _cancelled(self, job_id: str, sequence: int, reason: str) -> Outgoing:
         event = JobCancelled(
-            job_id=job_id, correlation_id=job_id, source=self.client.source, reason=reason
+            job_id=job_id, correlation_id=job_id, source=self._dispatcher.source, reason=reason
         )
-        expect = Expect(sequence, self._subjects.job(job_id))
-        return Outgoing(self._subjects.event(event), encode(event), {}, expect)
+        return self._log.outgoing(event, sequence)

@@ -68,9 +68,9 @@ class Wholes:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._now = now
-        self._bus, self._subjects, self._source = bus, subjects, client.source
+        self._bus, self._subjects, self._source = bus, subjects, client.dispatcher.source
         self._hands = Hands(bus, subjects, client)
-        self._kept = Kept(bus, subjects, client.source)
+        self._kept = Kept(bus, subjects, client.dispatcher.source)
         self._passed_over = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()

@@ -1,8 +1,8 @@
 """The rollups' tables: what a row stands for, and its columns. docs/pipeline.md says the same.
 
 Each table lies beside the lake as Parquet, ``rollups/<table>/grain=…/day=…/version=…/…parquet``;
-:class:`penstock.pipeline.rollups.Rollups` reads what counts of it. Times are UTC; a bucket has the
-events that *happened* in it (their ``at``), however late they came.
+:class:`penstock.pipeline.lake.rollups.Rollups` reads what counts of it. Times are UTC; a bucket has
+the events that *happened* in it (their ``at``), however late they came.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.bus.protocol import Delivery
+from penstock.jobs.job_log import trace_of
+from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
-from penstock.jobs.registry import JobType
 from penstock.runtime.workers.pulse import Pulse
 
 
@@ -89,6 +90,11 @@ class ClaimedJob:
     @property
     def queue(self) -> str:
         return self.payload.queue
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The trace headers of its message, for the events that follow."""
+        return trace_of(self.delivery.headers)
 
 
 class ClaimDeadline:

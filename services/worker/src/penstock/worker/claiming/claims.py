@@ -25,13 +25,14 @@ from penstock.events.job import (
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import worker_loss
+from penstock.jobs.errors import UnreadableJob
+from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
 from penstock.jobs.queues import queue_messages
-from penstock.jobs.queues.pauses import Pausing, Resumptions
+from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, NO_EVENT, Refusals
 from penstock.worker.core.settle import Action, settle
@@ -149,7 +150,7 @@ class Claims:
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
-        return self.joblog.outgoing(event, job.sequence, job.delivery.headers)
+        return self.joblog.outgoing(event, job.sequence, job.trace)
 
     async def _not_ended(
         self,
@@ -174,7 +175,7 @@ class Claims:
         try:
             if not await self.joblog.exists(call.id):
                 return False  # without reading more: there may be thousands of them
-            record = (await self.joblog.look_up(call.id))[0]
+            record = await self.joblog.read_checked(call.id)
             if record is None or record.started_at or record.life > 1 or record.state.ended:
                 return False  # the usual way knows what to do
             late = self._bus.now() - call.expires_at
@@ -185,8 +186,9 @@ class Claims:
                 reason=f"it expired {late:.1f} s before it could be started",
                 cause="expired",
             )
-            await self._bus.append(self.joblog.outgoing(event, record.sequence, delivery.headers))
-        except (BusError, Unreadable) as error:
+            trace = trace_of(delivery.headers)
+            await self._bus.append(self.joblog.outgoing(event, record.sequence, trace))
+        except (BusError, UnreadableJob) as error:
             log.warning("job %s is left for later: %s", call.id, error)
             await self._refusals.give_back_later([delivery])
             return True
@@ -201,21 +203,21 @@ class Claims:
         """True when the job is ours after all. Raises BusError when the broker does not say."""
         try:
             return await self._decide(job, event)
-        except Unreadable as error:
+        except UnreadableJob as error:
             await self._refusals.reject(job.delivery, Rejected("malformed", str(error)))
         except WrongSequence:  # somebody else was quicker
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
     async def _decide(self, job: ClaimedJob, event: JobStarted) -> bool:
-        record, ours = await self.joblog.look_up(job.id, event.id)
+        record = await self.joblog.read_checked(job.id)
         if record is None:
             if await self._refusals.is_over(job.delivery, job.id, job.sequence):
                 await self._bus.ack([job.delivery])
             else:
                 await self._refusals.reject(job.delivery, Rejected("malformed", NO_EVENT))
             return False
-        if ours:  # our own append, whose answer was lost
+        if record.changed_id == event.id:  # this worker's own append, whose answer was lost
             job.token = job.sequence = record.sequence
             return True
         now = broker_time(self._bus)
@@ -243,9 +245,9 @@ class Claims:
             case Action.POISON:
                 now, reason = broker_time(self._bus), _lapsed(record)
                 dead = worker_loss.poisoned(record, reason, source=self.joblog.source, now=now)
-                await self.joblog.bury(record, dead, job.delivery.headers)
+                await self.joblog.bury(record, dead, job.trace)
             case Action.FOLLOW_UP:
-                await self.joblog.follow_up(record, job.delivery.headers)
+                await self.joblog.follow_up(record, job.trace)
             case Action.DROP:
                 pass
         await self._bus.ack([job.delivery])
@@ -264,9 +266,7 @@ class Claims:
             now=broker_time(self._bus),
             delayed=False,
         )
-        return await self._bus.append(
-            self.joblog.outgoing(event, record.sequence, job.delivery.headers)
-        )
+        return await self._bus.append(self.joblog.outgoing(event, record.sequence, job.trace))
 
     # --- giving back ------------------------------------------------------------------------------
     async def release(self, jobs: Iterable[ClaimedJob], reason: str) -> None:
@@ -299,8 +299,8 @@ class Claims:
             BusError
         """
         try:
-            record, _ = await self.joblog.look_up(job.id)
-        except Unreadable:
+            record = await self.joblog.read_checked(job.id)
+        except UnreadableJob:
             return False
         if record is None or record.state is not State.RUNNING or record.token != job.token:
             return False
@@ -326,7 +326,7 @@ class Claims:
         subjects = self.joblog.subjects
         heard = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
         with suppress(BusError):
-            paused = await Pausing(self._bus, subjects, self.joblog.source).all()
+            paused = await QueuePauses(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())
         return heard
 

@@ -23,8 +23,7 @@ from penstock.events.subjects import Subjects
 from penstock.runtime.lease import Term
 from penstock.runtime.workers.assignment import Assignment
 from penstock.worker.claiming.in_flight import InFlightJobs
-from penstock.worker.middleware.guarded_lease import GuardedLease
-from penstock.worker.running.watchdog import Watchdog
+from penstock.worker.middleware.guarded_lease import LeaseGuard
 from penstock.worker.state import WorkerState
 
 log = logging.getLogger("penstock.worker")
@@ -73,9 +72,8 @@ class Exclusive:
         lost: Callable[[], Awaitable[None]],
     ) -> None:
         subject = subjects.state("exclusive", queue)
-        self._lease = GuardedLease(
-            bus, subjects.state_stream, subject, holder, lease_seconds, Watchdog()
-        )
+        self._guard = LeaseGuard(bus, holder, lease_seconds)
+        self._lease = self._guard.lease(subjects.state_stream, subject)
         self._queue, self._won, self._lost = queue, won, lost
         self._term: Term | None = None
 
@@ -96,7 +94,7 @@ class Exclusive:
                 self._won()
                 await self._lease.keep(self._term)
                 await self._lost()
-                self._lease.calm()
+                self._guard.disarm(self._lease)
         finally:
             watching.cancel()
 
@@ -107,6 +105,6 @@ class Exclusive:
 
     async def release(self) -> None:
         """Lets a successor begin at once. Only when nothing of the queue runs here."""
-        self._lease.calm()
+        self._guard.disarm(self._lease)
         if self._term is not None:
             await self._lease.release(self._term)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, Delivery, Puller
-from penstock.jobs.queues.discovery import DISCOVER_SECONDS, Discovery
+from penstock.jobs.queues.discovery import DISCOVER_SECONDS, QueueDiscovery
 from penstock.runtime.workers.assignment import Assignment
 
 _MANY_QUEUES_SECONDS = 1.0
@@ -21,7 +21,7 @@ def intake_of(bus: Bus, assignment: Assignment) -> Intake:
     """The intake of a worker; that of the default pool's finds further queues."""
     settings = assignment.settings
     is_default = assignment.pool == settings.default_pool
-    discovery = Discovery(bus, settings) if is_default else None
+    discovery = QueueDiscovery(bus, settings) if is_default else None
     return Intake(bus, assignment.queues, settings.jobs.poll_seconds, discovery)
 
 
@@ -39,7 +39,7 @@ class Intake:
         bus: Bus,
         queues: Sequence[str],
         poll_seconds: float = 5.0,
-        discovery: Discovery | None = None,
+        discovery: QueueDiscovery | None = None,
     ) -> None:
         self._bus = bus
         self._poll_seconds = poll_seconds
@@ -66,7 +66,7 @@ class Intake:
                 return found
         return await self._first_of_all() if wait else []
 
-    async def _discover(self, discovery: Discovery) -> None:
+    async def _discover(self, discovery: QueueDiscovery) -> None:
         now = time.monotonic()
         if now < self._discover_at:
             return

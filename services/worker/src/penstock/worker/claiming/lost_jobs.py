@@ -7,12 +7,12 @@ import logging
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, BusError
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import Cancelled, UnreadableJob
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.runtime.tasks import Tasks
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
-from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.running.ending import Ending
 from penstock.worker.spark.lease import SparkLease
 
@@ -83,8 +83,8 @@ class LostJobs:
         if last is not None and last.sequence == job.sequence:
             return True, None
         try:
-            record, _ = await self._joblog.look_up(job.id)
-        except Unreadable as error:
+            record = await self._joblog.read_checked(job.id)
+        except UnreadableJob as error:
             log.error("%s", error)
             return True, None
         if record is None or record.token != job.token or record.state is not State.RUNNING:

@@ -12,11 +12,12 @@ import msgspec
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge
+from penstock.jobs.errors import UnreadableJob
+from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queues import queue_messages
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.poison_messages import note
-from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.claiming.reading import Locked, Rejected
 
 log = logging.getLogger("penstock.worker")
@@ -116,8 +117,8 @@ class Refusals:
 
     async def _reject_job(self, delivery: Delivery, reason: Rejected) -> None:
         try:
-            record = (await self._joblog.look_up(reason.job_id))[0] if reason.job_id else None
-        except Unreadable:
+            record = await self._joblog.read_checked(reason.job_id) if reason.job_id else None
+        except UnreadableJob:
             record = None
         if record is None:
             if not await self.is_over(delivery, reason.job_id, reason.made_from):
@@ -125,11 +126,11 @@ class Refusals:
         elif reason.made_from < record.life_from:
             log.info("job %s: a message of an earlier life is dropped", record.id)
         elif record.state is State.DEAD:  # its dead letter may not have been written
-            await self._joblog.follow_up(record, delivery.headers)
+            await self._joblog.follow_up(record, trace_of(delivery.headers))
         elif record.state is State.RUNNING and record.message != delivery.sequence:
             log.info("job %s runs from another message; this one is dropped", record.id)
         elif not record.state.ended:
-            await self._joblog.bury(record, reason.error, delivery.headers)
+            await self._joblog.bury(record, reason.error, trace_of(delivery.headers))
 
     async def _dead_letter(self, delivery: Delivery, reason: Rejected) -> None:
         queue = delivery.subject.rpartition(".")[2]
@@ -205,7 +206,7 @@ class Refusals:
         pause = pause_seconds(waited, random.random())  # noqa: S311
         due = datetime.fromtimestamp(now + pause, UTC)
         since = {queue_messages.LOCKED_SINCE: f"{delivery.stored_at - waited:.3f}"}
-        return queue_messages.again(self._joblog.subjects, delivery, job_id, due, since)
+        return queue_messages.postponed(self._joblog.subjects, delivery, job_id, due, since)
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Not at once: what the broker refused now would go round and round."""

@@ -1,4 +1,4 @@
-"""A lease that its holder cannot outlive by accident: the kernel ends the process before that."""
+"""Leases that their holder cannot outlive by accident: the kernel ends the process before that."""
 
 from __future__ import annotations
 
@@ -11,27 +11,42 @@ _LATEST_SHARE = 0.9
 """Of the lease: successors, who saw the record later than it was sent, wait for all of it."""
 
 
-class GuardedLease(Lease):
-    """A lease whose loss this process does not outlive while :attr:`dog` is armed."""
+class LeaseGuard:
+    """Makes leases, and ends this process when one of them is not renewed.
 
-    def __init__(
-        self,
-        bus: Bus,
-        stream: str,
-        subject: str,
-        holder: str,
-        lease_seconds: float,
-        dog: Watchdog,
-        headers: Headers | None = None,
-    ) -> None:
-        super().__init__(
-            bus, stream, subject, holder, lease_seconds, headers=headers, monotonic=watchdog.now
+    Args:
+        holder: unique among workers.
+    """
+
+    def __init__(self, bus: Bus, holder: str, lease_seconds: float) -> None:
+        self._bus, self._holder, self._lease_seconds = bus, holder, lease_seconds
+        self._watchdog: Watchdog | None = None
+
+    def lease(self, stream: str, subject: str, headers: Headers | None = None) -> Lease:
+        """A lease; while it is held, this process does not live beyond it until :meth:`disarm`.
+
+        Raises:
+            ConfigError: the system has no timers that end a process (Linux has).
+        """
+        if self._watchdog is None:
+            self._watchdog = Watchdog()
+        armed = self._watchdog
+
+        async def arm(_: int, began: float) -> None:
+            armed.arm(subject, began + _LATEST_SHARE * self._lease_seconds)
+
+        return Lease(
+            self._bus,
+            stream,
+            subject,
+            self._holder,
+            self._lease_seconds,
+            headers=headers,
+            monotonic=watchdog.now,
+            on_stored=arm,
         )
-        self.name, self.dog = subject, dog
 
-    async def _stored(self, sequence: int, began: float) -> None:
-        self.dog.arm(self.name, began + _LATEST_SHARE * self._lease_seconds)
-
-    def calm(self) -> None:
-        """Nothing runs under it any more."""
-        self.dog.disarm(self.name)
+    def disarm(self, lease: Lease) -> None:
+        """Nothing runs under this lease any more."""
+        if self._watchdog is not None:
+            self._watchdog.disarm(lease.subject)

@@ -15,23 +15,22 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.errors import Defer, Skip
 from penstock.jobs.middleware import WithoutOverlapping
 from penstock.jobs.middleware import token as name_of
-from penstock.runtime.lease import Term
+from penstock.runtime.lease import Lease, Term
 from penstock.runtime.tasks import Tasks
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.middleware.guarded_lease import GuardedLease
-from penstock.worker.running.watchdog import Watchdog
+from penstock.worker.middleware.guarded_lease import LeaseGuard
 
 _WAIT_SECONDS = 10.0
 _AWAY_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 _MOST_LEASES = 10_000
 _KEPT_SECONDS = 3600
-"""Records of keys that nobody uses any more go by themselves; far longer than any lease."""
+"""The broker removes records of unused keys after this; far longer than any lease."""
 
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    lease: GuardedLease
+    lease: Lease
     term: Term
     job: ClaimedJob
     keeping: asyncio.Task[None] | None = None
@@ -39,10 +38,11 @@ class _Slot:
 
 
 class Semaphores:
-    """What this worker holds. Asked in the job thread.
+    """The slots that this worker holds. Used in the job thread.
 
     Args:
-        holder: unique among workers. lost: called when a running job has lost its place.
+        holder: unique among workers.
+        lost: called when a running job has lost its slot.
     """
 
     def __init__(
@@ -54,10 +54,9 @@ class Semaphores:
         loop: asyncio.AbstractEventLoop,
         lost: Callable[[ClaimedJob, str], None],
     ) -> None:
-        self._bus, self._subjects, self._holder = bus, subjects, holder
-        self._lease_seconds, self._loop, self._lost = lease_seconds, loop, lost
-        self._dog: Watchdog | None = None
-        self._leases: OrderedDict[str, GuardedLease] = OrderedDict()
+        self._subjects, self._loop, self._lost = subjects, loop, lost
+        self._guard = LeaseGuard(bus, holder, lease_seconds)
+        self._leases: OrderedDict[str, Lease] = OrderedDict()
         self._held: set[_Slot] = set()
         self._tasks = Tasks()
 
@@ -65,21 +64,21 @@ class Semaphores:
     def gate(
         self, rule: WithoutOverlapping, name: str, key: str, job: ClaimedJob
     ) -> Iterator[None]:
-        """Holds a place. Raises Defer or Skip when there is none."""
-        asked = asyncio.run_coroutine_threadsafe(self._take(rule, name, key, job), self._loop)
+        """Holds a slot while the block runs. Raises Defer or Skip when there is none."""
+        taking = asyncio.run_coroutine_threadsafe(self._take(rule, name, key, job), self._loop)
         try:
-            place = asked.result(_WAIT_SECONDS)
+            slot = taking.result(_WAIT_SECONDS)
         except BaseException as error:
-            asked.add_done_callback(self._give_up)  # it may still be taken
+            taking.add_done_callback(self._give_up)  # it may still be taken
             if isinstance(error, (BusError, TimeoutError)):
-                raise Defer(_AWAY_SECONDS, f"no place without a broker: {error}") from error
+                raise Defer(_AWAY_SECONDS, f"no slot without a broker: {error}") from error
             raise
-        if place is None:
+        if slot is None:
             raise _refused(rule, key)
         try:
             yield
         finally:
-            self._loop.call_soon_threadsafe(self._leave, place)
+            self._loop.call_soon_threadsafe(self._leave, slot)
 
     # --- in the loop ------------------------------------------------------------------------------
     async def _take(
@@ -89,23 +88,18 @@ class Semaphores:
         for number in numbers:
             lease = self._lease(name_of(name, key, str(number)))
             if term := await lease.attempt():
-                place = _Slot(lease, term, job)
-                self._held.add(place)
-                place.keeping = self._tasks.spawn(self._keep(place))
-                return place
+                slot = _Slot(lease, term, job)
+                self._held.add(slot)
+                slot.keeping = self._tasks.spawn(self._keep(slot))
+                return slot
         return None
 
-    def _lease(self, token: str) -> GuardedLease:
-        """Remembered: one that nobody renews is free a whole lease after it was first seen."""
+    def _lease(self, token: str) -> Lease:
+        """Remembered: one that is not renewed is free a whole lease after it was first seen."""
         if token not in self._leases:
-            self._dog = self._dog or Watchdog()
-            self._leases[token] = GuardedLease(
-                self._bus,
+            self._leases[token] = self._guard.lease(
                 self._subjects.keys_stream,
                 self._subjects.key("place", token),
-                self._holder,
-                self._lease_seconds,
-                self._dog,
                 {"Nats-TTL": f"{_KEPT_SECONDS}s"},
             )
         self._leases.move_to_end(token)
@@ -113,38 +107,38 @@ class Semaphores:
             self._leases.popitem(last=False)
         return self._leases[token]
 
-    async def _keep(self, place: _Slot) -> None:
-        await place.lease.keep(place.term)
-        if not place.left:
-            self._lost(place.job, "its place among those of its key was lost")
+    async def _keep(self, slot: _Slot) -> None:
+        await slot.lease.keep(slot.term)
+        if not slot.left:
+            self._lost(slot.job, "its semaphore slot was lost")
 
-    def _give_up(self, asked: Future[_Slot | None]) -> None:
-        if not asked.cancelled() and not asked.exception() and (place := asked.result()):
-            self._loop.call_soon_threadsafe(self._leave, place)
+    def _give_up(self, taking: Future[_Slot | None]) -> None:
+        if not taking.cancelled() and not taking.exception() and (slot := taking.result()):
+            self._loop.call_soon_threadsafe(self._leave, slot)
 
     def leave_all(self, jobs: Sequence[ClaimedJob]) -> None:
         """Of jobs that have ended."""
-        for place in tuple(self._held):
-            if place.job in jobs:
-                self._leave(place)
+        for slot in tuple(self._held):
+            if slot.job in jobs:
+                self._leave(slot)
 
     async def close(self) -> None:
-        """Lets heirs begin at once."""
+        """Lets successors begin at once."""
         await self._tasks.wait(_CLOSE_SECONDS)
 
-    def _leave(self, place: _Slot) -> None:
-        if place.left:
+    def _leave(self, slot: _Slot) -> None:
+        if slot.left:
             return
-        self._held.discard(place)
-        place.left = True
-        place.lease.calm()
-        self._tasks.spawn(self._release(place))
+        self._held.discard(slot)
+        slot.left = True
+        self._guard.disarm(slot.lease)
+        self._tasks.spawn(self._release(slot))
 
-    async def _release(self, place: _Slot) -> None:
-        if place.keeping is not None:
-            place.keeping.cancel()
-            await asyncio.wait([place.keeping])
-        await place.lease.release(place.term)
+    async def _release(self, slot: _Slot) -> None:
+        if slot.keeping is not None:
+            slot.keeping.cancel()
+            await asyncio.wait([slot.keeping])
+        await slot.lease.release(slot.term)
 
 
 def _refused(rule: WithoutOverlapping, key: str) -> Defer | Skip:

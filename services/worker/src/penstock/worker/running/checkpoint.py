@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.bus.protocol import BusUnavailable, WrongSequence
-from penstock.jobs.checkpoints import Checkpoints, Kept
+from penstock.jobs.checkpoints import Checkpoint, Checkpoints
 from penstock.jobs.errors import Cancelled
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads.encryption import KeyRing, about_checkpoint, holds_sealed, is_sealed
-from penstock.jobs.registry import encode_result
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class RunCheckpoint:
         self._job, self._loop, self._checkpoints, self._ring = job, loop, checkpoints, ring
         self._sealed, self._about = holds_sealed(job.payload), about_checkpoint(job.payload)
         self._sequence: int | None = None
-        self._restored: Kept | None = None
+        self._restored: Checkpoint | None = None
 
     @property
     def has_more_work(self) -> bool:
@@ -57,12 +57,14 @@ class RunCheckpoint:
 
     def save(self, data: Any, *, has_more_work: bool = True) -> None:
         self._take_over()
-        self._store(self._kept(encode_result(data), has_more_work))
+        self._store(self._checkpoint(encode_result(data), has_more_work))
 
-    def _kept(self, data: bytes, has_more_work: bool) -> Kept:
+    def _checkpoint(self, data: bytes, has_more_work: bool) -> Checkpoint:
         if self._sealed:
             data = self._ring.seal(data, self._about)
-        return Kept(token=self._job.token, data=msgspec.Raw(data), has_more_work=has_more_work)
+        return Checkpoint(
+            token=self._job.token, data=msgspec.Raw(data), has_more_work=has_more_work
+        )
 
     def _take_over(self) -> None:
         """At the first use: what an earlier attempt saved is ours from now on."""
@@ -79,7 +81,7 @@ class RunCheckpoint:
         if self._restored is not None and self._restored.token > self._job.token:
             raise Cancelled  # another attempt runs
 
-    def _store(self, kept: Kept) -> None:
+    def _store(self, kept: Checkpoint) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             if self._job.lost:

@@ -12,10 +12,10 @@ import logging
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import Cancelled, UnreadableJob
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.claiming.job_log import JobLog, Unreadable
 from penstock.worker.core import commit_size
 
 log = logging.getLogger("penstock.worker")
@@ -77,8 +77,8 @@ class Commits:
     async def _record(self, job: ClaimedJob) -> JobRecord:
         """The job by its events, while it is this attempt's. Raises Cancelled, BusError."""
         try:
-            record, _ = await self._joblog.look_up(job.id)
-        except Unreadable as error:
+            record = await self._joblog.read_checked(job.id)
+        except UnreadableJob as error:
             log.error("%s", error)
             raise Cancelled from error
         if record is None or record.state is not State.RUNNING or record.token != job.token:

@@ -15,8 +15,8 @@ from penstock.jobs import derived_ids
 from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
+from penstock.jobs.job_type import Call
 from penstock.jobs.payloads.encryption import KeyRing
-from penstock.jobs.registry import Call
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
 

@@ -6,7 +6,6 @@ import asyncio
 import ctypes
 import signal
 import threading
-import time
 from contextlib import suppress
 
 from penstock.jobs.errors import Cancelled, Interruption
@@ -60,15 +59,18 @@ class CurrentRun:
                 self._end_process_in(seconds)
 
     # --- in the job's thread ----------------------------------------------------------------------
-    def begin(self, job: ClaimedJob) -> float:
-        """Returns when the run began, in monotonic seconds."""
+    def begin(self, job: ClaimedJob, begun_at: float) -> None:
+        """From here on the job may be interrupted.
+
+        Args:
+            begun_at: monotonic seconds.
+        """
         with self._guard:
             self._thread_id, self._interrupted = threading.get_ident(), False
-            job.live.begun_at = begun_at = time.monotonic()
+            job.live.begun_at = begun_at
             if job.timeout_seconds:
                 self._end_process_in(job.timeout_seconds + _TIMEOUT_MARGIN_SECONDS)
             self.job = job
-        return begun_at
 
     def end(self) -> None:
         """From here on the job is not interrupted any more; an earlier call may still strike."""

@@ -28,11 +28,11 @@ from penstock.events.envelope import whole_micros
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.checkpoints import Checkpoints
+from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import about_result, holds_sealed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
-from penstock.worker.claiming.job_log import Unreadable
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
 from penstock.worker.running.outcome import FinishedJob, Outcome
 
@@ -132,10 +132,7 @@ class Recorder:
     async def _append_all(
         self, pending: list[tuple[ClaimedJob, JobCompleted]]
     ) -> Sequence[int | BusError]:
-        messages = [
-            self._joblog.outgoing(event, job.sequence, job.delivery.headers)
-            for job, event in pending
-        ]
+        messages = [self._joblog.outgoing(event, job.sequence, job.trace) for job, event in pending]
         try:
             return await self._bus.append_many(messages)
         except BusUnavailable as error:
@@ -166,13 +163,13 @@ class Recorder:
             log.error("job %s: its end cannot be recorded: %s", job.id, answer)
             return Refusal.LOST
         try:
-            record, is_stored = await self._joblog.look_up(job.id, event.id)
-        except Unreadable as error:
+            record = await self._joblog.read_checked(job.id)
+        except UnreadableJob as error:
             log.error("job %s: its end cannot be recorded: %s", job.id, error)
             return Refusal.LOST
         except BusError:
             return Refusal.AGAIN
-        if is_stored:
+        if record is not None and record.changed_id == event.id:
             return Refusal.STORED
         if record is not None and _runs(record, job):
             job.sequence = record.sequence  # own progress, whose answer was lost
@@ -213,19 +210,20 @@ class Recorder:
             except (BusUnavailable, WrongSequence) as error:
                 log.warning("job %s: its end waits for the broker (%s): %s", job.id, what, error)
                 await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 2))  # noqa: S311
-            except (BusError, Unreadable) as error:
+            except (BusError, UnreadableJob) as error:
                 log.error("job %s: its end cannot be recorded (%s): %s", job.id, what, error)
                 return False
 
     async def _verdict(self, job: ClaimedJob, events: tuple[JobEvent, ...]) -> bool:
         """Stores the events and what follows from them; False when another writer was first."""
-        record, stored = await self._joblog.look_up(job.id, events[-1].id)
-        if record is None or not (stored or _runs(record, job)):
+        record = await self._joblog.read_checked(job.id)
+        is_stored = record is not None and record.changed_id == events[-1].id
+        if record is None or not (is_stored or _runs(record, job)):
             log.info("job %s: another worker or a cancel was first; failure dropped", job.id)
             return False
-        if not stored:
+        if not is_stored:
             record = await self._append(job, record, events)
-        await self._joblog.follow_up(record, job.delivery.headers)
+        await self._joblog.follow_up(record, job.trace)
         return True
 
     async def _append(
@@ -238,17 +236,17 @@ class Recorder:
             except TooManyBatches as error:
                 log.info("job %s: its end is recorded event by event: %s", job.id, error)
                 job.recorded_apart = True
-        elif (await self._joblog.look_up(job.id, events[0].id))[1]:
+        elif record.changed_id == events[0].id:
             events = events[1:]  # the first was stored before, and its answer or the rest was lost
         for event in events:
-            message = self._joblog.outgoing(event, record.sequence, job.delivery.headers)
+            message = self._joblog.outgoing(event, record.sequence, job.trace)
             record = lifecycle.evolve(record, event, await self._bus.append(message))
         return record
 
     async def _append_atomic(
         self, job: ClaimedJob, record: JobRecord, events: tuple[JobEvent, ...]
     ) -> JobRecord:
-        first, *rest = (self._joblog.outgoing(e, None, job.delivery.headers) for e in events)
+        first, *rest = (self._joblog.outgoing(e, None, job.trace) for e in events)
         expect = Expect(record.sequence, self._joblog.subjects.job(job.id))
         last = await self._bus.append_atomic([replace(first, expect=expect), *rest])
         for sequence, event in enumerate(events, last - len(events) + 1):

@@ -22,7 +22,7 @@ import msgspec
 
 from penstock import telemetry
 from penstock.jobs.errors import Interruption, TimedOut, Verdict, WrongResult
-from penstock.jobs.registry import encode_result
+from penstock.jobs.job_type import encode_result
 from penstock.jobs.retry import outlook
 from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry import names
@@ -148,12 +148,12 @@ class Runner:
             self._loop.call_soon_threadsafe(self.finished.set)
 
     def _run(self, job: ClaimedJob) -> Outcome:
-        begun_at = self.current.begin(job)
+        begun_at = time.monotonic()
         self._memory.begin(begun_at)
         if self._pulse is not None:
             self._pulse.begin(job.id, job.delivery.ack_subject)
         cpu = time.thread_time()
-        outcome = self._attempt(job)
+        outcome = self._attempt(job, begun_at)
         self.current.discard_interruption()
         self.current.lift_limit(job)
         cpu_seconds, ended_at = time.thread_time() - cpu, time.monotonic()
@@ -164,11 +164,12 @@ class Runner:
             peak_memory_bytes=self._memory.end(begun_at, ended_at),
         )
 
-    def _attempt(self, job: ClaimedJob) -> Outcome:
+    def _attempt(self, job: ClaimedJob, begun_at: float) -> Outcome:
         """Calls the function. An interruption may be raised in any line of this method."""
         outcome: Outcome | None = None
         try:
             try:
+                self.current.begin(job, begun_at)
                 with _span(job) as job.live.span:
                     outcome = Outcome(result=self._result(job))
             except Verdict as verdict:

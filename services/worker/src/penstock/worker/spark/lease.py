@@ -6,7 +6,6 @@ A job that never asks for Spark never comes here. Used from three threads: the j
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock import telemetry
 from penstock.config.settings import Spark
+from penstock.spark import supervisor_protocol as protocol
 from penstock.spark.address import address
 from penstock.spark.tags import job_tag
 from penstock.telemetry import SpanKind, names
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEEPER_SECONDS = 15.0
-"""How long a keeper is awaited that is not there; it is started with its executor."""
+SUPERVISOR_SECONDS = 15.0
+"""How long a supervisor is awaited that does not listen; it is started with its executor."""
 SERVER_SECONDS = 120.0
-"""How long a starting server is awaited: longer than its keeper does, which knows more."""
+"""How long a starting server is awaited: longer than its supervisor does, which knows why."""
 FRESH_SECONDS = 600.0
 """A session unused for longer is replaced: the server forgets one after an hour."""
 _SLICE_SECONDS = 0.1
@@ -48,11 +48,11 @@ class SparkLease:
     """Opens, tags, interrupts and closes.
 
     Args:
-        run_dir: the host's run folder, where the keeper listens.
+        run_dir: the host's run folder, where the Spark supervisor listens.
     """
 
     def __init__(self, run_dir: str | Path, settings: Spark) -> None:
-        self._line = None if settings.remote else KeeperLine(Path(run_dir) / "spark.sock")
+        self._line = None if settings.remote else SupervisorLine(Path(run_dir) / protocol.SOCKET)
         self._settings, self._ui = settings, settings.ui_url
         self.measures_cost = settings.measure_cost
         self._guard = threading.Lock()  # held for an instant only, never while waiting
@@ -67,8 +67,8 @@ class SparkLease:
     @property
     def session_id(self) -> str:
         """Of the open session; empty when there is none."""
-        found = self._open
-        return str(found.session.session_id) if found else ""
+        opened = self._open
+        return str(opened.session.session_id) if opened else ""
 
     def session(
         self, job_id: str, token: int, beat: Callable[[], None] = lambda: None
@@ -81,23 +81,23 @@ class SparkLease:
             beat: called from Spark's threads whenever its work for this job gets on.
 
         Raises:
-            SparkUnavailable: no keeper, or the server cannot be started.
-        ConfigError: the token of a remote one cannot be read.
+            SparkUnavailable: no supervisor listens, or the server cannot be started.
+            ConfigError: the token of a remote one cannot be read.
         """
-        found = self._open
-        if found is None or self._job != job_id or found.stopped:
+        opened = self._open
+        if opened is None or self._job != job_id or opened.stopped:
             with self._guard:
                 self._job = job_id
             try:
-                found = self._ready()
-                found.begin(_tags(job_id, token), beat)
+                opened = self._ready()
+                opened.begin(_tags(job_id, token), beat)
             except BaseException:
                 self.release(job_id)
                 raise
-        return found.session
+        return opened.session
 
     def release(self, job_id: str) -> None:
-        """The job has ended; a server that nobody uses may be stopped. From any thread."""
+        """The job has ended; a server without users may be stopped. From any thread."""
         with self._guard:
             if self._job != job_id:  # the next job has it already
                 return
@@ -111,9 +111,9 @@ class SparkLease:
     def interrupt(self, job_id: str) -> None:
         """Stops the job's Spark work on the server; blocks for a moment. From any thread."""
         with self._guard:
-            found = self._open if self._job == job_id else None
-        if found:
-            stopped = found.interrupt(job_tag(job_id))
+            opened = self._open if self._job == job_id else None
+        if opened:
+            stopped = opened.interrupt(job_tag(job_id))
             log.info("job %s: %d Spark operations interrupted", job_id, stopped)
 
     def cost(self, token: int) -> SparkCost | None:
@@ -122,28 +122,28 @@ class SparkLease:
         return cost.ask(ui, f"penstock-token-{token}") if ui else None
 
     def close(self) -> None:
-        """Gives the session back to the server, and the lease to the keeper."""
+        """Gives the session back to the server, and the lease to the supervisor."""
         with self._guard:
-            found, self._open = self._open, None
-        if found:
-            found.close(release=True)
+            opened, self._open = self._open, None
+        if opened:
+            opened.close(release=True)
         if self._line:
             self._line.close()
 
     def _ready(self) -> OpenSession:
         remote = self._line.ask() if self._line else address(self._settings)
-        found = self._open
-        if found and found.remote == remote and not found.stopped and self._is_fresh():
-            return found
+        opened = self._open
+        if opened and opened.remote == remote and not opened.stopped and self._is_fresh():
+            return opened
         from penstock.worker.spark.session import OpenSession  # noqa: PLC0415 - pyspark is heavy
 
-        if found:
-            found.replace(release=found.remote == remote)
+        if opened:
+            opened.replace(release=opened.remote == remote)
         with telemetry.span(names.spark("session"), kind=SpanKind.CLIENT) as span:
             self._open = fresh = OpenSession(remote, own=self._line is not None)
             span.set_attribute(names.SPARK_SESSION, fresh.session.session_id)
         if self._line:
-            self._line.tell_session(fresh.session.session_id)
+            self._line.name_session(fresh.session.session_id)
         self._used_at = time.monotonic()
         return fresh
 
@@ -151,8 +151,8 @@ class SparkLease:
         return time.monotonic() - self._used_at < FRESH_SECONDS
 
 
-class KeeperLine:
-    """The connection to the keeper: one line asked, one line answered; held, it is the lease."""
+class SupervisorLine:
+    """The connection to the host's Spark supervisor: while it is open, it is the lease."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -165,70 +165,68 @@ class KeeperLine:
         for last in (False, True):
             try:
                 return self._ask()
-            except OSError as error:  # the keeper was restarted since: connect again
+            except OSError as error:  # the supervisor was restarted: connect again
                 self.close()
                 if last:
-                    raise SparkUnavailable(f"the Spark keeper ended: {error}") from error
+                    raise SparkUnavailable(f"the Spark supervisor ended: {error}") from error
         raise AssertionError("unreachable")
 
     def rest(self) -> None:
-        """Keeps the connection, but does not count as somebody who uses the server."""
-        self._say("rest")
+        """Keeps the connection, but does not count as a user of the server."""
+        self._send(protocol.REST)
 
-    def _say(self, word: str) -> None:
-        if self._socket:
-            with suppress(OSError):
-                self._socket.sendall(f"{word}\n".encode())
-
-    def tell_session(self, session_id: str) -> None:
-        """If this process dies, the keeper ends what the session still does."""
-        self._say(f"session {session_id}")
+    def name_session(self, session_id: str) -> None:
+        """If this process dies, the supervisor ends what the session still does."""
+        self._send(protocol.session(session_id))
 
     def close(self) -> None:
         if self._socket:
-            self._say("bye")
+            self._send(protocol.BYE)
             self._socket.close()
         self._socket, self._read = None, b""
 
     def _ask(self) -> str:
         if self._socket:
-            self._socket.sendall(b"again\n")
+            self._socket.sendall(protocol.line(protocol.AGAIN))
         else:
             self._socket = self._connect()
-        answer = json.loads(self._line(self._socket))
-        if "remote" not in answer:
-            raise SparkUnavailable(
-                f"Spark could not be started on this host: {answer.get('error')}"
-            )
-        self.ui = str(answer.get("ui", ""))
-        return str(answer["remote"])
+        answer = protocol.read_answer(self._read_line(self._socket))
+        if not answer.remote:
+            raise SparkUnavailable(f"Spark could not be started on this host: {answer.error}")
+        self.ui = answer.ui
+        return answer.remote
+
+    def _send(self, request: bytes) -> None:
+        if self._socket:
+            with suppress(OSError):
+                self._socket.sendall(protocol.line(request))
 
     def _connect(self) -> socket.socket:
-        deadline = time.monotonic() + KEEPER_SECONDS
+        deadline = time.monotonic() + SUPERVISOR_SECONDS
         while True:
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            made.settimeout(_SLICE_SECONDS)
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.settimeout(_SLICE_SECONDS)
             try:
-                made.connect(str(self._path))
-                return made
+                connection.connect(str(self._path))
+                return connection
             except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
-                made.close()
+                connection.close()
                 if time.monotonic() > deadline:
                     raise SparkUnavailable(
-                        f"nobody keeps Spark on this host ({self._path}: {error.strerror}); "
-                        "start the executor, or set spark.remote"
+                        f"no Spark supervisor listens at {self._path} ({error.strerror}); "
+                        "is `executor` running on this host? Else set spark.remote"
                     ) from error
             time.sleep(_SLICE_SECONDS)
 
-    def _line(self, connected: socket.socket) -> bytes:
-        """One line, read in slices: a cancelled job's thread must come up for air."""
+    def _read_line(self, connection: socket.socket) -> bytes:
+        """One line; short read timeouts, so that an asynchronous exception is raised between."""
         deadline = time.monotonic() + SERVER_SECONDS
         while b"\n" not in self._read:
             with suppress(TimeoutError):
-                found = connected.recv(65536)
-                if not found:
+                received = connection.recv(65536)
+                if not received:
                     raise ConnectionResetError("it closed the connection")
-                self._read += found
+                self._read += received
             if time.monotonic() > deadline:
                 self.close()
                 raise SparkUnavailable(f"no answer from {self._path} in {SERVER_SECONDS:g} s")

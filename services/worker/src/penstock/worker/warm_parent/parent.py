@@ -1,10 +1,6 @@
-"""The warm parent: imports what is heavy once, then forks a ready worker for each line it is sent.
+"""The warm parent: imports what is heavy once, then forks a ready worker for each order.
 
-::
-
-    executor ─► {"warm": {"modules": [...]}}           warm parent ─► {"ready": {...}}
-             ─► {"spawn": {an Assignment}}                         ─► {"forked": {...}}
-                                                                   ─► {"exited": {...}}
+What it is sent and answers: `penstock.runtime.workers.warm_parent_protocol`.
 
 It has no threads (a fork copies only the thread that forks, and the locks of all). When its
 executor dies it forks no more, but stays for as long as workers of its own live and no other
@@ -29,7 +25,15 @@ import msgspec
 
 from penstock.runtime.interpreter import PAUSING, working_directory_last
 from penstock.runtime.workers import record
+from penstock.runtime.workers import warm_parent_protocol as protocol
 from penstock.runtime.workers.assignment import Assignment
+from penstock.runtime.workers.warm_parent_protocol import (
+    Exited,
+    Failed,
+    Forked,
+    Refused,
+    Report,
+)
 from penstock.telemetry import lines
 from penstock.worker.warm_parent import left_behind, warmth
 
@@ -37,21 +41,6 @@ log = logging.getLogger("penstock.worker.warm_parent")
 
 Entry = Callable[[Assignment], int]
 """What a forked worker runs; its result is the exit code."""
-
-
-class Warm(msgspec.Struct, frozen=True):
-    """First line: what to import beside the platform's own heavy modules, and how to log."""
-
-    modules: tuple[str, ...] = ()
-    log_level: str = "INFO"
-    log_json: bool = False
-
-
-class Order(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line from the executor: exactly one of the two."""
-
-    warm: Warm | None = None
-    spawn: Assignment | None = None
 
 
 def main(arguments: list[str] | None = None, entry: Entry | None = None) -> int:
@@ -96,21 +85,21 @@ class WarmParent:
             received = self._channel.recv(1 << 16)
         except ConnectionError:
             return False
-        *lines, self._buffer = (self._buffer + received).split(b"\n")
-        for line in lines:
+        *complete, self._buffer = (self._buffer + received).split(b"\n")
+        for line in complete:
             self._handle(line)
         return bool(received)
 
     def _handle(self, line: bytes) -> None:
         try:
-            order = msgspec.json.decode(line, type=Order)
+            order = protocol.read_order(line)
         except msgspec.DecodeError as error:
-            log.error("found an order that cannot be read: %s", error)
-            self._say("refused", {"error": str(error)})
+            log.error("a line from the executor is no order: %s", error)
+            self._send(Report(refused=Refused(str(error))))
             return
         if order.warm:
             lines.start(order.warm.log_level, order.warm.log_json)
-            self._say("ready", msgspec.to_builtins(warmth.warm_up(order.warm.modules)))
+            self._send(Report(ready=warmth.warm_up(order.warm.modules)))
         if order.spawn:
             self._fork(order.spawn)
 
@@ -119,12 +108,12 @@ class WarmParent:
         try:
             pid = os.fork()
         except OSError as error:
-            self._say("failed", {"worker": assignment.worker, "error": str(error)})
+            self._send(Report(failed=Failed(assignment.worker, str(error))))
             return
         if pid == 0:
             self._be_worker(assignment, started_at)
         self._workers[pid] = assignment
-        self._say("forked", {"worker": assignment.worker, "pid": pid})
+        self._send(Report(forked=Forked(assignment.worker, pid)))
 
     def _be_worker(self, assignment: Assignment, started_at: float) -> None:
         """The child's whole life; never returns to the parent's loop."""
@@ -147,7 +136,7 @@ class WarmParent:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        for number in PAUSING:  # until its loop can hear them
+        for number in PAUSING:  # until its loop handles them
             signal.signal(number, signal.SIG_IGN)
         os.setsid()
         self._channel.close()
@@ -158,7 +147,7 @@ class WarmParent:
     def _report_exits(self) -> None:
         os.read(self._wake_read, 4096)
         for pid, code in self._reap():
-            self._say("exited", {"pid": pid, "code": code})
+            self._send(Report(exited=Exited(pid, code)))
 
     def _reap(self) -> list[tuple[int, int]]:
         """Process ids and exit codes of workers that ended since the last call."""
@@ -167,11 +156,11 @@ class WarmParent:
             self._workers.pop(pid, None)
         return ended
 
-    def _say(self, word: str, body: dict[str, object]) -> None:
+    def _send(self, report: Report) -> None:
         try:
-            self._channel.sendall(msgspec.json.encode({word: body}) + b"\n")
+            self._channel.sendall(protocol.line(report))
         except ConnectionError:
-            log.debug("the executor is gone; not said: %s %s", word, body)
+            log.debug("the executor is gone; not sent: %s", report)
 
 
 def _ended_children() -> Iterator[tuple[int, int]]:

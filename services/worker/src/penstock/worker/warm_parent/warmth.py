@@ -11,7 +11,7 @@ import time
 import warnings
 from pathlib import Path
 
-import msgspec
+from penstock.runtime.workers.warm_parent_protocol import Ready
 
 log = logging.getLogger("penstock.worker.warm_parent")
 
@@ -44,16 +44,7 @@ SINGLE_THREADED = {
 """Keeps libraries from starting threads while they are imported; the operator's own values win."""
 
 
-class Warmth(msgspec.Struct, frozen=True, kw_only=True):
-    """What warming up led to: seconds it took, modules that failed and why, names of threads."""
-
-    pid: int
-    seconds: float
-    failures: dict[str, str]
-    threads: tuple[str, ...]
-
-
-def warm_up(modules: tuple[str, ...]) -> Warmth:
+def warm_up(modules: tuple[str, ...]) -> Ready:
     """Imports what is heavy, then the authors' ``modules``; what fails is reported, not fatal."""
     began = time.monotonic()
     for name, value in SINGLE_THREADED.items():
@@ -61,18 +52,18 @@ def warm_up(modules: tuple[str, ...]) -> Warmth:
     failures = {m: text for m in (*HEAVY, *modules) if (text := _import(m))}
     gc.collect()
     gc.freeze()  # a collection in a worker must not touch, and so copy, the parent's pages
-    found = Warmth(
+    ready = Ready(
         pid=os.getpid(),
         seconds=time.monotonic() - began,
         failures=failures,
         threads=tuple(_threads()),
     )
-    _log(found)
-    return found
+    _log(ready)
+    return ready
 
 
 def after_fork() -> None:
-    """Gives a fork random numbers of its own (`random` and `uuid_utils` see to themselves)."""
+    """Gives a fork random numbers of its own (`random` and `uuid_utils` do that themselves)."""
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
 
@@ -97,11 +88,11 @@ def _threads() -> list[str]:
     ]
 
 
-def _log(found: Warmth) -> None:
-    log.info("warm after %.2f s, %d modules failed", found.seconds, len(found.failures))
-    if found.threads:
+def _log(ready: Ready) -> None:
+    log.info("warm after %.2f s, %d modules failed", ready.seconds, len(ready.failures))
+    if ready.threads:
         log.warning(
             "importing started threads (%s): workers are forked without them and may hang; "
             "start threads inside jobs, not when a module is imported",
-            ", ".join(found.threads),
+            ", ".join(ready.threads),
         )

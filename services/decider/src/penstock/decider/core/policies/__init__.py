@@ -1,1 +1,1 @@
-"""Policies: hooks around a decision. They may hold its number, limit it, or tell others."""
+"""Policies: hooks around a decision. They may hold its number, limit it, or publish events."""

@@ -31,8 +31,12 @@ class Options(Section, frozen=True, kw_only=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Since when it is watched, and (when, how many) workers were needed, ever fewer: of which no
-    later need was larger. Times are POSIX seconds of the broker's clock."""
+    """The needs of the recent past. Times are POSIX seconds of the broker's clock.
+
+    Attributes:
+        since: when the pool was first watched.
+        needs: (when, how many) workers were needed, ever fewer: needs without a larger later one.
+    """
 
     since: float
     needs: tuple[tuple[float, int], ...] = ()

@@ -60,20 +60,26 @@ class Options(Section, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``spent`` worker-seconds of the day ``date``, up to the moment ``at`` (POSIX seconds);
-    ``told``: the cap was announced today."""
+    """What was spent on one day.
+
+    Attributes:
+        date: the day.
+        at: the moment up to which it was counted, POSIX seconds.
+        spent: worker-seconds.
+        announced: the event about the cap was published today.
+    """
 
     date: str
     at: float
     spent: float = 0.0
-    told: bool = False
+    announced: bool = False
 
     def up_to(self, now: float, day: Today, workers: int) -> Account:
-        """With what so many workers have cost since."""
+        """The account with the cost of so many workers since."""
         if day.date != self.date:
             return Account(day.date, now, workers * min(max(now - self.at, 0), now - day.start))
         spent = self.spent + workers * max(now - self.at, 0.0)
-        return Account(day.date, now, spent, self.told)
+        return Account(day.date, now, spent, self.announced)
 
 
 def before(proposal: Proposal) -> Verdict | None:
@@ -92,10 +98,10 @@ def before(proposal: Proposal) -> Verdict | None:
 
 
 def after(proposal: Proposal, result: Result) -> Aftermath | None:
-    """Keeps the account, also while nothing is measured; says once a day that the cap binds."""
+    """Keeps the account, also without measurements; announces once a day that the cap binds."""
     options: Options = proposal.options
     account, _ = _account(proposal)
-    if not result.spoke(NAME) or account.told:
+    if not result.spoke(NAME) or account.announced:
         return Aftermath(memory=msgspec.to_builtins(account))
     notice = Notice(
         event=BudgetCapReached,
@@ -107,8 +113,8 @@ def after(proposal: Proposal, result: Result) -> Aftermath | None:
             "worker_hours_per_day": options.seconds_per_day / 3600,
         },
     )
-    told = msgspec.structs.replace(account, told=True)
-    return Aftermath(memory=msgspec.to_builtins(told), notices=(notice,))
+    announced = msgspec.structs.replace(account, announced=True)
+    return Aftermath(memory=msgspec.to_builtins(announced), notices=(notice,))
 
 
 def _account(proposal: Proposal) -> tuple[Account, Today]:
@@ -123,7 +129,7 @@ def _recall(memory: Mapping[str, Any], day: Today, now: float) -> Account:
 
 
 def _affordable(left: float, rest_seconds: float, least: int, options: Options) -> int:
-    """The minimum for the rest of the day, and as many besides as the rest pays for a while."""
+    """The minimum for the rest of the day, and as many besides as the rest pays for ``pace``."""
     pace = min(options.pace_seconds, rest_seconds)
     spare = left - least * rest_seconds
     return least + max(math.floor(spare / max(pace, 1.0)), 0)

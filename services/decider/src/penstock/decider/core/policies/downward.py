@@ -15,19 +15,21 @@ def conservative(proposal: Proposal) -> Verdict | None:
         return None
     return Verdict(
         workers=floor,
-        text=f"{floor} for now: at most {most} of {proposal.current} go in one step",
+        text=f"{floor} for now: at most {most} of {proposal.current} are removed in one step",
         values={"most_in_one_step": most},
     )
 
 
 def aggressive(proposal: Proposal) -> Verdict | None:
     """A pool without any load goes to its minimum in one step, whatever was wanted."""
-    seen, least = proposal.snapshot, proposal.profile.min_workers
-    if seen is None or seen.waiting or seen.running or seen.arrival_per_second != 0:
+    snapshot, least = proposal.snapshot, proposal.profile.min_workers
+    if snapshot is None or snapshot.waiting or snapshot.running:
+        return None
+    if snapshot.arrival_per_second != 0:
         return None
     if proposal.workers <= least or proposal.workers > proposal.current:
         return None
-    text = f"{least}: nothing waits, runs or arrives, so that all the others go at once"
+    text = f"{least}: no job waits, runs or arrives, so that all the others are removed at once"
     return Verdict(workers=least, text=text)
 
 
@@ -59,7 +61,7 @@ CONSERVATIVE = Policy(
 )
 AGGRESSIVE = Policy(
     name="aggressive",
-    about="A pool in which nothing waits, runs or arrives goes to its minimum in one step. Choose "
+    about="A pool in which no job waits, runs or arrives goes to its minimum in one step. Choose "
     "it in the place of `cooldown` and `conservative`.",
     before=aggressive,
 )

@@ -6,10 +6,10 @@ fire. What gets done is ``busy workers / job seconds`` (Little's law), whatever 
 a ``settle_seconds`` the mean of the busy workers and the job time over that time make a rung; a
 ladder of rungs going up, none older than ten such times, shows what adding brought.
 
-Against false alarms: a line that grows is no sign, as only what jobs take is looked at; the rise
-must be far beyond its own error, hold for the median as for the mean, for busy workers that more
-than doubled, and while a breach is there or near; and nothing is said before there is somebody to
-hold. What it cannot tell apart is a load whose jobs all become several times longer within minutes:
+Against false alarms: a growing queue is no sign, as only run times count; the rise must be far
+beyond its own error, hold for the median as for the mean, for busy workers that more than doubled,
+and while a breach is there or near; and no event is published before a demand is held back. It
+cannot recognise a load whose jobs all become several times longer within minutes:
 so it holds for a while only, then tries half as many again, and holds twice as long each time that
 brings nothing.
 """
@@ -31,7 +31,7 @@ NAME = "effectiveness"
 _APART = 1.2
 """Rungs are at least so far apart."""
 _LEVER = 2.25
-"""So many times the busy workers, at least, are needed to tell."""
+"""Two rungs are compared only if the busy workers grew at least so many times."""
 _TRIAL, _TRIED = 1.5, 1.35
 """A trial is so many times what was held; so many times the busy workers make it count."""
 _LEAST_GAIN = 0.3
@@ -39,7 +39,7 @@ _LEAST_GAIN = 0.3
 _SIGMAS = 4.0
 _LEAST_JOBS = 30
 _RUNGS_LAST = 10
-"""Settling times after which a rung says nothing any more."""
+"""Settling times after which a rung is too old to compare with."""
 _LONGEST_HOLD_SECONDS = 3600.0
 
 
@@ -67,16 +67,23 @@ class Rung(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True):
-    """No more than ``workers`` until ``until``, which is ``seconds`` after it began; from then on
-    a trial from ``rung`` on, which brought nothing over ``base``. ``told``: it did hold somebody,
-    and that was told."""
+    """A hold: no further workers for a while, then a trial.
+
+    Attributes:
+        workers: no more than these.
+        until: when the trial begins, POSIX seconds.
+        seconds: how long the hold lasts.
+        base: the rung over which ``rung`` brought nothing.
+        rung: from which the trial starts.
+        announced: it held a demand back, and the event about that was published.
+    """
 
     workers: int
     until: float
     seconds: float
     base: Rung
     rung: Rung
-    told: bool = False
+    announced: bool = False
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,9 +112,9 @@ def before(proposal: Proposal) -> Verdict | None:
     if proposal.workers <= most:
         return None
     why = (
-        "to see whether more of them bring anything now"
+        "a trial whether further workers get more done now"
         if trying
-        else f"more of them only made jobs longer, so that the bottleneck is elsewhere; "
+        else f"further workers only made jobs longer, so that the bottleneck is elsewhere; "
         f"tried again in {hold.until - now:.0f} s"
     )
     return Verdict(
@@ -116,11 +123,11 @@ def before(proposal: Proposal) -> Verdict | None:
 
 
 def after(proposal: Proposal, result: Result) -> Aftermath | None:
-    """Looks on; at the end of each time there is a new rung, and something to conclude from it."""
+    """Adds up the work; at the end of each settling time it makes a rung and compares."""
     past = _recall(proposal)
     if proposal.snapshot is None or not (proposal.busy or past):
         return None
-    past, notices = _telling(proposal, result, _looked(proposal, past))
+    past, notices = _announced(proposal, result, _looked(proposal, past))
     if proposal.now - past.since >= proposal.options.settle_seconds:
         if not past.worked:  # idle: nothing to compare with, or to hold
             return Aftermath(notices=notices)
@@ -161,7 +168,9 @@ def _settled(proposal: Proposal, past: Past, result: Result) -> Past:
 
 def _climbed(rungs: tuple[Rung, ...], rung: Rung, oldest: float) -> tuple[Rung, ...]:
     """The ladder with a new top; those that are not clearly below it, or old, are gone."""
-    below = tuple(each for each in rungs if each.busy * _APART <= rung.busy and each.at >= oldest)
+    below = tuple(
+        lower for lower in rungs if lower.busy * _APART <= rung.busy and lower.at >= oldest
+    )
     return (*below, rung)
 
 
@@ -171,10 +180,10 @@ def _fruitless(rungs: tuple[Rung, ...]) -> Rung | None:
     *below, top = rungs
     for base in below:
         lever = top.busy / base.busy
-        between = [each for each in below if base.busy < each.busy < top.busy]
+        between = [rung for rung in below if base.busy < rung.busy < top.busy]
         if lever < _LEVER or not _brought_nothing(base, top):
             continue
-        if lever >= _LEVER * 2 or any(_gain(base, each) < _LEAST_GAIN * 2 for each in between):
+        if lever >= _LEVER * 2 or any(_gain(base, rung) < _LEAST_GAIN * 2 for rung in between):
             return base
     return None
 
@@ -188,14 +197,14 @@ def _brought_nothing(base: Rung, top: Rung) -> bool:
 
 
 def _gain(base: Rung, top: Rung) -> float:
-    """What a worker more got done, in workers: 1 if they do not touch each other, 0 for nothing."""
+    """Throughput gained per added worker, in workers: 1 if workers are independent, 0 for none."""
     lever = top.busy / base.busy
     done = lever * base.mean_seconds / max(top.mean_seconds, 1e-9)
     return (done - 1) / (lever - 1)
 
 
 def _tried(proposal: Proposal, past: Past, hold: Hold, rung: Rung, result: Result) -> Past:
-    """What a trial showed. It is over as well when the load went away."""
+    """The past after a trial, which also ends when the load has gone."""
     if rung.busy < hold.rung.busy / _TRIAL:
         return msgspec.structs.replace(past, hold=None)
     if proposal.now < hold.until or rung.busy < hold.rung.busy * _TRIED:
@@ -213,10 +222,10 @@ def _held(proposal: Proposal, past: Past, base: Rung, top: Rung, result: Result)
     return msgspec.structs.replace(past, hold=hold, rungs=())
 
 
-def _telling(proposal: Proposal, result: Result, past: Past) -> tuple[Past, tuple[Notice, ...]]:
-    """Once for each time that it holds somebody."""
+def _announced(proposal: Proposal, result: Result, past: Past) -> tuple[Past, tuple[Notice, ...]]:
+    """An event once for each hold that holds a demand back."""
     hold = past.hold
-    if hold is None or hold.told or not result.spoke(NAME):
+    if hold is None or hold.announced or not result.spoke(NAME):
         return past, ()
     notice = Notice(
         event=ScalingIneffective,
@@ -230,8 +239,8 @@ def _telling(proposal: Proposal, result: Result, past: Past) -> tuple[Past, tupl
             "held_seconds": hold.seconds,
         },
     )
-    told = msgspec.structs.replace(hold, told=True)
-    return msgspec.structs.replace(past, hold=told), (notice,)
+    announced = msgspec.structs.replace(hold, announced=True)
+    return msgspec.structs.replace(past, hold=announced), (notice,)
 
 
 def _trial(workers: int) -> int:

@@ -44,14 +44,14 @@ def before(proposal: Proposal) -> Verdict | None:
         return None
     return Verdict(
         workers=proposal.current,
-        text=f"stays {proposal.current}: it turned round {past.recent(proposal.now)} times within "
+        text=f"stays {proposal.current}: it reversed {past.recent(proposal.now)} times within "
         f"the hour, {most} are allowed",
         values={"reversals_per_hour": most},
     )
 
 
 def after(proposal: Proposal, result: Result) -> Aftermath | None:
-    """Notes a step that was made, whoever made it."""
+    """Notes a step that was made, whatever caused it."""
     direction = _sign(result.planned - proposal.current)
     past = _recall(proposal.memory)
     if not direction or (direction == past.direction and not past.reversals):

@@ -1,4 +1,4 @@
-"""Policy `breach-notification`: says again and again that a breach lasts, and what holds it."""
+"""Policy `breach-notification`: repeats while a breach lasts, with what holds the pool back."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Options(Section, frozen=True, kw_only=True):
     """Settings.
 
     Attributes:
-        every_seconds: as often, for the first time so long after the breach began.
+        every_seconds: between two events; the first follows so long after the breach began.
     """
 
     every_seconds: Positive = 300.0
 
 
 def after(proposal: Proposal, result: Result) -> Aftermath | None:
-    """`SlaBreached` itself is told without any policy."""
-    since, seen = result.breached_at, proposal.snapshot
+    """`SlaBreached` itself is published without any policy."""
+    since, snapshot = result.breached_at, proposal.snapshot
     if since is None:
         return Aftermath() if proposal.memory else None
     last = max(since, float(proposal.memory.get("told_at", since)))
-    if seen is None or proposal.now - last < proposal.options.every_seconds:
+    if snapshot is None or proposal.now - last < proposal.options.every_seconds:
         return None
     held = _held(result.reasons, result.target)
     notice = Notice(
@@ -34,7 +34,7 @@ def after(proposal: Proposal, result: Result) -> Aftermath | None:
         fields={
             "pool": proposal.pool,
             "breached_seconds": proposal.now - since,
-            "oldest_waiting_seconds": seen.oldest_waiting_seconds or 0.0,
+            "oldest_waiting_seconds": snapshot.oldest_waiting_seconds or 0.0,
             "sla_seconds": proposal.profile.sla_seconds,
             "wanted": proposal.wanted,
             "workers": result.target,

@@ -1,8 +1,8 @@
 """What a policy is: a value with a name and one or two pure functions.
 
-``before`` sees a change that is about to be made and may hold or limit it; ``after`` sees what
-became of it, and answers with what to remember and what to tell. Hard limits (bounds, capacity)
-stand outside: no policy can lift them. One that raises is reported in the chain and skipped.
+``before`` sees a change that is about to be made and may hold or limit it; ``after`` sees its
+result, and returns a memory and the events to publish. Hard limits (bounds, capacity) stand
+outside: no policy can lift them. One that raises is reported in the chain and skipped.
 """
 
 from __future__ import annotations

@@ -37,8 +37,9 @@ class BacklogOnly:
 
 def workers_in_time(snapshot: PoolSnapshot, sla_seconds: float) -> float:
     """As many as start all waiting jobs before the oldest one is late; then one a job."""
-    each = left_seconds(snapshot, sla_seconds) / max(work.job_seconds(snapshot), work.TINY_SECONDS)
-    return work.with_first(snapshot.waiting / max(each, 1.0), snapshot)
+    job_seconds = max(work.job_seconds(snapshot), work.TINY_SECONDS)
+    per_worker = left_seconds(snapshot, sla_seconds) / job_seconds
+    return work.with_first(snapshot.waiting / max(per_worker, 1.0), snapshot)
 
 
 def left_seconds(snapshot: PoolSnapshot, sla_seconds: float) -> float:

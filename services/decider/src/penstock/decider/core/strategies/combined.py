@@ -45,7 +45,7 @@ class Combined:
     """See the module.
 
     Args:
-        parts: what can be mixed.
+        parts: the strategies that can be mixed, by name.
     """
 
     name = "combined"
@@ -57,18 +57,28 @@ class Combined:
     def demand(self, inputs: StrategyInputs) -> Demand:
         weights: dict[str, float] = inputs.options.weights
         total = sum(weights.values())
-        found = {part: self._ask(part, inputs) for part in weights}
-        workers = sum(weights[part] * each.workers for part, each in found.items()) / total
-        sentences = [f"{weights[part] / total:.0%} of {_said(found[part])}" for part in found]
+        demands = {part: self._demand(part, inputs) for part in weights}
+        workers = (
+            sum(weights[part] * part_demand.workers for part, part_demand in demands.items())
+            / total
+        )
+        sentences = [f"{weights[part] / total:.0%} of {_why(demands[part])}" for part in demands]
         return ask(
             self.name,
             workers,
             "; ".join(sentences),
-            {f"{part}_workers": round(each.workers, 3) for part, each in found.items()},
-            memory={part: each.memory for part, each in found.items() if each.memory},
+            {
+                f"{part}_workers": round(part_demand.workers, 3)
+                for part, part_demand in demands.items()
+            },
+            memory={
+                part: part_demand.memory
+                for part, part_demand in demands.items()
+                if part_demand.memory
+            },
         )
 
-    def _ask(self, part: str, inputs: StrategyInputs) -> Demand:
+    def _demand(self, part: str, inputs: StrategyInputs) -> Demand:
         memory = inputs.memory.get(part, {})
         inputs = msgspec.structs.replace(inputs, memory=memory)
         return check(options.demand(part, self._parts, inputs))
@@ -86,5 +96,5 @@ def _among(parts: Iterable[str]) -> type[Options]:
     return Among
 
 
-def _said(demand: Demand) -> str:
+def _why(demand: Demand) -> str:
     return demand.reasons[-1].text if demand.reasons else f"{demand.workers:g} wanted"

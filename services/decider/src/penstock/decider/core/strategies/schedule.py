@@ -95,7 +95,8 @@ class Schedule:
 def planned(options: Options, local: datetime) -> tuple[int, str]:
     """Workers at a local time, and why."""
     calendars = options.calendars.items()
-    if days := [(each.workers, name) for name, each in calendars if local.date() in each.dates]:
+    days = [(days.workers, name) for name, days in calendars if local.date() in days.dates]
+    if days:
         workers, name = max(days)
         return workers, f"{local.date()} is in calendar {name}"
     if _WEEK[local.weekday()] in options.weekend:

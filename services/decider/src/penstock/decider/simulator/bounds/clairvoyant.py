@@ -2,8 +2,8 @@
 
 At each look it takes the step that is cheapest from where it really stands, by dynamic programming
 over the fluid of the load; real jobs are whole and stay in their order, so that it then walks the
-line and adds whoever is missing for those that would start late. As it can act at looks only, the
-promise that it plans for is made tighter until no more jobs start late than are allowed.
+queue and adds the workers that are missing for jobs that would start late. As it can act at looks
+only, the promise that it plans for is made tighter until no more jobs start late than are allowed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def best(
         late[promise] = late_share_with(Clairvoyant(load, promise, spawn_seconds, host))
         if late[promise] <= late_share:
             break
-    return Clairvoyant(load, min(late, key=lambda each: late[each]), spawn_seconds, host)
+    return Clairvoyant(load, min(late, key=lambda promise: late[promise]), spawn_seconds, host)
 
 
 class Clairvoyant:
@@ -81,8 +81,8 @@ class Clairvoyant:
         then = self._index(now + self._horizon)
         came = self._water.possible[then] - self._water.possible[here]
         done = self._whole.counts[stay] * (then - here) * step
-        more = self._future.choice(then, left + came - done, stay)
-        cheapest = int(self._whole.counts[max(stay, more)])
+        later = self._future.choice(then, left + came - done, stay)
+        cheapest = int(self._whole.counts[max(stay, later)])
         enough = self._enough(look, cheapest)
         self._workers = int(np.searchsorted(self._whole.counts, enough).clip(max=self._last))
         return {self._host: enough}
@@ -116,9 +116,9 @@ class Clairvoyant:
         return now if worker.job < 0 else worker.since + self._load.services[worker.job]
 
     def _in_time(self, free: list[float], count: int, starting: float, jobs: range) -> bool:
-        """Nobody starts late with the first ``count`` workers, new ones ready at ``starting``.
+        """No job starts late with the first ``count`` workers, new ones ready at ``starting``.
 
-        A job that is late whatever is started now is not asked about.
+        A job that is late whatever is started now does not count.
         """
         line = free[:count] + [starting] * (count - len(free))
         heapify(line)

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 LEVELS = 24
 """Steps of undone work, of what the promise allows; half as many again beyond it."""
 _MOST_COUNTS = 64
-"""Different numbers of workers that are told apart; beyond, they are counted in twos, threes, …"""
+"""Different numbers of workers that are tried; if there are more, only each second, third, …"""
 _TINY = 1e-9
 
 
@@ -99,8 +99,8 @@ def backwards(parts: Stretches, spawn_seconds: float, price: float) -> Iterator[
     for step in range(parts.came.shape[1] - 1, -1, -1):
         chosen = choices(parts, cost, step, price)
         fewer = np.minimum.accumulate(chosen, axis=2)
-        more = np.minimum.accumulate((chosen + up)[:, :, ::-1], axis=2)[:, :, ::-1] - up
-        cost = np.minimum(fewer, more)
+        larger = np.minimum.accumulate((chosen + up)[:, :, ::-1], axis=2)[:, :, ::-1] - up
+        cost = np.minimum(fewer, larger)
         yield step, cost
 
 

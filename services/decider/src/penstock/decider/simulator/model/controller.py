@@ -1,4 +1,4 @@
-"""Who decides in a simulation: the production core, or a rule that it is compared with."""
+"""The controller of a simulation: the production core, or a rule that it is compared with."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Plan = Mapping[str, int]
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller may look at. Times are seconds since the simulation's start.
+    """The inputs of a controller. Times are seconds since the simulation's start.
 
     Attributes:
         now: when the queue was looked at; decided_at: when the decision is made.
         wakeup: why, None where nothing was measured.
-        hosts: those that are heard of.
+        hosts: those that send snapshots.
     """
 
     now: float
@@ -50,7 +50,7 @@ class Core:
 
     Args:
         origin: POSIX seconds of the simulation's start.
-        watch: is told each outcome, for films and tests.
+        watch: called with each outcome, for films and tests.
         jumps: of the broker's clock, as (when, by how many seconds).
     """
 
@@ -67,7 +67,7 @@ class Core:
         self._pool, self._origin, self._rules = pool.name, origin, rules or Rules()
         self._watch, self._jumps = watch, jumps
         self._state = State(watching_since=origin)
-        self._seen: dict[str, MeasuredPool] = {}
+        self._measured: dict[str, MeasuredPool] = {}
         self._hosts: dict[str, MeasuredHost] = {}
 
     def plan(self, look: Look) -> Plan | None:
@@ -77,7 +77,7 @@ class Core:
             snapshot = before.snapshot if before else _boundless(host)
             self._hosts[host] = MeasuredHost(snapshot, stored_at)
         if look.wakeup is not None:
-            self._seen[self._pool] = MeasuredPool(
+            self._measured[self._pool] = MeasuredPool(
                 look.meter.snapshot(look.now, look.wakeup), stored_at
             )
         outcome = decide(self._state, self._inputs(), self._posix(look.decided_at))
@@ -92,7 +92,7 @@ class Core:
     def _inputs(self) -> Inputs:
         return Inputs(
             pools=self._pools,
-            measured_pools=self._seen,
+            measured_pools=self._measured,
             measured_hosts=self._hosts,
             strategies=self._strategies,
             rules=self._rules,

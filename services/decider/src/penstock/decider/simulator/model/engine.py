@@ -1,4 +1,4 @@
-"""Discrete events: jobs arrive, wait in line, run; workers start and end; somebody decides."""
+"""Discrete events: jobs arrive, wait in line, run; workers start and end; a controller decides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DECISION_SECONDS = 0.05
 CLAIM_SECONDS = 4.0
 """After which the jobs of a lost host are waiting again."""
 _PATIENCE_SECONDS = 3600.0
-"""Jobs that nobody took this long after the trace's end are given up."""
+"""Jobs that no worker took this long after the trace's end are given up."""
 
 _AGES = 5
 _Act = Callable[[Any, float], None]
@@ -34,21 +34,22 @@ _Act = Callable[[Any, float], None]
 
 
 class Troubles(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes wrong. Times are seconds since the simulation's start.
+    """Faults during a simulation. Times are seconds since the simulation's start.
 
     Attributes:
-        hosts_lost: host and when it vanishes. deaf: when nothing is measured, from and to.
+        hosts_lost: host and when it vanishes.
+        telemetry_gaps: when nothing is measured, from and to.
     """
 
     hosts_lost: Mapping[str, float] = {}
-    deaf: tuple[tuple[float, float], ...] = ()
+    telemetry_gaps: tuple[tuple[float, float], ...] = ()
 
-    def is_deaf(self, now: float) -> bool:
-        return any(start <= now < end for start, end in self.deaf)
+    def has_telemetry_gap(self, now: float) -> bool:
+        return any(start <= now < end for start, end in self.telemetry_gaps)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out.
+    """The result of a simulation.
 
     Attributes:
         waits: seconds from arrival to start of each job, in order of arrival; of one that never
@@ -185,8 +186,8 @@ class Simulation:
 
     # --- deciding --------------------------------------------------------------------------------
     def _look(self, now: float) -> None:
-        deaf = self._troubles.is_deaf(now)
-        if not deaf:
+        gap = self._troubles.has_telemetry_gap(now)
+        if not gap:
             self._meter.look(len(self._waiting), self._ages(now), now)
         idle = not (self._waiting or self._running or self._meter.came)
         at_rest = idle and self._fleet.size <= self._least
@@ -197,7 +198,7 @@ class Simulation:
             Look(
                 now=now,
                 decided_at=now + DECISION_SECONDS,
-                wakeup=None if deaf else wakeup,
+                wakeup=None if gap else wakeup,
                 meter=self._meter,
                 fleet=self._fleet,
                 hosts=self._hosts,

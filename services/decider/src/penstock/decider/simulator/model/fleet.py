@@ -1,7 +1,7 @@
-"""The workers: starting, idle, busy, draining, gone; and what they cost.
+"""The workers: starting, idle, busy, draining, ended; and what they cost.
 
-Commands are obeyed as the executor does: who is not planned any more ends, the starting first, then
-the idle, then the youngest busy, who finishes its job; who is missing starts.
+Commands are obeyed as by the executor: surplus workers end, the starting first, then the idle, then
+the youngest busy one, which finishes its job; missing workers start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.decider.simulator.model.spawning import Latencies
 
-STARTING, IDLE, BUSY, DRAINING, GONE = range(5)
+STARTING, IDLE, BUSY, DRAINING, ENDED = range(5)
 """Phases; the active ones are in the order in which they are ended."""
 _ACTIVE: Final = (STARTING, IDLE, BUSY)
 
@@ -35,7 +35,7 @@ class Fleet:
 
     Attributes:
         ready: workers that could take a job or run one and may go on; idle: those without a job.
-        spent_seconds: worker-seconds of those that are gone.
+        spent_seconds: worker-seconds of those that have ended.
     """
 
     def __init__(self, latencies: Latencies) -> None:
@@ -69,7 +69,7 @@ class Fleet:
         return True
 
     def take(self, job: int, now: float) -> Worker | None:
-        """The worker that has been idle longest takes a job; None if nobody is idle."""
+        """The worker that has been idle longest takes a job; None if no worker is idle."""
         while self._idle:
             worker = self._idle.popleft()
             if worker.phase == IDLE:
@@ -83,7 +83,7 @@ class Fleet:
         worker.job = -1
         if worker.phase == DRAINING:
             self._draining.discard(worker)
-            self._gone(worker, now)
+            self._ended(worker, now)
             return False
         self._rest(worker, now)
         return True
@@ -97,12 +97,12 @@ class Fleet:
         for worker in workers:
             self.ready -= worker.phase in (IDLE, BUSY)
             self.idle -= worker.phase == IDLE
-            self._gone(worker, now)
+            self._ended(worker, now)
             worker.job = -1
         return jobs
 
     def close(self, now: float) -> float:
-        """Worker-seconds of all, as if everybody ended now."""
+        """Worker-seconds of all, as if all ended now."""
         left = (worker for workers in self._workers.values() for worker in workers)
         living = sum(now - worker.asked_at for worker in (*left, *self._draining))
         return self.spent_seconds + living
@@ -147,11 +147,11 @@ class Fleet:
                 self.ready -= worker.phase == IDLE
                 self.idle -= worker.phase == IDLE
                 self._starting[host] -= worker.phase == STARTING
-                self._gone(worker, now)
+                self._ended(worker, now)
         del workers[:count]
 
-    def _gone(self, worker: Worker, now: float) -> None:
-        worker.phase = GONE
+    def _ended(self, worker: Worker, now: float) -> None:
+        worker.phase = ENDED
         self.spent_seconds += now - worker.asked_at
 
     def _draining_on(self, host: str) -> list[Worker]:

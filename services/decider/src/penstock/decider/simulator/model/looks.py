@@ -40,7 +40,7 @@ class Looks:
         self._pace = pace or Pace()
         self._pause = self._pace.interval_seconds
         self.next_at = 0.0
-        self._told_at = float("-inf")
+        self._published_at = float("-inf")
         self._grew_at = float("-inf")
         self._waiting = self._excess = 0
         self._armed = True
@@ -51,13 +51,13 @@ class Looks:
         if self._armed:
             self._armed, self._woken = False, True
             self.next_at = min(
-                self.next_at, max(now + _WAKE_SECONDS, self._told_at + _LEAST_SECONDS)
+                self.next_at, max(now + _WAKE_SECONDS, self._published_at + _LEAST_SECONDS)
             )
 
     def take(
         self, waiting: int, ready: int, idle_queue: bool, now: float, at_rest: bool = False
     ) -> str | None:
-        """A look at the queue: why it is told of, None if it is not.
+        """A look at the queue: why it is published, None if it is not.
 
         Args:
             idle_queue: nothing waits, nothing runs, nothing came since the last look.
@@ -70,9 +70,9 @@ class Looks:
         self._pause = self._next_pause(idle_queue and at_rest)
         reason = self._reason(waiting, ready, now)
         if reason:
-            self._told_at, self._excess, self._woken = now, max(waiting - ready, 0), False
+            self._published_at, self._excess, self._woken = now, max(waiting - ready, 0), False
         close = now - self._grew_at <= _GROWING_SECONDS
-        due = self._told_at + self._pause
+        due = self._published_at + self._pause
         self.next_at = max(min(due, now + _CLOSE_SECONDS) if close else due, now + _SLACK)
         return reason
 
@@ -83,7 +83,7 @@ class Looks:
         return min(self._pause * _LONGER, most)
 
     def _reason(self, waiting: int, ready: int, now: float) -> str | None:
-        since = now - self._told_at
+        since = now - self._published_at
         if since < _LEAST_SECONDS - _SLACK:
             return None
         if self._woken and waiting:

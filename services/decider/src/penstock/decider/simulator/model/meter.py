@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import UTC, datetime
 
 from penstock.config import Profile
 from penstock.decider.simulator.model.fleet import Fleet
 from penstock.decider.simulator.model.samples import Samples
-from penstock.decider.simulator.rolling import Rolling
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.measuring.budget import Ledger, late_in_line
 from penstock.measuring.forecast import Forecaster
@@ -42,7 +42,10 @@ class Meter:
         self._pool, self._fleet, self._origin = pool, fleet, origin
         self._arrivals = RateWindow(WINDOW_SECONDS, interval_seconds)
         self._interval_seconds = interval_seconds
-        self._arrivals_mean, self._finishes = Rolling(WINDOW_SECONDS), Rolling(WINDOW_SECONDS)
+        self._arrivals_mean, self._finishes = (
+            RollingRate(WINDOW_SECONDS),
+            RollingRate(WINDOW_SECONDS),
+        )
         self._service = Samples(WINDOW_SECONDS, keeps=SERVICE_SAMPLES)
         self._pickup = Samples(WINDOW_SECONDS)
         self._spawn = Starts()
@@ -99,9 +102,9 @@ class Meter:
 
     def service(self, now: float) -> Quantiles | None:
         """Run times, with the running jobs counted as "at least this long"."""
-        known = self._service.quantiles(now)
+        finished = self._service.quantiles(now)
         ages = [now - worker.since for worker in self._fleet.busy()]
-        return with_running(known, ages)
+        return with_running(finished, ages)
 
     def snapshot(self, now: float, wakeup: str) -> PoolSnapshot:
         """As of the last look."""
@@ -141,3 +144,26 @@ class Meter:
     def _horizon_seconds(self, now: float) -> float:
         spawn = self._spawn.quantiles(now)
         return spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS
+
+
+class RollingRate:
+    """A mean rate over the last ``window_seconds``."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = window_seconds
+        self._intervals: deque[tuple[float, float, int]] = deque()
+        self._count = 0
+
+    def add(self, start: float, end: float, count: int) -> None:
+        """``count`` happened in (start, end]."""
+        self._intervals.append((start, end, count))
+        self._count += count
+        while self._intervals[0][1] <= end - self._window:
+            self._count -= self._intervals.popleft()[2]
+
+    def per_second(self) -> float | None:
+        """None before anything was observed."""
+        if not self._intervals:
+            return None
+        seconds = self._intervals[-1][1] - self._intervals[0][0]
+        return self._count / seconds if seconds > 0 else None

@@ -70,11 +70,11 @@ class Samples:
             self._drop(self._parts.popleft().seconds)
             self._changed = True
 
-    def _drop(self, gone: list[float]) -> None:
-        if len(gone) == len(self._sorted):
+    def _drop(self, removed: list[float]) -> None:
+        if len(removed) == len(self._sorted):
             self._sorted.clear()
             return
-        for seconds in gone:
+        for seconds in removed:
             del self._sorted[bisect_left(self._sorted, seconds)]
 
     def _summary(self) -> Quantiles | None:

@@ -92,7 +92,7 @@ def _column(
 
 
 def _times(path: Path, rows: Sequence[Sequence[str]], column: int) -> Floats:
-    found = np.empty(len(rows))
+    times = np.empty(len(rows))
     for index, row in enumerate(rows):
         moment = _moment(row[column]) if column < len(row) else None
         if moment is None:
@@ -100,11 +100,11 @@ def _times(path: Path, rows: Sequence[Sequence[str]], column: int) -> Floats:
                 f"{path}: row {index + 1}: found {_shown(row, column)}, expected a time "
                 "(ISO 8601 or POSIX); name its column with --time"
             )
-        found[index] = moment
+        times[index] = moment
     for beyond, unit in _EPOCHS:
-        if found.max() > beyond:
-            return found / unit
-    return found
+        if times.max() > beyond:
+            return times / unit
+    return times
 
 
 def _moment(text: str) -> float | None:
@@ -132,18 +132,18 @@ def _posix(moment: datetime) -> float:
 
 
 def _figures(path: Path, rows: Sequence[Sequence[str]], column: int) -> Floats:
-    found = np.empty(len(rows))
+    figures = np.empty(len(rows))
     for index, row in enumerate(rows):
         try:
-            found[index] = float(row[column])
+            figures[index] = float(row[column])
         except (ValueError, IndexError):
-            found[index] = math.nan
-        if not 0 <= found[index] < math.inf:
+            figures[index] = math.nan
+        if not 0 <= figures[index] < math.inf:
             raise BadTrace(
                 f"{path}: row {index + 1}: found {_shown(row, column)}, expected a number, "
                 "zero or more"
             )
-    return found
+    return figures
 
 
 def _shown(row: Sequence[str], column: int) -> str:

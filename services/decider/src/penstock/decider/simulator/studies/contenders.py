@@ -9,8 +9,7 @@ import msgspec
 
 from penstock.config import Pool, Profile
 from penstock.decider.core.registry import Strategies
-from penstock.decider.simulator import peak
-from penstock.decider.simulator.bounds import clairvoyant
+from penstock.decider.simulator.bounds import clairvoyant, peak
 from penstock.decider.simulator.model.controller import Controller, Core
 from penstock.decider.simulator.model.engine import HOST, POOL, Run, Simulation
 from penstock.decider.simulator.model.load import Load
@@ -75,9 +74,9 @@ def check(name: str, strategies: Strategies) -> None:
     if name in strategies or (kind in _BASELINES and not colon):
         return
     if kind not in _BASELINES and kind not in _TUNABLE:
-        known = [*strategies, *_BASELINES]
-        near = difflib.get_close_matches(kind, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        names = [*strategies, *_BASELINES]
+        near = difflib.get_close_matches(kind, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
         raise UnknownContender(f"unknown strategy {name!r}; {hint}")
     if kind not in _FIGURES and kind not in _TUNABLE:
         raise UnknownContender(f"{kind} takes no figure, found {name!r}")

@@ -78,7 +78,7 @@ def _draw_panel(axis: Axes, rows: Sequence[Row], colours: dict[str, str]) -> Non
 
 
 def _front(rows: Sequence[Row], bound: float) -> tuple[list[float], list[float]]:
-    """Those that nobody beats in both, from the cheapest on."""
+    """The rows that no other row beats in both, from the cheapest on."""
     costs: list[float] = []
     shares: list[float] = []
     for row in sorted(rows, key=lambda row: (row.worker_seconds, row.late_share)):

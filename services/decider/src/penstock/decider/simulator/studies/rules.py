@@ -35,7 +35,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 class Rule(Protocol):
     """A number of workers from what is seen; may keep what it needs between looks."""
 
-    def workers(self, sight: PoolView) -> float: ...
+    def workers(self, view: PoolView) -> float: ...
 
 
 class Ruled:
@@ -100,7 +100,7 @@ class Constant(msgspec.Struct, frozen=True):
 
     count: int
 
-    def workers(self, sight: PoolView) -> float:
+    def workers(self, view: PoolView) -> float:
         return self.count
 
 
@@ -109,8 +109,8 @@ class QueueLength(msgspec.Struct, frozen=True):
 
     per_worker: float
 
-    def workers(self, sight: PoolView) -> float:
-        return (sight.waiting + sight.running) / self.per_worker
+    def workers(self, view: PoolView) -> float:
+        return (view.waiting + view.running) / self.per_worker
 
 
 class Utilisation:
@@ -127,11 +127,11 @@ class Utilisation:
         self._target = target
         self._busy: deque[tuple[float, int]] = deque()
 
-    def workers(self, sight: PoolView) -> float:
-        self._busy.append((sight.now, sight.running))
-        while self._busy[0][0] < sight.now - self._WINDOW_SECONDS:
+    def workers(self, view: PoolView) -> float:
+        self._busy.append((view.now, view.running))
+        while self._busy[0][0] < view.now - self._WINDOW_SECONDS:
             self._busy.popleft()
-        planned = max(sight.planned, 1)
+        planned = max(view.planned, 1)
         busy = sum(count for _, count in self._busy) / len(self._busy)
         ratio = busy / planned / self._target
         return planned if abs(ratio - 1) <= self._TOLERANCE else max(planned * ratio, 1.0)
@@ -145,8 +145,8 @@ class BacklogPerInstance(msgspec.Struct, frozen=True):
 
     sla_seconds: float
 
-    def workers(self, sight: PoolView) -> float:
-        return max(sight.waiting * sight.job_seconds() / self.sla_seconds, 1.0)
+    def workers(self, view: PoolView) -> float:
+        return max(view.waiting * view.job_seconds() / self.sla_seconds, 1.0)
 
 
 class CatchUp(msgspec.Struct, frozen=True):
@@ -159,14 +159,14 @@ class CatchUp(msgspec.Struct, frozen=True):
     target: float = 0.7
     boundary: float = 0.3
 
-    def workers(self, sight: PoolView) -> float:
-        rate = sight.arrival_per_second() + sight.waiting / self.catch_up_seconds
-        load = rate * sight.job_seconds()
+    def workers(self, view: PoolView) -> float:
+        rate = view.arrival_per_second() + view.waiting / self.catch_up_seconds
+        load = rate * view.job_seconds()
         enough, too_many = (
             load / (self.target + self.boundary),
             load / (self.target - self.boundary),
         )
-        return sight.planned if enough <= sight.planned <= too_many else load / self.target
+        return view.planned if enough <= view.planned <= too_many else load / self.target
 
 
 class TimeToClear:
@@ -183,12 +183,12 @@ class TimeToClear:
         self._least, self._most = least, most
         self._shift_at = 0.0
 
-    def workers(self, sight: PoolView) -> float:
-        if sight.now < self._shift_at:
-            return sight.planned
-        self._shift_at = sight.now + self._COOLDOWN_SECONDS
-        step = 1 if sight.waiting * sight.job_seconds() > 0 else -1
-        return min(max(sight.planned + step, self._least, 1), self._most)
+    def workers(self, view: PoolView) -> float:
+        if view.now < self._shift_at:
+            return view.planned
+        self._shift_at = view.now + self._COOLDOWN_SECONDS
+        step = 1 if view.waiting * view.job_seconds() > 0 else -1
+        return min(max(view.planned + step, self._least, 1), self._most)
 
 
 class Doubling:
@@ -200,19 +200,19 @@ class Doubling:
 
     def __init__(self) -> None:
         self._add_at = math.inf
-        self._more = 1
+        self._batch = 1
 
-    def workers(self, sight: PoolView) -> float:
-        idle = sight.idle_since(sight.now - self._IDLE_SECONDS)
-        if not sight.waiting:
-            self._add_at, self._more = math.inf, 1
-            return sight.planned - idle
+    def workers(self, view: PoolView) -> float:
+        idle = view.idle_since(view.now - self._IDLE_SECONDS)
+        if not view.waiting:
+            self._add_at, self._batch = math.inf, 1
+            return view.planned - idle
         if self._add_at == math.inf:
-            self._add_at = sight.now + self._BACKLOG_SECONDS
-        if sight.now < self._add_at:
-            return sight.planned
-        self._add_at = sight.now + self._BACKLOG_SECONDS
-        needed = max(sight.waiting + sight.running, sight.planned)
-        target = min(sight.planned + self._more, needed)
-        self._more = self._more * 2 if target - sight.planned == self._more else 1
+            self._add_at = view.now + self._BACKLOG_SECONDS
+        if view.now < self._add_at:
+            return view.planned
+        self._add_at = view.now + self._BACKLOG_SECONDS
+        needed = max(view.waiting + view.running, view.planned)
+        target = min(view.planned + self._batch, needed)
+        self._batch = self._batch * 2 if target - view.planned == self._batch else 1
         return target

@@ -101,8 +101,8 @@ def run(study: Study, processes: int = 1) -> Iterator[Row]:
     for trace, sla, spawn in settings:
         bounds = [next(answers) for _ in range(study.seeds)]
         for name in study.names:
-            found = [next(answers) for _ in range(study.seeds)]
-            yield _row(study, Case(trace, sla, spawn, 0, name), found, bounds)
+            runs = [next(answers) for _ in range(study.seeds)]
+            yield _row(study, Case(trace, sla, spawn, 0, name), runs, bounds)
 
 
 def _answers(study: Study, cases: Sequence[Case], processes: int) -> Iterator[Figures]:
@@ -136,25 +136,24 @@ def solve(study: Study, case: Case) -> Figures:
     scene = _scene(study, case)
     if not case.name:
         return _bound(scene)
-    found = scene.run(controller(case.name, scene))
-    return figures(found, case.sla)
+    return figures(scene.run(controller(case.name, scene)), case.sla)
 
 
-def figures(found: Run, sla_seconds: float) -> Figures:
+def figures(run: Run, sla_seconds: float) -> Figures:
     """A run, summed up."""
-    waits = np.asarray(found.waits) if found.waits else np.zeros(1)
+    waits = np.asarray(run.waits) if run.waits else np.zeros(1)
     p50, p95, p99 = (float(wait) for wait in np.quantile(waits, (0.5, 0.95, 0.99)))
     return Figures(
-        jobs=len(found.waits),
+        jobs=len(run.waits),
         late_share=float((waits > sla_seconds).mean()),
         wait_p50=p50,
         wait_p95=p95,
         wait_p99=p99,
         wait_max=float(waits.max()),
-        worker_seconds=found.worker_seconds,
-        actions=found.actions,
-        reversals=found.reversals,
-        unstarted=found.unstarted,
+        worker_seconds=run.worker_seconds,
+        actions=run.actions,
+        reversals=run.reversals,
+        unstarted=run.unstarted,
     )
 
 
@@ -185,13 +184,13 @@ def _bound(scene: Scene) -> Figures:
     return Figures(**{**nothing, "bound_worker_seconds": least})
 
 
-def _row(study: Study, case: Case, found: Sequence[Figures], bounds: Sequence[Figures]) -> Row:
+def _row(study: Study, case: Case, runs: Sequence[Figures], bounds: Sequence[Figures]) -> Row:
     means = {
-        name: sum(getattr(each, name) for each in found) / len(found)
+        name: sum(getattr(run, name) for run in runs) / len(runs)
         for name in Figures.__struct_fields__
     }
     for name in ("wait_max", "unstarted"):
-        means[name] = max(getattr(each, name) for each in found)
+        means[name] = max(getattr(run, name) for run in runs)
     means["bound_worker_seconds"] = sum(b.bound_worker_seconds for b in bounds) / len(bounds)
     trace = study.traces[case.trace]
     return Row(
@@ -205,5 +204,5 @@ def _row(study: Study, case: Case, found: Sequence[Figures], bounds: Sequence[Fi
         thin=study.thin[case.trace],
         hours=trace.duration_seconds / 3600,
         seeds=study.seeds,
-        late_share_worst=max(each.late_share for each in found),
+        late_share_worst=max(run.late_share for run in runs),
     )

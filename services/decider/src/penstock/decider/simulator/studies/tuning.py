@@ -80,8 +80,8 @@ def combinations(choices: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, An
     count = int(np.prod([len(values) for values in choices.values()], dtype=float))
     if count > MOST_SETTINGS:
         raise ConfigError(f"found {count} combinations of settings, expected {MOST_SETTINGS}")
-    found = itertools.product(*choices.values())
-    tables = [dict(zip(choices, values, strict=True)) for values in found]
+    combinations = itertools.product(*choices.values())
+    tables = [dict(zip(choices, values, strict=True)) for values in combinations]
     return {", ".join(f"{name}={value}" for name, value in t.items()): t for t in tables if t}
 
 
@@ -132,13 +132,13 @@ def simulate(
         services=services.tolist(),
         duration_seconds=hours * 3600.0,
     )
-    found: list[tuple[Profile, Day]] = []
+    days: list[tuple[Profile, Day]] = []
     for name, table in {AS_IT_IS: {}, **settings}.items():
         profile = changed(pools[pool], table).profile
-        same = next((day for known, day in found if known == profile), None)
+        same = next((day for simulated, day in days if simulated == profile), None)
         day = same or _day(profile, load, spawn_seconds)
-        found.append((profile, msgspec.structs.replace(day, setting=name)))
-    return [day for _, day in found]
+        days.append((profile, msgspec.structs.replace(day, setting=name)))
+    return [day for _, day in days]
 
 
 @cache
@@ -159,15 +159,15 @@ def _day(profile: Profile, load: Load, spawn_seconds: float) -> Day:
             quiet_seconds=_QUIET_SECONDS,
         ),
     )
-    found = figures(scene.run(controller(profile.strategy, scene)), profile.sla_seconds)
+    result = figures(scene.run(controller(profile.strategy, scene)), profile.sla_seconds)
     return Day(
         setting="",
         hours=load.duration_seconds / 3600.0,
         jobs=len(load.arrivals),
-        late=found.late_share * len(load.arrivals),
-        wait_p95_seconds=found.wait_p95,
-        worker_seconds=found.worker_seconds,
-        actions=found.actions,
+        late=result.late_share * len(load.arrivals),
+        wait_p95_seconds=result.wait_p95,
+        worker_seconds=result.worker_seconds,
+        actions=result.actions,
     )
 
 
@@ -184,7 +184,8 @@ def sum_up(days: Iterable[tuple[str, Day]], pools: Mapping[str, Pool]) -> list[O
         outlook
         for name, settings in sorted(by_pool.items())
         for outlook in _marked(
-            [_outlook(name, each) for each in settings.values()], 1 - pools[name].profile.quantile
+            [_outlook(name, simulated) for simulated in settings.values()],
+            1 - pools[name].profile.quantile,
         )
     ]
 

@@ -19,7 +19,7 @@ without it one job at its last moment would ask for as many workers as there are
 _MARGIN_SHARE = 0.1
 """Of the promise, kept back while one worker that is not there yet would be enough."""
 _STEP_SHARE = 0.15
-"""A need that has grown goes on growing: so much more is asked for at once, not step by step."""
+"""A need that has grown goes on growing: so much more is requested at once, not in steps."""
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -27,12 +27,12 @@ class Need(msgspec.Struct, frozen=True):
 
     Attributes:
         workers: the fewest.
-        asked: asked for where there are fewer than ``workers``.
+        requested: to be planned where there are fewer than ``workers``.
         binding: the job that needs them; None: jobs that may arrive do, or none does.
     """
 
     workers: int
-    asked: int
+    requested: int
     binding: QueuePosition | None = None
 
 
@@ -52,12 +52,14 @@ def need(view: PoolView, rate_to_expect: float) -> Need:
     if not view.planned and not ahead and _can_wait(view, fewest_now):
         return Need(0, 0)
     workers = whole(fewest_now)
-    asked = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
+    requested = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
     if not ahead:
-        return Need(workers, asked, binding)
+        return Need(workers, requested, binding)
     coming = whole(_walk(view, (_coming(view, rate_to_expect),))[0])
     before = max(coming, _steady(view, rate_to_expect))
-    return Need(max(workers, before), max(asked, before), binding if workers >= before else None)
+    return Need(
+        max(workers, before), max(requested, before), binding if workers >= before else None
+    )
 
 
 def last_moment_seconds(view: PoolView) -> float:

@@ -82,7 +82,7 @@ def _rate_to_expect(snapshot: PoolSnapshot) -> float:
 
 
 def _grow(view: PoolView, needed: Need, past: Past) -> Demand:
-    workers = needed.asked
+    workers = needed.requested
     values = {**_figures(view, needed), **_binding(view, needed)}
     past = msgspec.structs.replace(past, wasted_seconds=0.0)
     return ask("deadline.need", workers, _why_needed(view, needed, values), values, remember(past))
@@ -94,7 +94,7 @@ def _shrink(
     """Removes surplus workers once their idling has cost as much as a change; none while jobs are
     late and end far slower than they run, as then the run time does not give the need."""
     planned, values = view.planned, _figures(view, needed)
-    least = min(needed.asked, planned)  # not ``workers``: a step up is not taken back at once
+    least = min(needed.requested, planned)  # not ``workers``: a step up is not taken back at once
     workers = kept(view, least, past.most_busy, change_seconds)
     if workers < planned:
         waste = past.wasted_seconds + wasted(view, workers) * seconds

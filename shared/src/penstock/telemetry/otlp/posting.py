@@ -1,4 +1,8 @@
-"""Posting to the collector. Imported only where there is one: the imports cost 0.4 s."""
+"""Posting to the collector with the library's exporters.
+
+They are wrapped because they log each failed batch, and retry beyond a service's end; and to send
+plain spans and the SDK's in one request (docs/decisions/0015).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from penstock.telemetry import wire
-from penstock.telemetry.plain import PlainSpan
+from penstock.telemetry.otlp import wire
+from penstock.telemetry.plain_spans import PlainSpan
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +31,9 @@ EXPORT_SECONDS = 5
 """How long one batch is tried; runs beside the service, never in its way."""
 
 for _module in (trace_exporter, metric_exporter, _log_exporter):
-    logging.getLogger(_module.__name__).setLevel(logging.CRITICAL)  # we say it, once
+    logging.getLogger(_module.__name__).setLevel(
+        logging.CRITICAL
+    )  # `Post` logs the first failure only
 
 
 class CollectorLost(Exception):
@@ -38,7 +44,8 @@ class Post:
     """OTLP over HTTP, logging when the collector goes away and when it is back, not each batch.
 
     Args:
-        what: is posted: ``spans``, ``logs`` or ``metrics``.
+        what: ``spans``, ``logs`` or ``metrics``.
+        endpoint: URL of the collector.
         make: the library's exporter.
     """
 
@@ -74,8 +81,8 @@ class SpanPost(SpanExporter):
     """Spans, for the library's batches."""
 
     def __init__(self, endpoint: str, resource: Resource) -> None:
-        self.post = Post("spans", endpoint, partial(_PlainExporter, wire.head(resource)))
-        # not public; newer ones may lack it
+        self.post = Post("spans", endpoint, partial(_PlainExporter, wire.process_head(resource)))
+        # ``_client`` is not public; newer versions may lack it, then the SDK makes all spans
         self.takes_plain = hasattr(self.post._exporter, "_client")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -93,8 +100,8 @@ class _PlainExporter(trace_exporter.OTLPSpanExporter):
         self._head = head
 
     def export(self, spans: Sequence[ReadableSpan | PlainSpan]) -> SpanExportResult:
-        plain = [each for each in spans if isinstance(each, PlainSpan)]
-        others = [each for each in spans if not isinstance(each, PlainSpan)]
+        plain = [span for span in spans if isinstance(span, PlainSpan)]
+        others = [span for span in spans if not isinstance(span, PlainSpan)]
         if not plain or self._shutdown:
             return super().export(others)
         body = wire.encode(plain, self._head) + encode_spans(others).SerializeToString()
@@ -130,7 +137,7 @@ class MetricPost:
 
 
 class _Session(requests.Session):
-    """Tells a hurried exporter not to wait for another try: it retries connection errors only."""
+    """Stops a hurried exporter from waiting for another try: it retries connection errors only."""
 
     hurried = False
     failing = False

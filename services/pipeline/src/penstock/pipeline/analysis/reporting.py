@@ -18,8 +18,8 @@ from penstock.events.forecasting import ForecastMade
 from penstock.events.job import JobFailed, JobStarted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import PoolSnapshot
+from penstock.pipeline.analysis.arrivals import arrived, by_step, pool_of
 from penstock.pipeline.app import opened
-from penstock.pipeline.arrivals import arrived, by_step, pool_of
 from penstock.pipeline.core.report import (
     Decision,
     Foreseen,
@@ -30,7 +30,7 @@ from penstock.pipeline.core.report import (
     judge,
 )
 from penstock.pipeline.events import KNOWN
-from penstock.pipeline.rollups import NOTHING, Minutes, Rollups
+from penstock.pipeline.lake.rollups import NOTHING, Minutes, Rollups
 
 MOST_MOMENTS = 5
 _MOMENT_SECONDS = 300

@@ -8,11 +8,10 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.claim import Claim
 from penstock.pipeline.core.rolled import Promise, State
 from penstock.pipeline.core.rollup import JOBS, POOLS, TABLES, Grain, Table
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.rolling import (
+from penstock.pipeline.lake.claim import Claim
+from penstock.pipeline.lake.rollup_rows import (
     OPEN,
     grains,
     job_minutes,
@@ -20,7 +19,8 @@ from penstock.pipeline.rolling import (
     pool_minutes,
     still_open,
 )
-from penstock.pipeline.storage import Folder
+from penstock.pipeline.lake.storage import Folder
+from penstock.pipeline.lake.table import Lake
 
 _STATE = "_state"
 _SOURCES = {"events": JOBS, "snapshots": POOLS}

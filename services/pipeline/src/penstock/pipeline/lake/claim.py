@@ -26,7 +26,7 @@ from penstock.pipeline.core.holding import (
     is_free,
     may_act,
 )
-from penstock.pipeline.storage import Folder
+from penstock.pipeline.lake.storage import Folder
 
 log = logging.getLogger("penstock.pipeline")
 

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from penstock.bus.protocol import BusError, Outgoing
 from penstock.bus.publishing import Publisher
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import BadOption, WriteOptions
-from penstock.pipeline.link import Link
 
 MESSAGE_ID = "Nats-Msg-Id"
 _COLUMNS = {"subject", "data", "headers", "message_id"}

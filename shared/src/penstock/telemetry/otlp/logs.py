@@ -1,4 +1,4 @@
-"""Log lines posted to the collector, each with the trace it was said in."""
+"""Log lines posted to the collector, each with the trace in which it was written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.resources import Resource
 
 from penstock.telemetry import names
 from penstock.telemetry.lines import of_job
-from penstock.telemetry.posting import LogPost
+from penstock.telemetry.otlp.posting import LogPost
 from penstock.telemetry.spans import trace_id
 
 QUEUE_LINES = 2048
@@ -21,7 +21,7 @@ FLUSH_MILLISECONDS = 1000
 MOST_CHARACTERS = 16_000
 _ATTRIBUTES = {"job_id": names.JOB, "attempt": names.ATTEMPT, "worker": names.WORKER}
 _NOT_OURS = ("opentelemetry", "urllib3", "requests")
-"""What posting itself says would be posted, and so on without end."""
+"""Posting the log lines of posting itself would never end."""
 
 
 class CollectorLines(logging.Handler):
@@ -59,7 +59,7 @@ class CollectorLines(logging.Handler):
         )
 
     def shutdown(self) -> None:
-        """Posts what is left; takes as long as that takes."""
+        """Posts the remaining lines; waits for the collector without a limit."""
         self._provider.shutdown()
 
 

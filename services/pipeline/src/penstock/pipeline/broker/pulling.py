@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.bus.pull import PAGE_BYTES, is_full
 from penstock.bus.wire import parse_headers
+from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import ReadOptions
 from penstock.pipeline.core.ranges import Extent
-from penstock.pipeline.link import Link
 
 _ALIVE_NS = 60_000_000_000
 _FINAL = {404, 408}

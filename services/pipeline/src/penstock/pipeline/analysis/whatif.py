@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 
 from penstock.config import Pool
 from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
+from penstock.pipeline.analysis.arrivals import arrivals, run_times
 from penstock.pipeline.app import opened
-from penstock.pipeline.arrivals import arrivals, run_times
 from penstock.pipeline.session import evenly
 
 Floats = NDArray[np.float64]

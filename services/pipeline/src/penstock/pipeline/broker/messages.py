@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.bus.wire import parse_headers
-from penstock.pipeline.pulling import Message
+from penstock.pipeline.broker.pulling import Message
 
 DDL = "sequence bigint, subject string, time timestamp, headers map<string,string>, data binary"
 SCHEMA = pa.schema(

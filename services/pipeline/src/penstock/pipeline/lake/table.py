@@ -19,11 +19,11 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.events.envelope import Event
-from penstock.pipeline.claim import Claim
 from penstock.pipeline.core.columns import columns, shapes
 from penstock.pipeline.core.manifest import Entry, File, Whole, batch_name, fold, small_files
 from penstock.pipeline.events import ASIDE, MALFORMED, UNKNOWN
-from penstock.pipeline.storage import Folder
+from penstock.pipeline.lake.claim import Claim
+from penstock.pipeline.lake.storage import Folder
 
 log = logging.getLogger("penstock.pipeline")
 

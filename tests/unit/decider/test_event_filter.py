@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.decider.publishing.news import News
+from penstock.decider.publishing.event_filter import EventFilter
 from penstock.events.scaling import Reason, ScalingDecisionMade
 
 
@@ -13,12 +13,12 @@ def decision(target: int, current: int, rule: str = "hybrid.steady") -> ScalingD
     )
 
 
-def told(news: News, made: ScalingDecisionMade, now: float, urgent: bool = False) -> bool:
+def told(news: EventFilter, made: ScalingDecisionMade, now: float, urgent: bool = False) -> bool:
     return bool(news.pick([made], {"p"} if urgent else set(), now))
 
 
 def test_the_first_is_told_and_the_same_only_after_a_while() -> None:
-    news = News(5.0)
+    news = EventFilter(5.0)
     assert told(news, decision(2, 2), 100.0)
     assert not told(news, decision(2, 2), 101.0)
     assert not told(news, decision(2, 2), 104.9)
@@ -27,7 +27,7 @@ def test_the_first_is_told_and_the_same_only_after_a_while() -> None:
 
 
 def test_a_change_of_number_or_reason_is_told_at_once() -> None:
-    news = News(5.0)
+    news = EventFilter(5.0)
     assert told(news, decision(2, 2), 100.0)
     assert told(news, decision(3, 2), 100.1)
     assert told(news, decision(3, 3, "hybrid.drain"), 100.2)
@@ -35,12 +35,12 @@ def test_a_change_of_number_or_reason_is_told_at_once() -> None:
 
 
 def test_what_another_event_names_is_told() -> None:
-    news = News(5.0)
+    news = EventFilter(5.0)
     assert told(news, decision(2, 2), 100.0)
     assert told(news, decision(2, 2), 100.1, urgent=True)
 
 
 def test_a_clock_that_went_back_hides_nothing() -> None:
-    news = News(5.0)
+    news = EventFilter(5.0)
     assert told(news, decision(2, 2), 100.0)
     assert told(news, decision(2, 2), 50.0)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from penstock.config import Pool
 from penstock.events.job import JobCompleted, JobDispatched, JobRevived
 from penstock.pipeline.events import KNOWN
-from penstock.pipeline.rollups import Minutes
+from penstock.pipeline.lake.rollups import Minutes
 
 ARRIVE = (JobDispatched.__name__, JobRevived.__name__)
 

@@ -15,11 +15,11 @@ from pyspark.sql import functions as f
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.events.forecasting import ForecastMade
+from penstock.pipeline.analysis.arrivals import arrived, by_step
 from penstock.pipeline.app import opened
-from penstock.pipeline.arrivals import arrived, by_step
 from penstock.pipeline.core.foresee import Made, Plan, foresee
 from penstock.pipeline.core.seasons import Floats
-from penstock.pipeline.rollups import NOTHING, Minutes, Rollups
+from penstock.pipeline.lake.rollups import NOTHING, Minutes, Rollups
 from penstock.pipeline.session import evenly
 
 _FIGURES = 5

@@ -1,4 +1,4 @@
-"""Plain spans as the SDK and OTLP know them. Imported only where there is a collector."""
+"""Plain spans as the SDK's, and in OTLP's protobuf: 6 µs each, not 39 (docs/decisions/0015)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from penstock.telemetry.plain import Maker, PlainSpan, Shape
+from penstock.telemetry.plain_spans import Maker, PlainSpan, Shape
 
 SCOPE = "penstock"
 MOST_ATTRIBUTES = 16
@@ -87,25 +87,25 @@ def _start(tracer: Tracer, plain: PlainSpan) -> Span:
     )
 
 
-def head(resource: Resource) -> ResourceSpans:
-    """What is posted before the spans of a process: who it is."""
-    nobody = ReadableSpan(
+def process_head(resource: Resource) -> ResourceSpans:
+    """The description of the process that is posted before its spans."""
+    empty = ReadableSpan(
         "",
         INVALID_SPAN_CONTEXT,
         resource=resource,
         instrumentation_scope=InstrumentationScope(SCOPE),
     )
-    found: ResourceSpans = encode_spans([nobody]).resource_spans[0]
-    found.scope_spans[0].ClearField("spans")
-    return found
+    head: ResourceSpans = encode_spans([empty]).resource_spans[0]
+    head.scope_spans[0].ClearField("spans")
+    return head
 
 
 def encode(spans: Iterable[PlainSpan], by: ResourceSpans) -> bytes:
-    """A request to post, like the SDK's. More may follow: what is concatenated is one request."""
+    """A request to post. The SDK's encoded spans may be appended: protobuf joins messages."""
     request = ExportTraceServiceRequest(resource_spans=[by])
     add = request.resource_spans[0].scope_spans[0].spans.add
-    for each in spans:
-        _fill(add(), each)
+    for span in spans:
+        _fill(add(), span)
     encoded: bytes = request.SerializeToString()
     return encoded
 
@@ -116,8 +116,8 @@ def _fill(wire: WireSpan, span: PlainSpan) -> None:
     wire.trace_id = context.trace_id.to_bytes(16, "big")
     wire.span_id = context.span_id.to_bytes(8, "big")
     wire.start_time_unix_nano, wire.end_time_unix_nano = span.started_ns, span.ended_ns
-    for at, value in enumerate(span.values, len(span.shape.fixed)):
-        setattr(wire.attributes[at].value, _FIELDS[type(value)], value)
+    for index, value in enumerate(span.values, len(span.shape.fixed)):
+        setattr(wire.attributes[index].value, _FIELDS[type(value)], value)
     if parent is not None:
         wire.parent_span_id = parent.span_id.to_bytes(8, "big")
         wire.flags = _REMOTE
@@ -129,6 +129,6 @@ def _fill(wire: WireSpan, span: PlainSpan) -> None:
 @lru_cache(1024)
 def _common(shape: Shape) -> WireSpan:
     fixed = ReadableSpan(shape.name, INVALID_SPAN_CONTEXT, kind=shape.kind, attributes=shape.fixed)
-    found: WireSpan = encode_spans([fixed]).resource_spans[0].scope_spans[0].spans[0]
-    found.attributes.extend(KeyValue(key=name) for name in shape.varying)
-    return found
+    common: WireSpan = encode_spans([fixed]).resource_spans[0].scope_spans[0].spans[0]
+    common.attributes.extend(KeyValue(key=name) for name in shape.varying)
+    return common

@@ -1,0 +1,1 @@
+"""Reports, forecasts and simulations over the lake."""

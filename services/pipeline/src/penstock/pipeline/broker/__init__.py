@@ -1,0 +1,1 @@
+"""JetStream for Spark: blocking connections, ranges of messages, and the sinks."""

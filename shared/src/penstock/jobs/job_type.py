@@ -1,0 +1,209 @@
+"""A function marked as a job, and a call of it: checked arguments, encoded results."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from penstock.events.subjects import check_name
+from penstock.jobs.errors import BadArguments, WrongResult
+from penstock.jobs.retry import Retries
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A function with its arguments, ready to be dispatched."""
+
+    job: JobType[Any, Any]
+    arguments: bytes
+
+    def __repr__(self) -> str:
+        return f"<call of {self.job.name}>"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("job", self.job.name)]
+
+
+class JobType(Generic[P, R]):
+    """A function marked as a job; calling it gives a :class:`Call`, not a run.
+
+    Attributes:
+        name: its name in messages.
+        function: the author's function, for direct tests.
+        takes_context: its first parameter is the :class:`Context`.
+        middleware: values of :mod:`penstock.jobs.middleware`, or the author's own.
+        encrypted: its arguments and result can be read only with the key.
+        masked: names of fields that are never shown.
+        max_lost: lost workers in a row after which it is dead; 0: not set.
+        unreachable: why no worker can import the function, and what to do; empty if one can.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        *,
+        name: str,
+        queue: str,
+        tries: int,
+        timeout_seconds: float,
+        retries: Retries,
+        tags: tuple[str, ...],
+        middleware: tuple[Any, ...] = (),
+        encrypted: bool = False,
+        masked: tuple[str, ...] = (),
+        max_lost: int = 0,
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.unreachable = _why_unreachable(name)
+        self.queue = check_name("queue", queue)
+        self.tries, self.max_lost = tries, max_lost
+        self.timeout_seconds = timeout_seconds
+        self.retries = retries
+        self.middleware = middleware
+        self.encrypted, self.masked = encrypted, masked
+        self.tags = tags
+        self.made_in: object = None  # the execution of a module that marked it
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = inspect.signature(function)
+        self.takes_context, self.parameters = _split_context(name, self.signature)
+        self._arguments = argument_struct(function, name, self.parameters)
+        self._decoder = msgspec.msgpack.Decoder(self._arguments)
+        self._fields = self._arguments.__struct_fields__
+        hints = typing.get_type_hints(function)
+        self._result = msgspec.msgpack.Decoder(hints.get("return", Any))
+        self._checks_result = self._result.type is not Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Call:
+        """A call with these arguments.
+
+        Raises:
+            BadArguments: they do not fit the signature.
+        """
+        try:
+            if args:
+                names = [parameter.name for parameter in self.parameters]
+                if len(args) > len(names):
+                    raise TypeError(f"takes {len(names)} arguments, found {len(args)}")
+                doubled = set(names[: len(args)]) & set(kwargs)
+                if doubled:
+                    raise TypeError(f"argument {doubled.pop()!r} is given twice")
+                kwargs = dict(zip(names, args, strict=False)) | kwargs
+            return Call(self, encode(msgspec.convert(kwargs, self._arguments)))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise BadArguments(f"{self.name}{self.signature}: {error}") from error
+
+    def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
+        """Keyword arguments out of an encoded call. Raises BadArguments."""
+        try:
+            decoded = self._decoder.decode(arguments)
+        except Exception as error:  # also what an author's own types raise
+            raise BadArguments(f"{self.name}{self.signature}: {error}") from error
+        return {name: getattr(decoded, name) for name in self._fields}
+
+    def encode_result(self, value: Any) -> bytes:
+        """A result as MessagePack, if it can be read as the declared type.
+
+        Checked by decoding it: what the encoding makes equal (a list and a tuple) passes.
+
+        Raises:
+            WrongResult: names both types. TypeError: it cannot be encoded.
+        """
+        encoded = encode_result(value)
+        if self._checks_result:
+            try:
+                self._result.decode(encoded)
+            except Exception as error:  # also what an author's own types raise
+                raise WrongResult(self._mismatch(value, error)) from error
+        return encoded
+
+    def decode_result(self, result: bytes) -> R:
+        """Raises WrongResult: it was stored by another version of the function, say."""
+        try:
+            value: R = self._result.decode(result)
+        except Exception as error:
+            raise WrongResult(self._mismatch(None, error)) from error
+        return value
+
+    def _mismatch(self, value: Any, error: Exception) -> str:
+        """Without the value, which may be secret; the decoder's words quote some of it."""
+        text = f"{self.name} declares the result {_type_name(self._result.type)}"
+        if value is not None:
+            text += f" and returned {_type_name(type(value))}"
+        return text if self.encrypted or self.masked else f"{text}: {error}"
+
+
+def _type_name(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)
+
+
+def encode_result(value: Any) -> bytes:
+    """A job's result as MessagePack. Raises TypeError when it cannot be."""
+    return encode(value)
+
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+def _why_unreachable(name: str) -> str:
+    if name.startswith("__main__."):
+        return (
+            "no worker knows functions of the program that is being run; move it to a module that "
+            "jobs.modules names, and import it from there"
+        )
+    if "<locals>" in name:
+        return "no worker can import a function inside another one; define it in a module"
+    return ""
+
+
+def _split_context(name: str, signature: inspect.Signature) -> tuple[bool, list[inspect.Parameter]]:
+    parameters = list(signature.parameters.values())
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"{name}: *{parameter.name} cannot be typed; name each argument")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{name}: {parameter.name} is positional-only; jobs are called by name")
+    for parameter in parameters[1:]:
+        if parameter.name == "context" and _is_context(parameter.annotation):
+            raise TypeError(
+                f"{name}: the context is parameter {parameters.index(parameter) + 1}, expected the "
+                "first: def work(context: Context, ...)"
+            )
+    if parameters and parameters[0].name == "context":
+        return True, parameters[1:]
+    return False, parameters
+
+
+def _is_context(annotation: object) -> bool:
+    """By its name: the class itself belongs to workers."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return text.rpartition(".")[2] == "Context"
+
+
+def argument_struct(
+    function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
+) -> type[msgspec.Struct]:
+    """What the arguments of a call are checked against."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: list[Any] = []
+    for parameter in parameters:
+        kind = hints.get(parameter.name, Any)
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, _default(parameter.default)))
+    return msgspec.defstruct(
+        f"Arguments of {name}", fields, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, (list, dict, set)):
+        return msgspec.field(default_factory=value.copy)
+    return value
