@@ -106,8 +106,8 @@ def evaluate(counts: Sequence[int], horizon: float) -> dict[str, Any]:
         said = [forecast.p80_per_second, forecast.p95_per_second, forecast.p99_per_second]
         level = rates.rate(step)
         for name in ("level", "poisson"):
-            rivals[name].say(level.per_second if level else None, step)
-        rivals["naive"].say(_yesterday(counts, second + 1, step), step)
+            rivals[name].predict(level.per_second if level else None, step)
+        rivals["naive"].predict(_yesterday(counts, second + 1, step), step)
     return {
         **{name: tally.summary() for name, tally in tallies.items()},
         "models": {name: round(n / models.total(), 3) for name, n in models.most_common()},

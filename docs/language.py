@@ -102,7 +102,8 @@ def python(text: str) -> list[tuple[int, str]]:
         if name.strip("_") in NAMES
     ]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in PROSE_TOKENS:
+        is_key = token.string.strip("\"'").isidentifier()  # a field on the wire, a dictionary's key
+        if token.type in PROSE_TOKENS and not is_key:
             findings += prose(token.string, token.start[0])
     return findings
 

@@ -8,10 +8,10 @@ import pytest
 from tests.contract.bus_contract import BusContract
 from tests.contract.setting import Examined, bodies
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Bus, BusUnavailable, Outgoing
 from penstock.config.settings import Jobs, Settings
 from penstock.events.subjects import Subjects
+from penstock.testing.memory.bus import MemoryBus
 
 
 @pytest.fixture

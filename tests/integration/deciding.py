@@ -16,7 +16,6 @@ import msgspec
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
@@ -30,6 +29,7 @@ from penstock.events.worker import WORKER_EVENTS
 from penstock.runtime import children
 from penstock.runtime.children import Child
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
 
 GIB = 1024**3
 E = TypeVar("E", bound=Event)

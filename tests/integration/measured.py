@@ -10,7 +10,6 @@ from datasketches import kll_doubles_sketch
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
@@ -21,6 +20,7 @@ from penstock.events.worker import WorkerReport
 from penstock.jobs.queues.queue_messages import JOB
 from penstock.metrics.app import body
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
 
 GIB = 1024**3
 QUICK = {"interval_seconds": 0.1, "max_per_second": 10}

@@ -15,7 +15,6 @@ from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, Outgoing
 from penstock.cli.jobs.job_view import description
@@ -28,6 +27,7 @@ from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.queue_messages import DeadLetter
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
 from penstock.worker.parts import assemble

@@ -13,12 +13,12 @@ from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Outgoing
 from penstock.decider.lease import leadership
 from penstock.events.subjects import Subjects
 from penstock.runtime.lease import Lease, LeaseRecord, Term
+from penstock.testing.memory.bus import MemoryBus
 
 SECONDS = 0.6
 

@@ -303,7 +303,7 @@ async def test_a_step_that_is_not_there_is_refused(stage: Stage) -> None:
 
 async def test_what_cannot_be_filled_is_refused(stage: Stage) -> None:
     chain = stage.client.graphs.chain
-    with pytest.raises(BadGraph, match="where its parameter 'rows' comes from"):
+    with pytest.raises(BadGraph, match="parameter 'rows' is left open and takes no step's result"):
         await chain([awaiting(double, "rows")])
     with pytest.raises(BadArguments, match="no parameter 'row'"):
         awaiting(double, "row")

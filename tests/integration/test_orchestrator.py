@@ -13,7 +13,6 @@ from tests.buses import both
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Delivery, Expect, Outgoing
 from penstock.config.profiles import PoolTable
@@ -34,10 +33,11 @@ from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.app import Orchestrator
 from penstock.orchestrator.reconciling import unacknowledged as claimed
-from penstock.orchestrator.reconciling.repair import Healer
+from penstock.orchestrator.reconciling.completion import TransitionCompleter
 from penstock.runtime.broker import Broker
-from penstock.runtime.poison_messages import passed_over
+from penstock.runtime.poison_messages import poison_count
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
 
 AFTER_SECONDS = 0.6
 FOREVER = float("inf")
@@ -200,18 +200,18 @@ async def test_a_dispatch_without_its_queue_message(stage: Stage) -> None:
 async def test_a_job_that_cannot_be_handled_keeps_no_other_from_being_healed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    healer = Healer.heal
+    healer = TransitionCompleter.complete
 
-    async def heal(self: Healer, record: JobRecord) -> bool:
+    async def heal(self: TransitionCompleter, record: JobRecord) -> bool:
         if record.id == "odd":
             raise OverflowError("date value out of range")
         return await healer(self, record)
 
-    monkeypatch.setattr(Healer, "heal", heal)
-    before = passed_over()
+    monkeypatch.setattr(TransitionCompleter, "complete", heal)
+    before = poison_count()
     await stage.start()
     await stage.cut_dispatch(job_id="odd")
-    await eventually(lambda: passed_over() > before, 30)
+    await eventually(lambda: poison_count() > before, 30)
     job_id = await stage.cut_dispatch()
     assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
@@ -223,7 +223,7 @@ async def test_a_queue_that_is_emptied_again_and_again(stage: Stage) -> None:
     line = stage.subjects.queue("reports")
 
     def healed() -> int:
-        return stage.orchestrator.reconciler.healer.healed
+        return stage.orchestrator.reconciler.completer.completed
 
     for times in range(1, 4):
         await stage.bus.remove(stage.subjects.jobs_stream, line)
@@ -275,7 +275,7 @@ async def test_a_delayed_dispatch_far_ahead_is_looked_after_once(stage: Stage) -
     for job_id in (whole, cut):
         subject = stage.subjects.schedule("reports", job_id)
         assert await stage.bus.last(stage.subjects.jobs_stream, subject)
-    assert stage.orchestrator.reconciler.healer.healed == 1
+    assert stage.orchestrator.reconciler.completer.completed == 1
 
 
 async def test_a_retry_without_its_schedule(stage: Stage) -> None:
@@ -381,7 +381,7 @@ async def test_jobs_that_wait_their_turn_are_left_alone(stage: Stage) -> None:
     table = stage.orchestrator.table
     first = next(table.due(FOREVER)).check_at
     await eventually(lambda: next(table.due(FOREVER)).check_at > first + 2 * AFTER_SECONDS, 8)
-    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert stage.orchestrator.reconciler.completer.completed == 0
     assert await stage.waiting() == 50
 
 
@@ -391,7 +391,7 @@ async def test_jobs_that_are_claimed_and_not_started_are_left_alone(stage: Stage
     await stage.client.dispatch_many([rebuild(table=str(n)) for n in range(30)])
     deliveries = [await stage.take() for _ in range(30)]
     job_id = await stage.cut_dispatch()
-    table, healer = stage.orchestrator.table, stage.orchestrator.reconciler.healer
+    table, healer = stage.orchestrator.table, stage.orchestrator.reconciler.completer
     await eventually(lambda: len(table) == 31)
     first = [entry.check_at for entry in table.due(FOREVER)][-2]
 
@@ -401,7 +401,7 @@ async def test_jobs_that_are_claimed_and_not_started_are_left_alone(stage: Stage
         return all(entry.check_at > first + 2 * AFTER_SECONDS for entry in claimed)
 
     await eventually(looked_at, 10)
-    assert healer.healed == 1
+    assert healer.completed == 1
     assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
 
@@ -415,7 +415,7 @@ async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
     jobs = [one.headers[queue_messages.JOB] for one in taken]
     last = taken[-1].sequence
     whole = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last)
-    assert whole == claimed.Claimed(frozenset(jobs))
+    assert whole == claimed.UnacknowledgedJobs(frozenset(jobs))
     assert not whole.may_hold("other", 0.0)
     part = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
     assert part.jobs == set(jobs[:100])
@@ -454,7 +454,7 @@ async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
         )
     await stage.bus.give_back([delivery.ack_subject])
     await stage.looked_at(job_id)  # no worker is free to take it: it waits as a redelivery
-    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert stage.orchestrator.reconciler.completer.completed == 0
     assert (await stage.take()).sequence == delivery.sequence
 
 
@@ -466,7 +466,7 @@ async def test_a_job_that_waits_for_its_key_is_left_alone(stage: Stage) -> None:
     await stage.bus.append(queue_messages.postponed(stage.subjects, delivery, job_id, due, {}))
     await stage.bus.ack([delivery])
     await stage.settled()
-    assert stage.orchestrator.reconciler.healer.healed == 0
+    assert stage.orchestrator.reconciler.completer.completed == 0
 
 
 async def test_a_cancelled_job_is_not_brought_back(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from tests.integration.sample_jobs import fail, note, send_note
 from tests.waiting import eventually
 
 from penstock.bus.nats import connect
-from penstock.cli.deploy.check import Found, look
+from penstock.cli.deploy.check import Activity, activity
 from penstock.jobs import Client
 
 
@@ -49,7 +49,7 @@ async def test_each_service_is_seen_to_work_with_its_own_key(site: Site, role: s
     bus = await connect(settings)
 
     async def fine() -> bool:
-        return (await look(bus, settings, role)).fine
+        return (await activity(bus, settings, role)).is_recent
 
     await eventually(fine, 30, f"check of {role}")
     await bus.close()
@@ -59,10 +59,10 @@ async def test_a_host_that_never_spoke_is_not_fine(site: Site) -> None:
     settings = site.settings("executor")
     elsewhere = replace(settings, host=replace(settings.host, name="elsewhere"))
     bus = await connect(settings)
-    found = await look(bus, elsewhere, "executor")
+    found = await activity(bus, elsewhere, "executor")
     await bus.close()
-    assert (found.fine, found.silent_seconds) == (False, None)
+    assert (found.is_recent, found.silent_seconds) == (False, None)
 
 
 def test_a_service_that_fell_silent_is_not_fine() -> None:
-    assert not Found(role="metrics", silent_seconds=5.1, allowed_seconds=5.0).fine
+    assert not Activity(role="metrics", silent_seconds=5.1, allowed_seconds=5.0).is_recent

@@ -10,7 +10,6 @@ from typing import Any
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.events.envelope import encode, new_id
@@ -19,6 +18,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.orchestrator.app import Orchestrator
 from penstock.runtime.service import Service
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
 from penstock.worker.parts import assemble

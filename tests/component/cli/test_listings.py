@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing
 from penstock.cli.jobs.job_view import description
 from penstock.cli.scaling.explanation import sentences
@@ -22,6 +21,7 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, WorkerReport
 from penstock.jobs import Client, job
 from penstock.jobs.lifecycle import State
+from penstock.testing.memory.bus import MemoryBus
 from penstock.views.decisions import find_decision, newest_decisions
 from penstock.views.job_history import Wanted, job_detail, newest_jobs
 from penstock.views.live_workers import living_workers

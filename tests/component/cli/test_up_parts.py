@@ -154,13 +154,13 @@ async def test_ending_waits_for_the_grace_or_until_hurried(tmp_path) -> None:
 def test_lines_for_people_and_for_programs(capsys) -> None:
     event = HostLost(host="a", silent_seconds=7)
     people = Lines(check({"pools": {"reports": {}}}), as_json=False)
-    people.tell("hello")
+    people.report("hello")
     people.happened(event)
     hello, lost = capsys.readouterr().out.splitlines()
     assert hello.endswith(" hello")
     assert lost.endswith("host a HostLost: silent for 7 s")
     programs = Lines(check({"pools": {"reports": {}}}), as_json=True)
-    programs.tell("hello")
+    programs.report("hello")
     programs.happened(event)
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (said[0]["text"], said[1]["type"]) == ("hello", "HostLost")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusError, BusUnavailable, Outgoing
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
@@ -15,6 +14,7 @@ from penstock.events.worker import WORKER_EVENTS, HostLost
 from penstock.executor.outbox import Outbox
 from penstock.executor.recovering.job_recovery import Recovery
 from penstock.executor.recovering.returns import Returns
+from penstock.testing.memory.bus import MemoryBus
 
 SUBJECTS = Subjects()
 

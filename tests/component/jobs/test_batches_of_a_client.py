@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Extent, Outgoing, StreamFull
 from penstock.bus.streams import dispatch_limit
 from penstock.config.load import check
@@ -16,6 +15,7 @@ from penstock.events.batch import BatchClosed, BatchProgressed, BatchStopping, C
 from penstock.events.envelope import encode
 from penstock.jobs import Client, JobRefused, derived_ids, job, registry
 from penstock.jobs.batches.batch_record import BatchState
+from penstock.testing.memory.bus import MemoryBus
 
 
 @job(queue="reports")

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusUnavailable, Outgoing
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import encode
@@ -21,6 +20,7 @@ from penstock.jobs.dead_letters.letter import MOST_GROUPS, OTHERS, LetterFilter
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -12,7 +12,6 @@ import pytest
 from tests.unit.jobs.telling import BROKEN
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusUnavailable, Delivery, Outgoing, Stored
 from penstock.config import Settings
 from penstock.events.envelope import encode, utc_now
@@ -32,6 +31,7 @@ from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 
 
 @job(queue="reports", tags=["sales"], tries=4, timeout_seconds=9)

@@ -14,8 +14,7 @@ from penstock.jobs.batches.client import Batches
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.dead_letters.letter import LetterFilter
 from penstock.jobs.schedules.client import Schedules
-from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
-from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
+from penstock.jobs.sync import SyncBatches, SyncDeadLetters, SyncGraphs, SyncSchedules, drain
 from penstock.jobs.workflows.client import Graphs
 from penstock.testing import SyncBench
 
@@ -86,8 +85,7 @@ def test_a_search_that_is_left_early_is_closed(penstock_sync: SyncBench) -> None
         finally:
             closed.append(True)
 
-    dead = penstock_sync.client.dead
-    drained = dead._drain(letters())
+    drained = drain(letters(), penstock_sync.client.call)
     assert next(drained) == 1
     drained.close()  # type: ignore[attr-defined]
     assert closed == [True]

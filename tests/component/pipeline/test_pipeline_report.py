@@ -55,7 +55,7 @@ def pool(name: str = "a", **given: Any) -> PoolReport:
 def test_a_forecast_is_judged_by_what_came_in_the_steps_that_are_over() -> None:
     counts = {MINUTE: 30, MINUTE + 1: 90}  # a minute; 60 were said
     found = judge([said(BEGIN, 1.0)], counts, BEGIN.timestamp() + 130)
-    assert (found.steps, found.covered["0.80"], found.said_loss) == (2, 0.5, 0.7)
+    assert (found.steps, found.covered["0.80"], found.expected_loss) == (2, 0.5, 0.7)
     assert found.relative_loss is not None
     assert found.relative_loss > 1
 

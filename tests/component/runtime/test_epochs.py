@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing, Stored
 from penstock.events.subjects import Subjects
 from penstock.runtime.epochs import ReachedEpoch
+from penstock.testing.memory.bus import MemoryBus
 
 
 class Counted(MemoryBus):

@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.waiting import eventually
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, QueueDepth
 from penstock.config import Settings
 from penstock.config.load import check
@@ -19,6 +18,7 @@ from penstock.jobs import Client
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
 from penstock.worker.parts import assemble

@@ -11,7 +11,6 @@ from tests.component.worker.given import QUEUE, settings
 from tests.component.worker.unreliable import Unreliable
 from tests.unit.jobs.telling import BROKEN
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusRefused, Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
@@ -20,6 +19,7 @@ from penstock.jobs import Backoff, Client, job, registry
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.outcome import FinishedJob, Outcome

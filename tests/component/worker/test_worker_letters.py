@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
 
-from penstock.bus.memory import MemoryBus
 from penstock.jobs import job, registry
 from penstock.jobs.lifecycle import State
+from penstock.testing.memory.bus import MemoryBus
 
 _fails = [True]
 

@@ -11,10 +11,10 @@ import pytest
 from tests.component.worker.given import QUEUE, Gate, Stage, once, settings
 from tests.component.worker.unreliable import Unreliable
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import BusRefused
 from penstock.jobs import Backoff, Call, Context, JobType, job, registry
 from penstock.jobs.lifecycle import State
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.state import BROKEN
 
 GATES: dict[str, Gate] = {}

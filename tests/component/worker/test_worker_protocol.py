@@ -19,11 +19,11 @@ from tests.component.worker.given import QUEUE, settings
 from tests.histories import check, read_all
 from tests.unit.jobs.telling import BROKEN
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.jobs import Backoff, Client, job, registry
 from penstock.jobs.queues import queue_messages
+from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.outcome import FinishedJob, Outcome

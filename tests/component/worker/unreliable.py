@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import (
     BusError,
     BusUnavailable,
@@ -16,6 +15,7 @@ from penstock.bus.protocol import (
     TooManyBatches,
 )
 from penstock.config import Settings
+from penstock.testing.memory.bus import MemoryBus
 
 
 class Unreliable(MemoryBus):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.jobs.telling import event
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Outgoing, Stored
 from penstock.events.batch import BATCH_EVENTS, BatchClosed, BatchCompleted, BatchCreated, Counts
 from penstock.events.envelope import Event, UnknownEvent, encode, new_id
@@ -32,6 +31,7 @@ from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.event_log import read_event
 from penstock.jobs.job_log import JobLog
+from penstock.testing.memory.bus import MemoryBus
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DONE = JobCompleted(job_id="a", queue="q", attempt=1, run_seconds=1.0)

@@ -44,7 +44,7 @@ def test_a_queue_that_nobody_used_has_no_forecast() -> None:
 def test_at_first_it_is_the_level_and_says_why() -> None:
     found = Pool().see([3] * 20)
     assert (found.model, found.mean_per_second) == ("level", pytest.approx(3.0))
-    assert found.off == "too little to tell: 3 of 60 stretches seen"
+    assert found.off == "too few observations: 3 of 60 stretches"
     assert found.mean_per_second < found.p80_per_second < found.p95_per_second
 
 

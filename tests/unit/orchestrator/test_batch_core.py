@@ -24,7 +24,7 @@ from penstock.jobs.batches import batch_record
 from penstock.jobs.derived_ids import Member
 from penstock.jobs.errors import IllegalTransition
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
-from penstock.orchestrator.core.instructions import CallBack, Cancel, Say
+from penstock.orchestrator.core.instructions import Append, CallBack, Cancel
 from penstock.orchestrator.core.tally import Slot, Tally
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -58,7 +58,7 @@ class Story:
 
     def event(self, after: float = 0.0) -> Any:
         found = self.batch.decide(NOW + timedelta(seconds=after))
-        assert isinstance(found, Say)
+        assert isinstance(found, Append)
         assert found.sequence == self.batch.record.sequence
         return found.event
 

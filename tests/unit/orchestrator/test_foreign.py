@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.events.subjects import Subjects
-from penstock.orchestrator.core.foreign import Header, oddity
+from penstock.orchestrator.core.foreign_schedule import Header, oddity
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 SCHEDULE, QUEUE = "penstock.schedules.mail.j", "penstock.jobs.mail"

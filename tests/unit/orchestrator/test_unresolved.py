@@ -36,11 +36,11 @@ class Log:
 @pytest.mark.parametrize(
     ("event", "fields", "awaits"),
     [
-        ("JobDispatched", {"queue": "q"}, Awaits.LINE),
+        ("JobDispatched", {"queue": "q"}, Awaits.QUEUE_MESSAGE),
         ("JobDispatched", {"queue": "q", "due_at": 99.0}, Awaits.SCHEDULE),
         ("JobRetrying", {"due_at": 99.0}, Awaits.SCHEDULE),
-        ("JobReleased", {}, Awaits.LINE),
-        ("JobDead", {"queue": "q"}, Awaits.LETTER),
+        ("JobReleased", {}, Awaits.QUEUE_MESSAGE),
+        ("JobDead", {"queue": "q"}, Awaits.DEAD_LETTER),
     ],
 )
 def test_what_a_step_calls_for(event: str, fields: dict[str, Any], awaits: Awaits) -> None:
@@ -57,17 +57,17 @@ def test_what_follows_closes_it(event: str) -> None:
 def test_each_step_replaces_the_one_before() -> None:
     log = Log().add("JobDispatched").add("JobStarted").add("JobRetrying", due_at=9.0)
     assert log.kept() == {"j": Awaits.SCHEDULE}
-    assert log.add("JobStarted").add("JobDead").kept() == {"j": Awaits.LETTER}
+    assert log.add("JobStarted").add("JobDead").kept() == {"j": Awaits.DEAD_LETTER}
 
 
 @pytest.mark.parametrize("event", ["JobStarted", "JobCancelled"])
 def test_what_may_not_follow_a_death_does_not_close_it(event: str) -> None:
-    assert Log().add("JobDead").add(event).kept() == {"j": Awaits.LETTER}
+    assert Log().add("JobDead").add(event).kept() == {"j": Awaits.DEAD_LETTER}
 
 
 def test_nobody_looks_before_its_time() -> None:
     log = Log().add("JobDispatched")
-    assert (log.kept(10.9), log.kept(11)) == ({}, {"j": Awaits.LINE})
+    assert (log.kept(10.9), log.kept(11)) == ({}, {"j": Awaits.QUEUE_MESSAGE})
 
 
 def test_the_cursor_is_the_first_step_that_waits() -> None:
@@ -79,16 +79,16 @@ def test_the_cursor_is_the_first_step_that_waits() -> None:
 
 
 def test_a_cursor_that_saw_nothing_new_stays() -> None:
-    table = Unresolved(10, 100, start=41, letters_from=45)
-    assert (table.cursor(), table.letters_from()) == (41, 45)
+    table = Unresolved(10, 100, start=41, dead_letters_from=45)
+    assert (table.cursor(), table.dead_letters_from()) == (41, 45)
 
 
 def test_dead_letters_looked_after_by_an_earlier_process_are_left_alone() -> None:
-    log = Log(letters_from=2).add("JobDead", "a").add("JobDead", "b")
-    assert log.kept() == {"b": Awaits.LETTER}
-    assert log.table.letters_from() == 2
+    log = Log(dead_letters_from=2).add("JobDead", "a").add("JobDead", "b")
+    assert log.kept() == {"b": Awaits.DEAD_LETTER}
+    assert log.table.dead_letters_from() == 2
     log.table.resolve(next(log.table.due(1e9)))
-    assert log.table.letters_from() == 3
+    assert log.table.dead_letters_from() == 3
 
 
 def test_resolving_an_old_entry_does_not_touch_a_later_step() -> None:
@@ -96,7 +96,7 @@ def test_resolving_an_old_entry_does_not_touch_a_later_step() -> None:
     old = next(log.table.due(1e9))
     log.add("JobReleased")
     log.table.resolve(old)
-    assert log.kept() == {"j": Awaits.LINE}
+    assert log.kept() == {"j": Awaits.QUEUE_MESSAGE}
 
 
 @given(st.integers(0, 2**32), st.integers(2, 12))
@@ -174,7 +174,7 @@ def test_queues_of_one_share_take_turns() -> None:
 
 
 def entry(at: float = 100.0, due_at: float | None = None) -> Entry:
-    awaits = Awaits.SCHEDULE if due_at else Awaits.LINE
+    awaits = Awaits.SCHEDULE if due_at else Awaits.QUEUE_MESSAGE
     step = Step(job_id="j", event="JobDispatched", sequence=1, at=at, queue="q", due_at=due_at)
     return Entry(step, awaits, 10)
 
@@ -206,4 +206,4 @@ class TestSchedule:
         late = entry(due_at=114)
         assert judge.scheduled(late, False, 115, 10) is Verdict.LATER
         judge.fired(late, 10)
-        assert (late.awaits, late.since, late.check_at) == (Awaits.LINE, 114, 124)
+        assert (late.awaits, late.since, late.check_at) == (Awaits.QUEUE_MESSAGE, 114, 124)

@@ -1,4 +1,4 @@
-"""How every command of `penstock` looks: an example in its help, global options anywhere."""
+"""The form of every command of `penstock`: an example in its help, global options anywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.runtime.interpreter import PAUSING
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Keeps a global option where every command finds it; the one given last wins."""
+    """Keeps a global option in the session; the one given last wins."""
     if value is not None and option.name is not None:
         setattr(context.ensure_object(Session), option.name, value)
 
@@ -101,13 +101,13 @@ class Lazy(NamedTuple):
     """A command that is imported when it is used.
 
     Attributes:
-        target: ``module:attribute``.
+        module: below `penstock.cli`; its attribute of the command's name is the command.
         help: its line in the list of commands.
         section: its heading in that list.
         needs: the distribution that its module imports, where that may be missing.
     """
 
-    target: str
+    module: str
     help: str
     section: str
     needs: str = ""
@@ -126,9 +126,10 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (entry := self.lazy.get(cmd_name)) is None:
             return None
-        module, _, attribute = entry.target.partition(":")
         with required(entry.needs) if entry.needs else nullcontext():
-            command: click.Command = getattr(importlib.import_module(module), attribute)
+            command: click.Command = getattr(
+                importlib.import_module(f"penstock.cli.{entry.module}"), cmd_name
+            )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

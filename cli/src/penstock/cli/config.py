@@ -29,53 +29,53 @@ def config() -> None:
 
 
 @config.command(example="penstock config check --config penstock.toml --strict")
-@click.option("--strict", is_flag=True, help="Refuse warnings too.")
-@click.option("--offline", is_flag=True, help="Do not ask the broker what was measured.")
+@click.option("--strict", is_flag=True, help="Refuse settings with warnings, too.")
+@click.option("--offline", is_flag=True, help="Do not read measurements from the broker.")
 @click.pass_context
 def check(ctx: click.Context, strict: bool, offline: bool) -> None:
     """Check the settings, the rules between pools, and whether promises can hold.
 
-    What was measured lately (start times, load, hosts) counts where a broker is in reach. Exit code
-    2 if anything cannot work; policies.md lists the rules.
+    The latest measurements (start times, load, hosts) count where a broker can be reached. Exit
+    code 2 if anything cannot work; policies.md lists the rules.
     """
     session: Session = ctx.obj
     settings = session.settings()
-    found = pools(settings)
-    check_strategies(found)
+    configured = pools(settings)
+    check_strategies(configured)
     measured = None if offline else measurements.ask(session)
-    findings = [*remarks(settings), *lint(settings, found, measured)]
-    errors = [each.text for each in findings if each.level == "error"]
-    warned = [each.text for each in findings if each.level == "warning"]
-    fine = not (errors or (strict and warned))
+    findings = [*remarks(settings), *lint(settings, configured, measured)]
+    errors = [remark.text for remark in findings if remark.level == "error"]
+    warnings = [remark.text for remark in findings if remark.level == "warning"]
+    accepted = not (errors or (strict and warnings))
     if session.as_json:
-        shown = [masked(msgspec.to_builtins(pool)) for pool in found.values()]
-        told = {"ok": fine, "measured": measured is not None, "pools": shown}
-        write_json({**told, "errors": errors, "warnings": warned, "findings": findings})
+        shown = [masked(msgspec.to_builtins(pool)) for pool in configured.values()]
+        verdict = {"ok": accepted, "measured": measured is not None, "pools": shown}
+        write_json({**verdict, "errors": errors, "warnings": warnings, "findings": findings})
     else:
-        for each in findings:
-            write_line(f"{each.level}: {each.text}")
-        write_line(_summary(settings, found, fine, len(errors), len(warned)))
-    if not fine:
+        for remark in findings:
+            write_line(f"{remark.level}: {remark.text}")
+        write_line(_summary(settings, configured, accepted, len(errors), len(warnings)))
+    if not accepted:
         ctx.exit(WRONG_USE)
 
 
 def _summary(
-    settings: Settings, found: Mapping[str, Pool], fine: bool, errors: int, warned: int
+    settings: Settings, configured: Mapping[str, Pool], accepted: bool, errors: int, warnings: int
 ) -> str:
-    if not fine:
-        return f"refused: {errors} errors, {warned} warnings"
-    queues = sum(len(pool.queues) for pool in found.values())
-    return f"ok: {len(found)} pools, {queues} queues, {len(settings.jobs.modules)} job modules"
+    if not accepted:
+        return f"refused: {errors} errors, {warnings} warnings"
+    queues = sum(len(pool.queues) for pool in configured.values())
+    return f"ok: {len(configured)} pools, {queues} queues, {len(settings.jobs.modules)} job modules"
 
 
 @config.command(example="penstock config show --nats-url nats://127.0.0.1:4222")
 @click.pass_obj
 def show(session: Session) -> None:
-    """Show every setting in force, as TOML; pools with their profile worked out."""
+    """Show every setting in force, as TOML; pools with their profile applied."""
     settings = session.settings()
-    found = pools(settings)
+    configured = pools(settings)
     tree: dict[str, Any] = json.loads(dump(settings))
-    tree["pools"] = {name: _table(pool) for name, pool in found.items()}
+    tree["pools"] = {name: _table(pool) for name, pool in configured.items()}
     if session.as_json:
         write_json(tree)
         return
@@ -83,12 +83,13 @@ def show(session: Session) -> None:
         write_line(f"{name} = {json.dumps(value)}")
 
 
-def check_strategies(found: Mapping[str, Pool]) -> None:
-    """Each pool's strategy and policies are installed and take their options; where the decider is,
-    it knows.
+def check_strategies(configured: Mapping[str, Pool]) -> None:
+    """Checks that each pool's strategy and policies are installed and accept their options.
+
+    Where the decider is not installed, nothing is checked.
 
     Raises:
-        ConfigError.
+        ConfigError: names the pool and the option.
     """
     if not is_importable("penstock.decider"):
         return
@@ -96,12 +97,12 @@ def check_strategies(found: Mapping[str, Pool]) -> None:
     from penstock.decider.core import registry  # noqa: PLC0415
     from penstock.decider.core.policies import shipped  # noqa: PLC0415
 
-    registry.check(found, plugins.strategies())
-    shipped.check(found, plugins.policies())
+    registry.check(configured, plugins.strategies())
+    shipped.check(configured, plugins.policies())
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong; ``level`` is ``error`` where it cannot work, else ``warning``."""
+    """A fault in the settings; ``level`` is ``error`` where they cannot work, else ``warning``."""
 
     rule: str
     level: str
@@ -109,24 +110,27 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lint(
-    settings: Settings, found: Mapping[str, Pool], measured: Measured | None = None
+    settings: Settings, configured: Mapping[str, Pool], measured: Measured | None = None
 ) -> Iterator[Remark]:
-    """What the decider's linter finds, where the decider is."""
+    """The findings of the decider's linter; none where the decider is not installed."""
     if not is_importable("penstock.decider"):
         return
     from penstock.decider.core.lint import check as linter  # noqa: PLC0415
     from penstock.decider.core.lint.facts import Facts  # noqa: PLC0415
 
-    seen = measured or Measured()
+    measured = measured or Measured()
     facts = Facts(
-        settings=settings, pools=found, measured_pools=seen.pools, measured_hosts=seen.hosts
+        settings=settings,
+        pools=configured,
+        measured_pools=measured.pools,
+        measured_hosts=measured.hosts,
     )
-    for each in linter.lint(facts):
-        yield Remark(rule=each.rule, level=each.level, text=each.text)
+    for finding in linter.lint(facts):
+        yield Remark(rule=finding.rule, level=finding.level, text=finding.text)
 
 
 def remarks(settings: Settings) -> Iterator[Remark]:
-    """What is allowed but will not do what was hoped for, as sentences."""
+    """Settings that are allowed but will not have the effect that was hoped for."""
     if not settings.pools:
         yield _warning("no-pool", "there is no pool, so nothing runs; add a table [pools.NAME]")
     if not settings.jobs.modules:

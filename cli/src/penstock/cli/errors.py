@@ -1,4 +1,4 @@
-"""From any exception to one line that says the next step, and an exit code.
+"""The line and the exit code for any exception; the line names the next step.
 
 2: the call or the settings are wrong, nothing was done. 1: it failed. 130: interrupted.
 """
@@ -17,13 +17,13 @@ WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
 
 
 class Refused(click.ClickException):
-    """What was asked cannot be asked; nothing was done."""
+    """The call is wrong; nothing was done."""
 
     exit_code = WRONG_USE
 
 
 class Failed(click.ClickException):
-    """It was tried and did not succeed."""
+    """The command was carried out and failed."""
 
     exit_code = FAILED
 
@@ -36,10 +36,10 @@ def explain(error: BaseException) -> tuple[str, int]:
         return _usage(error), WRONG_USE
     if isinstance(error, click.ClickException):
         return _one_line(error.format_message()), error.exit_code
-    return _ours(error)
+    return _explain_other(error)
 
 
-def _ours(error: BaseException) -> tuple[str, int]:
+def _explain_other(error: BaseException) -> tuple[str, int]:
     from penstock.bus.protocol import (  # noqa: PLC0415 - only when something failed
         BusUnavailable,
         NotLetIn,
@@ -59,8 +59,8 @@ def _ours(error: BaseException) -> tuple[str, int]:
     if isinstance(error, ConfigError | wrong_calls):
         return text, WRONG_USE
     if isinstance(error, BusUnavailable) and not isinstance(error, NotLetIn):
-        found, _, _ = text.partition(";")
-        return f"{found}; {_way_to_a_broker()}", FAILED
+        problem, _, _ = text.partition(";")
+        return f"{problem}; {_way_to_a_broker()}", FAILED
     if type(error).__module__.startswith("penstock."):
         return text or type(error).__name__, FAILED
     return (
@@ -70,11 +70,11 @@ def _ours(error: BaseException) -> tuple[str, int]:
 
 
 def _way_to_a_broker() -> str:
-    """What to do where no broker answers."""
+    """The next step where no broker answers."""
     from penstock.runtime.local_broker import is_up  # noqa: PLC0415 - only when something failed
 
     if is_up():
-        return "'penstock up' runs in this folder: see what it says, and 'penstock health'"
+        return "'penstock up' runs in this folder: see its output, and 'penstock health'"
     return "start one with 'penstock up', or give --nats-url"
 
 
@@ -90,6 +90,6 @@ def _one_line(text: str) -> str:
 
 
 def silence_output() -> None:
-    """The reader of our output went away (`| head`): not an error, and nothing more to say."""
+    """Drops further output after its reader went away (`| head`), which is no error."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

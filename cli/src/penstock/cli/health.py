@@ -16,7 +16,7 @@ from penstock.cli.session import Session
 from penstock.health.report import Report, State
 
 EXIT_CODES = {State.HEALTHY: 0, State.WARNING: 3, State.DEGRADED: 4, State.UNHEALTHY: 5}
-"""1 and 2 say that the command itself failed."""
+"""1 and 2 mean that the command itself failed."""
 _SIGNS = {State.HEALTHY: "ok", State.WARNING: "!", State.DEGRADED: "!!", State.UNHEALTHY: "!!!"}
 
 
@@ -24,8 +24,8 @@ _SIGNS = {State.HEALTHY: "ok", State.WARNING: "!", State.DEGRADED: "!!", State.U
     cls=Command,
     example="penstock health\npenstock health --json\npenstock health --watch --every 5s",
 )
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
-@click.option("--every", type=SECONDS, default=5.0, help="With --watch: how often.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option("--every", type=SECONDS, default=5.0, help="With --watch: time between two reports.")
 @click.pass_obj
 def health(session: Session, /, watch: bool, every: float) -> int:
     """Broker, streams, disk, Spark, workers, services, clocks, and what jobs survive.
@@ -42,11 +42,11 @@ def health(session: Session, /, watch: bool, every: float) -> int:
 
 
 def look(session: Session) -> Report:
-    """A report now; a broker that cannot be reached is what it reports.
+    """A report now; a broker that cannot be reached is part of the report.
 
     Raises:
         ConfigError: no broker is known at all.
-        NotPermitted: this key may not look.
+        NotPermitted: this key may not read the broker's state.
     """
     from penstock.bus.access import NotPermitted  # noqa: PLC0415
     from penstock.bus.protocol import BusError  # noqa: PLC0415 - keeps `--help` quick
@@ -57,13 +57,13 @@ def look(session: Session) -> Report:
 
     settings = session.reachable_settings()
 
-    async def ask() -> Any:
+    async def read() -> Any:
         async with session.bus(settings) as bus:
             facts = await survey(bus, settings)  # type: ignore[arg-type]  # it is one over NATS
             return await with_overdue(facts, bus, settings, utc_now())
 
     try:
-        facts = asyncio.run(ask())
+        facts = asyncio.run(read())
     except NotPermitted:
         raise
     except BusError as error:
@@ -84,11 +84,11 @@ def lines(report: Report) -> Iterator[str]:
     for finding in report.findings:
         yield f"  {_SIGNS[finding.state]:<3} {finding.component:<9} {finding.state}"
         yield from (f"      {reason}" for reason in finding.reasons)
-    if found := report.durability:
+    if durability := report.durability:
         yield "acknowledged jobs survive"
         for name, survival in (
-            ("the end of the broker's process", found.process),
-            ("a loss of power", found.power),
-            ("the loss of a machine", found.node),
+            ("the end of the broker's process", durability.process),
+            ("a loss of power", durability.power),
+            ("the loss of a machine", durability.node),
         ):
             yield f"  {name + ':':<33} {survival.answer}, {survival.because}"

@@ -1,4 +1,4 @@
-"""What commands print: a table for people, JSON for programs."""
+"""The output of commands: tables and lines as text, or JSON."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Column(NamedTuple):
 
 
 def write_line(text: str) -> None:
-    """A line for people on standard output."""
+    """Prints a line on standard output."""
     click.echo(printable(text))
 
 
 def note(text: str) -> None:
-    """A remark beside the answer, on standard error."""
+    """Prints a remark on standard error."""
     click.echo(printable(text), err=True)
 
 
 def write_json(value: Any) -> None:
-    """Any struct, list or table as indented JSON."""
+    """Prints any struct, list or table as indented JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(printable_json(text))
 
@@ -40,7 +40,14 @@ def write_json(value: Any) -> None:
 def write_rows(
     session: Session, rows: Sequence[Any], columns: Sequence[Column], nothing: str
 ) -> None:
-    """A list: one table row or JSON object each. ``nothing`` is said when there is none."""
+    """Prints a list, as a table or as JSON.
+
+    Args:
+        session: of this command; its ``--json`` decides.
+        rows: one object each.
+        columns: of the table.
+        nothing: the remark where there are no rows.
+    """
     if session.as_json:
         write_json(rows)
     elif not rows:

@@ -1,4 +1,4 @@
-"""What may stand behind an option or as an argument; checked before anything is sent."""
+"""Types of options and arguments, checked before anything is sent, and shared options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.views.wording import read_seconds
 
 
 class Name(click.ParamType[str]):
-    """Anything that becomes a token of a subject: ``kind`` says what, in an error."""
+    """A name that becomes a token of a subject; ``kind`` names it in errors."""
 
     def __init__(self, kind: str, shown: str = "name") -> None:
         self.kind, self.name = kind, shown
@@ -41,3 +41,10 @@ JOB_ID = Name("job", "id")
 QUEUE = Name("queue")
 POOL = Name("pool")
 SECONDS = Seconds()
+
+LAKE = click.option(
+    "--lake", required=True, metavar="DIR", help="Folder on any file system that Hadoop knows."
+)
+MASTER = click.option(
+    "--master", default="local[2]", show_default=True, help="Spark master to run on."
+)

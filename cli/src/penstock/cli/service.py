@@ -1,4 +1,4 @@
-"""One service in this process: found through its entry point, so that each can be left out."""
+"""Runs one service in this process, by its entry point, since each may be missing."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ def _command(name: str, about: str) -> click.Command:
 
 
 metrics = _command(
-    "metrics", "Run the measuring service: a snapshot of each pool each second, until SIGTERM."
+    "metrics", "Run the metrics service: a snapshot of each pool each second, until SIGTERM."
 )
 decider = _command(
-    "decider", "Run the deciding service: it stands by while another leads, until SIGTERM."
+    "decider", "Run the decider: it stands by while another one leads, until SIGTERM."
 )
 executor = _command(
     "executor", "Run this host's executor: it starts and ends workers as commanded, until SIGTERM."
 )
 orchestrator = _command(
-    "orchestrator", "Run the orchestrator: it heals half-finished transitions, until SIGTERM."
+    "orchestrator",
+    "Run the orchestrator: it completes transitions that a crash cut off, until SIGTERM.",
 )

@@ -46,15 +46,15 @@ def explain(
     if at is None or not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
         return f"{named}: {what[0].lower()}{what[1:]}" if named else what
     expected = _expected(root, where) or what[0].lower() + what[1:]
-    return f"{named}: {expected}, found {_found(tree, where)}{_from(origins, where)}"
+    return f"{named}: {expected}, found {_value_at(tree, where)}{_from(origins, where)}"
 
 
-def hint(name: str, known: Iterable[str]) -> str:
+def hint(name: str, names: Iterable[str]) -> str:
     """What to write instead of a name that is not known."""
-    known = sorted(known)
-    if near := difflib.get_close_matches(name, known, n=1):
+    names = sorted(names)
+    if near := difflib.get_close_matches(name, names, n=1):
         return f"did you mean {near[0]!r}?"
-    return f"known: {', '.join(known)}"
+    return f"known: {', '.join(names)}"
 
 
 def kind_at(path: Sequence[str], root: type = Settings) -> inspect.Type | None:
@@ -123,11 +123,11 @@ def _keys(root: type, path: Sequence[str]) -> list[str]:
 
 
 def _hint(root: type, where: Path, key: str) -> str:
-    told = hint(key, _keys(root, where))
+    suggestion = hint(key, _keys(root, where))
     homes = [f"[{section}]" for section in _keys(root, ()) if key in _keys(root, (section,))]
-    if homes and not told.startswith("did"):
+    if homes and not suggestion.startswith("did"):
         return f"it belongs in {' or '.join(homes)}"
-    return told
+    return suggestion
 
 
 def _expected(root: type, where: Path) -> str:
@@ -141,9 +141,9 @@ def _expected(root: type, where: Path) -> str:
     return ""
 
 
-def _found(tree: Mapping[str, Any], where: Path) -> str:
-    found = _look_up(tree, where)
-    return "a table" if isinstance(found, Mapping) else repr(found)
+def _value_at(tree: Mapping[str, Any], where: Path) -> str:
+    value = _look_up(tree, where)
+    return "a table" if isinstance(value, Mapping) else repr(value)
 
 
 def _from(origins: Mapping[Path, str], path: Path) -> str:

@@ -94,12 +94,12 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _spelled(tree: Any, path: list[str]) -> list[str]:
     """``path`` with keys written as the file writes them: variables know no small letters."""
-    found = []
+    spelled = []
     for key in path:
         below = tree if isinstance(tree, Mapping) else {}
-        found.append(next((known for known in below if known.lower() == key), key))
-        tree = below.get(found[-1])
-    return found
+        spelled.append(next((name for name in below if name.lower() == key), key))
+        tree = below.get(spelled[-1])
+    return spelled
 
 
 def _value(text: str, path: list[str]) -> Any:
@@ -107,10 +107,10 @@ def _value(text: str, path: list[str]) -> Any:
     if explain.takes_text(path):
         return text
     try:
-        found = tomllib.loads(f"x = {text}")
+        parsed = tomllib.loads(f"x = {text}")
     except (ValueError, RecursionError):
         return text
-    return found["x"] if len(found) == 1 else text
+    return parsed["x"] if len(parsed) == 1 else text
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:

@@ -24,11 +24,11 @@ USUAL_POLICIES = (
 PACES = frozenset({"cooldown", "conservative"})
 """Policies that slow down a strategy which would follow every measurement at once."""
 OWN_PACE = frozenset({"deadline"})
-"""Strategies that weigh each change themselves, and are not slowed down unless a pool says so."""
+"""Strategies that weigh each change themselves; only a pool's own setting slows them down."""
 
 
 _MOST_FOR_JOBS = 4
-"""A quarter: so that a small host has room for the worker and for others."""
+"""A quarter, so that a small host has memory for the worker and for others."""
 
 
 class Profile(Section, frozen=True, kw_only=True):
@@ -43,14 +43,14 @@ class Profile(Section, frozen=True, kw_only=True):
         max_workers: upper bound of the pool over all hosts.
         forecast: arrivals are forecast, and workers started for those to come where a forecast does
             better than the rate of now.
-        strategy: who says how many workers are needed.
-        options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; what
-            each takes stands in strategies.md.
-        policies: which policies may hold or limit what the strategy wants, in this order; where
-            they are not named, those usual for the strategy; see policies.md.
+        strategy: the strategy that computes how many workers are needed.
+        options: settings of strategies, one table each: ``[pools.NAME.options.STRATEGY]``; those
+            of each are listed in strategies.md.
+        policies: policies that may hold or limit the strategy's demand, in this order; empty for
+            those usual for the strategy; see policies.md.
         policy_options: settings of policies, one table each:
             ``[pools.NAME.policy_options.POLICY]``.
-        advisor: decide and tell, but command nothing: the plan stays what it was.
+        advisor: decide and publish the decisions, but command nothing: the plan stays as it is.
         breach_threshold: share of the SLA at which `hybrid` starts to drain the backlog.
         scale_up_cooldown_seconds: least time between two steps up; scaling up through a breach is
             never held back.

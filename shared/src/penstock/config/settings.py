@@ -142,7 +142,7 @@ class Dispatch(Section, frozen=True, kw_only=True):
 
 
 class Encryption(Section, frozen=True, kw_only=True):
-    """What only holders of a key can read, and what nobody is shown.
+    """Encryption of arguments and results, and masking of values in output.
 
     Attributes:
         key_file: a line ``id key`` each, the key being 32 bytes in base64; the first one encrypts,
@@ -165,8 +165,8 @@ class Encryption(Section, frozen=True, kw_only=True):
             raise ValueError("every_job = true needs key_file, the path of a file with keys")
 
 
-def _host_name(found: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", found.split(".", maxsplit=1)[0])[:64] or "local"
+def _host_name(raw_name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", raw_name.split(".", maxsplit=1)[0])[:64] or "local"
 
 
 class Host(Section, frozen=True, kw_only=True):
@@ -178,8 +178,8 @@ class Host(Section, frozen=True, kw_only=True):
             below the user's runtime folder.
         reserve_cpu_cores: cores that are never given to workers.
         reserve_memory_bytes: memory that is never given to workers.
-        max_cpu_share: share of the cores that no plan exceeds, whoever uses them.
-        max_memory_share: share of the memory that no plan exceeds, whoever uses it.
+        max_cpu_share: share of the cores that no plan exceeds, whatever uses them.
+        max_memory_share: share of the memory that no plan exceeds, whatever uses it.
         max_workers: ceiling over all pools; 0 for none.
         drain_seconds: how long a busy worker may finish before it is killed.
         orphan_grace_seconds: workers end this long after their executor vanished.
@@ -207,7 +207,7 @@ class Stuck(Section, frozen=True, kw_only=True):
     Attributes:
         strategy: what becomes of one: ``graceful`` (asked to stop; goes on elsewhere from its last
             checkpoint), ``checkpoint`` (its worker is killed; likewise), ``restart`` (its worker is
-            killed; it begins anew) or ``off`` (nothing; it is only told).
+            killed; it begins anew) or ``off`` (nothing; it is only reported).
         silent_seconds: without a sign of life for so long, the part of the score for it is full.
         expected_seconds: how long a job may run where too few like it were seen.
         longer: the part for the run time is full at so many times what is expected.
@@ -247,8 +247,8 @@ class Decider(Section, frozen=True, kw_only=True):
     Attributes:
         lease_seconds: a leader silent this long is replaced.
         stale_seconds: measurements older than this never lower a worker count.
-        repeat_seconds: pools are decided each second; a decision that says what the last one said
-            becomes an event only this long after it. 0 makes every decision an event.
+        repeat_seconds: pools are decided each second; a decision equal to the last one becomes
+            an event only this long after it. 0 makes every decision an event.
         placement: ``spread`` a pool over hosts, or ``pack`` it.
         rebalance_seconds: a pool that is spread and was left alone this long moves one worker to a
             host that has at least two fewer of them (a host came, or came back). 0: never. Workers
@@ -273,7 +273,7 @@ class Spark(Section, frozen=True, kw_only=True):
         idle_seconds: it is stopped when unused this long.
         conf: Spark settings handed to the server.
         measure_cost: jobs record their CPU seconds, rows, shuffled bytes and peak memory on Spark.
-            Turns on its web UI, on loopback: whoever has an account on the host can read there.
+            Turns on its web UI, on loopback, which every user of the host can read.
         ui_url: where that of a remote Spark is.
     """
 
@@ -399,7 +399,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 class Http(Section, frozen=True, kw_only=True):
     """Where services answer `/healthz`, `/readyz` and `/metrics`. There is no password.
 
-    A port that is taken is told in the log; the service goes on without its pages.
+    If a port is taken, the service logs it and runs without its pages.
 
     Attributes:
         address: of this machine; empty turns the pages off.
@@ -424,7 +424,7 @@ class Settings(Section, frozen=True, kw_only=True):
         excluded: glob patterns of queues that are left alone.
         default_pool: the pool, of kind ``queue`` or ``group``, that also takes every queue which no
             pool names and which is not excluded; its workers and its measurements find them within
-            seconds. Empty: jobs on such a queue wait, and health says so.
+            seconds. Empty: jobs on such a queue wait, and `penstock health` reports them.
     """
 
     prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,32}$")] = "penstock"

@@ -27,9 +27,9 @@ def pools(settings: Settings) -> dict[str, Pool]:
             pool without a cluster or one that serves a pool that is not there, a default pool that
             is none or takes no further queues.
     """
-    found = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
+    pools = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
-    for pool in found.values():
+    for pool in pools.values():
         for queue in pool.queues:
             if queue in owner:
                 raise ConfigError(
@@ -42,33 +42,33 @@ def pools(settings: Settings) -> dict[str, Pool]:
                     f"pools.{pool.name}: queue {queue!r} is also excluded; "
                     "remove it from 'excluded' or remove the pool"
                 )
-        _check_served(pool, found)
-    _check_default(settings, found)
-    return found
+        _check_served(pool, pools)
+    _check_default(settings, pools)
+    return pools
 
 
-def _check_default(settings: Settings, found: Mapping[str, Pool]) -> None:
+def _check_default(settings: Settings, pools: Mapping[str, Pool]) -> None:
     name = settings.default_pool
-    if name and (name not in found or found[name].kind not in ("queue", "group")):
-        fitting = ", ".join(sorted(p.name for p in found.values() if p.kind in ("queue", "group")))
+    if name and (name not in pools or pools[name].kind not in ("queue", "group")):
+        fitting = ", ".join(sorted(p.name for p in pools.values() if p.kind in ("queue", "group")))
         raise ConfigError(
             f"default_pool names {name!r}, expected a pool of kind 'queue' or 'group': "
             f"{fitting or 'there is none'}"
         )
 
 
-def _check_served(pool: Pool, found: Mapping[str, Pool]) -> None:
+def _check_served(pool: Pool, pools: Mapping[str, Pool]) -> None:
     if pool.serves and pool.kind != "spark":
         raise ConfigError(
             f"pools.{pool.name}: 'serves' is for pools of kind 'spark', found {pool.kind!r}; "
             "say it in the Spark pool that this pool's jobs work on"
         )
     for name in pool.serves:
-        if name not in found or found[name].kind == "spark":
-            known = ", ".join(sorted(p.name for p in found.values() if p.kind != "spark"))
+        if name not in pools or pools[name].kind == "spark":
+            pools_of_jobs = ", ".join(sorted(p.name for p in pools.values() if p.kind != "spark"))
             raise ConfigError(
                 f"pools.{pool.name}: serves names {name!r}, expected a pool of jobs: "
-                f"{known or 'there is none'}"
+                f"{pools_of_jobs or 'there is none'}"
             )
 
 
@@ -95,8 +95,8 @@ def profile(settings: Settings, name: str) -> Profile:
     """A shipped profile with the file's overrides, or one the file defines over the defaults."""
     override = settings.profiles.get(name)
     if override is None and name not in PROFILES:
-        known = ", ".join(sorted({*PROFILES, *settings.profiles}))
-        raise ConfigError(f"unknown profile {name!r}; known profiles: {known}")
+        names = ", ".join(sorted({*PROFILES, *settings.profiles}))
+        raise ConfigError(f"unknown profile {name!r}; known profiles: {names}")
     start = PROFILES.get(name, Profile())
     return override.over(start) if override else start
 

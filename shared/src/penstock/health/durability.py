@@ -32,8 +32,10 @@ def in_one_line(durability: Durability) -> str:
         ("a loss of power", durability.power),
         ("the loss of a machine", durability.node),
     )
-    said = "; ".join(f"{what}: {each.answer} ({each.because})" for what, each in parts)
-    return f"acknowledged jobs survive {said}"
+    answers = "; ".join(
+        f"{what}: {survival.answer} ({survival.because})" for what, survival in parts
+    )
+    return f"acknowledged jobs survive {answers}"
 
 
 def _process(streams: Sequence[StreamFacts]) -> Survival:

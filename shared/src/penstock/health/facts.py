@@ -57,10 +57,11 @@ class StreamFacts(_Facts, frozen=True, kw_only=True):
 
 
 class LogFacts(_Facts, frozen=True, kw_only=True):
-    """The event log, as the orchestrator that shortens it told last.
+    """The event log, as the orchestrator that shortens it reported last.
 
     Attributes:
-        limit_bytes: what history may take. held_bytes: all that the log holds.
+        limit_bytes: bound of the history.
+        held_bytes: all that the log holds.
         growth_per_hour: bytes stored, whether or not others left.
         living_bytes: about what jobs take that have not ended; as of the last shortening.
         living_growth_per_hour: how that grew since the one before.
@@ -99,7 +100,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
 
     Attributes:
         silent_seconds: since that was stored. skew_seconds: its clock before (+) the broker's.
-        spark: ``unused``, ``running``, ``remote``, ``down``; empty where it is not told.
+        spark: ``unused``, ``running``, ``remote``, ``down``; empty if not reported.
     """
 
     name: str

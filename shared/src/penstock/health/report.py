@@ -12,7 +12,7 @@ import msgspec
 class State(StrEnum):
     """From well to ill; the worst decides.
 
-    ``warning``: works, and somebody should look. ``degraded``: a part does not work. ``unhealthy``:
+    ``warning``: works, and needs attention. ``degraded``: a part does not work. ``unhealthy``:
     jobs are not taken, or may be lost.
     """
 

@@ -137,13 +137,13 @@ def _log(log: LogFacts, *, is_refusing: bool) -> Reasons:
     """
     living = log.living_bytes or 0
     share = living / log.limit_bytes
-    told = (
+    usage = (
         f"jobs that have not ended take {living / 1e6:,.1f} of {log.limit_bytes / 1e6:,.0f} MB of "
         f"the event log{_about_log(log)}"
     )
     if share >= MUCH_LIVES and not is_refusing:
         state = State.DEGRADED if share >= NEAR else State.WARNING
-        yield state, f"{told}; when they take all of it, no job is accepted"
+        yield state, f"{usage}; when they take all of it, no job is accepted"
     if log.uncarried:
         yield (
             State.DEGRADED,
@@ -155,7 +155,7 @@ def _log(log: LogFacts, *, is_refusing: bool) -> Reasons:
     hours = max(log.limit_bytes - living, 0) / growth if growth > 0 else FULL_SOON_HOURS
     if hours < FULL_SOON_HOURS and not is_refusing:
         state = State.DEGRADED if hours < FULL_VERY_SOON_HOURS else State.WARNING
-        yield state, f"{told}; they take all of it in {hours:.1f} h if they grow on like this"
+        yield state, f"{usage}; they take all of it in {hours:.1f} h if they grow on like this"
 
 
 def _about_log(log: LogFacts) -> str:
@@ -208,9 +208,9 @@ def _queues(facts: Facts) -> Reasons:
             state,
             f"jobs wait where no pool takes them: queue {queue.name}, {jobs}{since}; {queue.why}",
         )
-    if more := facts.unserved[MOST_QUEUES:]:
-        total = sum(queue.jobs for queue in more)
-        yield State.WARNING, f"the same holds for {len(more)} more queues with {total} jobs"
+    if further := facts.unserved[MOST_QUEUES:]:
+        total = sum(queue.jobs for queue in further)
+        yield State.WARNING, f"the same holds for {len(further)} more queues with {total} jobs"
 
 
 def _services(facts: Facts) -> Reasons:

@@ -51,24 +51,24 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
     """The facts now. A broker that does not answer is a fact, not an error.
 
     Args:
-        serves: whether the orchestrator asks, whose key may try all that has to be tried.
+        serves: whether the orchestrator calls it, whose key may write to every stream.
 
     Raises:
-        NotPermitted: this key may not look, which says nothing about the broker.
+        NotPermitted: this key may not read; the state of the broker is unknown.
     """
-    known = pools(settings)
+    configured = pools(settings)
     about: dict[str, Any] = {
-        "pools": tuple(sorted(known)),
+        "pools": tuple(sorted(configured)),
         "lease_seconds": settings.host.lease_seconds,
     }
     monitored = await asyncio.to_thread(_monitor, settings.nats.monitor_url)
     try:
         began = time.time()
-        found = await bus.stream_states()
+        states = await bus.stream_states()
         took = time.time() - began
         account = await bus.account()
         hosts = await _hosts(bus, settings)
-        heard = await services(bus, settings)
+        last_writes = await services(bus, settings)
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
     except NotPermitted:
@@ -79,19 +79,19 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         return Facts(broker=broker, disks=_disks(settings, broker), **about)
     broker = _broker(monitored, account, took, bus.server_version)
     broker = msgspec.structs.replace(broker, write_error=await _write_error(bus, settings, serves))
-    names = [each["name"] for each in declared.streams(settings, bus.subjects)]
-    ours = [each for each in found if each["config"]["name"] in names]
-    there = {each["config"]["name"] for each in ours}
+    names = [stream["name"] for stream in declared.streams(settings, bus.subjects)]
+    own_states = [state for state in states if state["config"]["name"] in names]
+    existing = {state["config"]["name"] for state in own_states}
     return Facts(
         broker=broker,
-        streams=tuple(_stream(each, bus.subjects.events_stream) for each in ours),
-        missing_streams=tuple(name for name in names if name not in there),
+        streams=tuple(_stream(state, bus.subjects.events_stream) for state in own_states),
+        missing_streams=tuple(name for name in names if name not in existing),
         log=event_log,
         disks=_disks(settings, broker),
         hosts=hosts,
-        services=heard,
+        services=last_writes,
         unserved=unserved,
-        skew_seconds=_skew(ours, began + took / 2),
+        skew_seconds=_skew(own_states, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
         **about,
     )
@@ -100,9 +100,9 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
 async def _write_error(bus: NatsBus, settings: Settings, serves: bool) -> str | None:
     """Why messages are not stored; empty when they are, None where that is not known.
 
-    A broker answers questions while it can store nothing, and after its disk was full some of its
-    streams store and others do not. It says so itself where it is asked; else only storing tells.
-    A person's key stores only what it may remove: of the jobs the orchestrator's report tells.
+    A broker answers requests while it can store nothing, and after its disk was full some of its
+    streams store and others do not. Its monitoring endpoint reports that; without one, only a write
+    shows it. A person's key writes only where it may remove: on jobs the orchestrator reports.
     """
     if error := await asyncio.to_thread(write_error, settings.nats.monitor_url):
         return error
@@ -171,8 +171,8 @@ def own_word(monitor_url: str) -> str | None:
             return ""
     except HTTPError as refusal:
         with refusal:
-            said = _error(refusal.read(_MOST_BYTES))
-        return said if "write error" in said else ""
+            error = _error(refusal.read(_MOST_BYTES))
+        return error if "write error" in error else ""
     except TimeoutError:
         return None
     except OSError:  # whether it answers at all is found out elsewhere
@@ -187,7 +187,7 @@ def _error(body: bytes) -> str:
 
 
 def unreachable(settings: Settings, error: str) -> Facts:
-    """What is known without a broker."""
+    """The facts without a broker."""
     broker = BrokerFacts(error=error)
     return Facts(broker=broker, disks=_disks(settings, broker))
 
@@ -200,8 +200,8 @@ def _monitor(url: str) -> Mapping[str, Any]:
     with suppress(OSError, ValueError):
         address = f"{url.rstrip('/')}/jsz?config=true"
         with urlopen(address, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - checked above
-            found = json.loads(answer.read(_MOST_BYTES))
-            return found if isinstance(found, dict) else {}
+            report = json.loads(answer.read(_MOST_BYTES))
+            return report if isinstance(report, dict) else {}
     return {}
 
 
@@ -246,35 +246,37 @@ def _stream(info: Mapping[str, Any], events_stream: str) -> StreamFacts:
         full_refuses=config.get("discard") == "new",
         storage=config.get("storage", "file"),
         replicas=config.get("num_replicas", 1),
-        lagging=sum(bool(each.get("offline")) or not each.get("current") for each in others),
+        lagging=sum(
+            bool(replica.get("offline")) or not replica.get("current") for replica in others
+        ),
     )
 
 
-def _skew(found: Sequence[Mapping[str, Any]], asked_at: float) -> float | None:
+def _skew(states: Sequence[Mapping[str, Any]], asked_at: float) -> float | None:
     """Seconds by which this clock is before the broker's, give or take half an answer."""
-    moments = [each["ts"] for each in found if each.get("ts")]
+    moments = [state["ts"] for state in states if state.get("ts")]
     return asked_at - datetime.fromisoformat(moments[0]).timestamp() if moments else None
 
 
 # --- this machine ---------------------------------------------------------------------------------
 def _disks(settings: Settings, broker: BrokerFacts) -> tuple[DiskFacts, ...]:
     places = {BROKER_FILES: broker.store_dir, "run files": settings.host.run_dir}
-    found = []
+    disks = []
     for use, path in places.items():
         if path and Path(path).exists():
             usage = psutil.disk_usage(path)
             total = usage.used + usage.free  # what is reserved for root is neither
-            found.append(DiskFacts(path=path, use=use, used_bytes=usage.used, total_bytes=total))
-    return tuple(found)
+            disks.append(DiskFacts(path=path, use=use, used_bytes=usage.used, total_bytes=total))
+    return tuple(disks)
 
 
 async def _event_log(bus: Bus, settings: Settings) -> LogFacts | None:
     subjects = Subjects(settings.prefix)
-    told = await bus.last(subjects.state_stream, subjects.state("cursor", "log"))
-    if told is None:
+    stored = await bus.last(subjects.state_stream, subjects.state("cursor", "log"))
+    if stored is None:
         return None
     try:
-        return msgspec.json.decode(told.body, type=LogFacts)
+        return msgspec.json.decode(stored.body, type=LogFacts)
     except (ValueError, RecursionError):  # of another version
         return None
 
@@ -284,8 +286,8 @@ async def _hosts(bus: NatsBus, settings: Settings) -> tuple[HostFacts, ...]:
     subjects = Subjects(settings.prefix)
     stream = subjects.snapshots_stream
     names = await bus.count(stream, subjects.host_snapshot("*"))
-    found = [await bus.last(stream, subject) for subject in names]
-    hosts = (_host(stored) for stored in found if stored is not None)
+    snapshots = [await bus.last(stream, subject) for subject in names]
+    hosts = (_host(stored) for stored in snapshots if stored is not None)
     return tuple(host for host in hosts if host is not None)
 
 
@@ -298,7 +300,7 @@ def _host(stored: Stored) -> HostFacts | None:
         return None
     if not isinstance(snapshot, HostSnapshot) or silent > FORGOTTEN_SECONDS:
         return None
-    if snapshot.draining and not any(each.started for each in snapshot.pools.values()):
+    if snapshot.draining and not any(pool.started for pool in snapshot.pools.values()):
         return None
     return HostFacts(
         name=snapshot.host,
@@ -312,7 +314,7 @@ def _host(stored: Stored) -> HostFacts | None:
 
 
 class Trace(NamedTuple):
-    """What a service leaves again and again while it works."""
+    """A message that a service writes at an interval while it works."""
 
     name: str
     stream: str
@@ -334,12 +336,12 @@ def traces(settings: Settings, subjects: Subjects) -> tuple[Trace, ...]:
 
 async def services(bus: Bus, settings: Settings) -> tuple[ServiceFacts, ...]:
     """Services by the last thing that each of them wrote."""
-    found = []
+    last_writes = []
     for name, stream, subject, allowed in traces(settings, Subjects(settings.prefix)):
         last = await bus.last(stream, subject)
         silent = max(time.time() - last.at.timestamp(), 0.0) if last else None
-        found.append(ServiceFacts(name=name, silent_seconds=silent, allowed_seconds=allowed))
-    return tuple(found)
+        last_writes.append(ServiceFacts(name=name, silent_seconds=silent, allowed_seconds=allowed))
+    return tuple(last_writes)
 
 
 async def _remote_spark(remote: str) -> str | None:

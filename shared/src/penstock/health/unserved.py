@@ -31,11 +31,11 @@ async def unserved_queues(bus: Bus, settings: Settings) -> tuple[UnservedQueue, 
     depths = await bus.depths()  # jobs that are still running there do not wait
     waiting = {q: depths[q].waiting if q in depths else count for q, count in strays.items()}
     ranked = sorted((q for q in strays if waiting[q]), key=lambda q: (-waiting[q], q))
-    found = []
+    unserved = []
     for rank, queue in enumerate(ranked):
         after = depths[queue].delivered_sequence if queue in depths else 0
         dated = rank < MOST_DATED
-        found.append(
+        unserved.append(
             UnservedQueue(
                 name=queue,
                 jobs=waiting[queue],
@@ -44,7 +44,7 @@ async def unserved_queues(bus: Bus, settings: Settings) -> tuple[UnservedQueue, 
                 why=owners.why_not(queue),
             )
         )
-    return tuple(found)
+    return tuple(unserved)
 
 
 async def oldest_seconds(

@@ -32,7 +32,7 @@ from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.runtime.local_broker import reachable
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 _LETTER_LOOK_SECONDS = 0.02
 _LETTER_SECONDS = 2.0

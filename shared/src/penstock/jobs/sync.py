@@ -1,31 +1,164 @@
-"""The same verbs without asyncio: a loop of its own in one background thread."""
+"""The client without asyncio: an event loop in one background thread, and blocking methods."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.bus.ending import end
 from penstock.config import Settings
-from penstock.config.topology import Priority
+from penstock.jobs.batches.client import Batches, OpenBatch
 from penstock.jobs.client import Client
+from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.job_type import Call
-from penstock.jobs.job_view import JobView
+from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.workflows.client import Graphs
 
-if TYPE_CHECKING:
-    from penstock.jobs.sync_records import SyncDeadLetters, SyncSchedules
-    from penstock.jobs.sync_wholes import SyncBatches, SyncGraphs
-
+P = ParamSpec("P")
 T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine in the client's event loop and returns its result."""
 
 
-class SyncClient:
+class Blocking:
+    """An object with asynchronous methods, for code without an event loop.
+
+    Args:
+        target: the object.
+        run: runs a coroutine in the loop that the object belongs to.
+    """
+
+    def __init__(self, target: Any, run: Run) -> None:
+        self._target, self._run = target, run
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Blocking, P], T]:
+    """The method of a :class:`Blocking` that waits for the result; with the same arguments."""
+
+    @functools.wraps(method)
+    def call(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = self._run(method(self._target, *args, **kwargs))
+        return result
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Blocking, P], Iterator[T]]:
+    """The same for a method that yields items."""
+
+    @functools.wraps(method)
+    def call(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return drain(method(self._target, *args, **kwargs), self._run)
+
+    return call
+
+
+def drain(items: AsyncIterator[T], run: Run) -> Iterator[T]:
+    """The items one by one; the asynchronous iterator is closed when the caller stops early."""
+
+    async def next_item() -> list[T]:
+        async for item in items:
+            return [item]
+        return []
+
+    async def close() -> None:
+        if aclose := getattr(items, "aclose", None):
+            await aclose()
+
+    try:
+        while page := run(next_item()):
+            yield page[0]
+    finally:
+        run(close())
+
+
+class SyncBatches(Blocking):
+    """See :class:`Batches`."""
+
+    create = blocking(Batches.create)
+    add = blocking(Batches.add)
+    close = blocking(Batches.close)
+    show = blocking(Batches.show)
+    wait = blocking(Batches.wait)
+    ended = blocking(Batches.ended)
+    failed = blocking(Batches.failed)
+    cancel = blocking(Batches.cancel)
+    retry_failed = blocking(Batches.retry_failed)
+
+    @contextmanager
+    def open(self, **options: Any) -> Iterator[SyncOpenBatch]:
+        """See :meth:`Batches.open`; ``options`` are its arguments."""
+        opened = self._target.open(**options)
+        batch = SyncOpenBatch(self._run(opened.__aenter__()), self._run)
+        try:
+            yield batch
+        except Exception as error:
+            self._run(opened.__aexit__(type(error), error, error.__traceback__))
+            raise
+        self._run(opened.__aexit__(None, None, None))
+
+
+class SyncOpenBatch:
+    """A batch while it is open."""
+
+    def __init__(self, batch: OpenBatch, run: Run) -> None:
+        self.id = batch.id
+        self._batch, self._run = batch, run
+
+    def add(self, calls: Iterable[Call], *, queue: str = "") -> list[str]:
+        """See :meth:`OpenBatch.add`."""
+        ids: list[str] = self._run(self._batch.add(calls, queue=queue))
+        return ids
+
+
+class SyncGraphs(Blocking):
+    """See :class:`Graphs`."""
+
+    chain = blocking(Graphs.chain)
+    dispatch = blocking(Graphs.dispatch)
+    show = blocking(Graphs.show)
+    step = blocking(Graphs.step)
+    wait = blocking(Graphs.wait)
+    cancel = blocking(Graphs.cancel)
+    retry_failed = blocking(Graphs.retry_failed)
+
+
+class SyncSchedules(Blocking):
+    """See :class:`Schedules`."""
+
+    add = blocking(Schedules.add)
+    all = blocking(Schedules.all)
+    get = blocking(Schedules.get)
+    pause = blocking(Schedules.pause)
+    resume = blocking(Schedules.resume)
+    run_now = blocking(Schedules.run_now)
+    remove = blocking(Schedules.remove)
+
+
+class SyncDeadLetters(Blocking):
+    """See :class:`DeadLetters`."""
+
+    get = blocking(DeadLetters.get)
+    find = iterating(DeadLetters.find)
+    count = blocking(DeadLetters.count)
+    groups = blocking(DeadLetters.groups)
+    retry = blocking(DeadLetters.retry)
+    retry_all = iterating(DeadLetters.retry_all)
+    delete = blocking(DeadLetters.delete)
+    delete_all = iterating(DeadLetters.delete_all)
+
+
+class SyncClient(Blocking):
     """A :class:`Client` for code without an event loop.
 
     Example::
@@ -34,8 +167,24 @@ class SyncClient:
             job_id = client.dispatch(rebuild(table="orders"))
 
     Args:
-        connection: what gives and closes the client; else one over NATS, as the settings say.
+        settings: of this installation.
+        connection: opens and closes the client; else one over NATS, as the settings name it.
+
+    Attributes:
+        batches: jobs that are counted together.
+        graphs: chains, and jobs that wait for each other.
+        schedules: jobs that are dispatched again and again.
+        dead: jobs that will not run again by themselves.
     """
+
+    dispatch = blocking(Client.dispatch)
+    dispatch_many = blocking(Client.dispatch_many)
+    job = blocking(Client.job)
+    wait = blocking(Client.wait)
+    cancel = blocking(Client.cancel)
+    pause_queue = blocking(Client.pause_queue)
+    resume_queue = blocking(Client.resume_queue)
+    retry = blocking(Client.retry)
 
     def __init__(
         self, settings: Settings, connection: AbstractAsyncContextManager[Client] | None = None
@@ -48,10 +197,15 @@ class SyncClient:
         self._thread.start()
         self._connection = connection or Client.connect(settings)
         try:
-            self._client = self.call(self._connection.__aenter__())
+            client = self.call(self._connection.__aenter__())
         except BaseException:
             self._stop()
             raise
+        super().__init__(client, self.call)
+        self.batches = SyncBatches(client.batches, self.call)
+        self.graphs = SyncGraphs(client.graphs, self.call)
+        self.schedules = SyncSchedules(client.schedules, self.call)
+        self.dead = SyncDeadLetters(client.dead, self.call)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in this client's event loop and returns its result.
@@ -72,93 +226,8 @@ class SyncClient:
             future.cancel()
             raise
 
-    @property
-    def batches(self) -> SyncBatches:
-        """Jobs that are counted together."""
-        from penstock.jobs.sync_wholes import SyncBatches  # noqa: PLC0415 - few need it
-
-        return SyncBatches(self._client.batches, self.call)
-
-    @property
-    def graphs(self) -> SyncGraphs:
-        """Chains, and jobs that wait for each other."""
-        from penstock.jobs.sync_wholes import SyncGraphs  # noqa: PLC0415 - few need it
-
-        return SyncGraphs(self._client.graphs, self.call)
-
-    @property
-    def schedules(self) -> SyncSchedules:
-        """Jobs that are dispatched again and again."""
-        from penstock.jobs.sync_records import SyncSchedules  # noqa: PLC0415 - few need it
-
-        return SyncSchedules(self._client.schedules, self.call)
-
-    @property
-    def dead(self) -> SyncDeadLetters:
-        """Jobs that will not run again by themselves."""
-        from penstock.jobs.sync_records import SyncDeadLetters  # noqa: PLC0415 - few need it
-
-        return SyncDeadLetters(self._client.dead, self.call)
-
-    def dispatch(
-        self,
-        call: Call,
-        *,
-        queue: str = "",
-        delay: float | timedelta = 0.0,
-        at: datetime | None = None,
-        expires: float | timedelta | datetime | None = None,
-        tags: Iterable[str] = (),
-        job_id: str = "",
-        unique_for: float | timedelta = 0.0,
-        priority: Priority = "normal",
-    ) -> str:
-        """See :meth:`Client.dispatch`."""
-        return self.call(
-            self._client.dispatch(
-                call,
-                queue=queue,
-                delay=delay,
-                at=at,
-                expires=expires,
-                tags=tags,
-                job_id=job_id,
-                unique_for=unique_for,
-                priority=priority,
-            )
-        )
-
-    def dispatch_many(
-        self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"
-    ) -> list[str]:
-        """See :meth:`Client.dispatch_many`."""
-        return self.call(self._client.dispatch_many(calls, queue=queue, priority=priority))
-
-    def job(self, job_id: str) -> JobView:
-        """See :meth:`Client.job`."""
-        return self.call(self._client.job(job_id))
-
-    def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
-        """See :meth:`Client.wait`."""
-        return self.call(self._client.wait(job_id, timeout_seconds))
-
-    def cancel(self, job_id: str, reason: str = "cancelled by a client") -> JobView:
-        """See :meth:`Client.cancel`."""
-        return self.call(self._client.cancel(job_id, reason))
-
-    def pause_queue(self, queue: str, reason: str = "") -> None:
-        """See :meth:`Client.pause_queue`."""
-        self.call(self._client.pause_queue(queue, reason))
-
-    def resume_queue(self, queue: str) -> None:
-        """See :meth:`Client.resume_queue`."""
-        self.call(self._client.resume_queue(queue))
-
-    def retry(self, job_id: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """See :meth:`Client.retry`."""
-        self.call(self._client.retry(job_id, arguments))
-
     def close(self) -> None:
+        """Closes the connection and ends the thread; nothing in a forked child."""
         if self._process != os.getpid():  # the connection is the parent's
             return
         self.call(self._connection.__aexit__(None, None, None))

@@ -39,10 +39,10 @@ class _Ring:
         if self._counts is None:
             self._counts, self._slot = array("Q", bytes(8 * _SLOTS)), slot
         self._counts[self._slot % _SLOTS] += count
-        self.sums = tuple(each + count for each in self.sums)
+        self.sums = tuple(total + count for total in self.sums)
 
     def go_to(self, slot: int) -> None:
-        """Time goes on: what is older than the window goes."""
+        """Moves on in time; counts older than the window are dropped."""
         if self._counts is None or slot <= self._slot:
             return
         if not self.sums[-1]:  # all slots are 0, as those of late jobs nearly always are
@@ -108,16 +108,16 @@ class Ledger:
             burn_rate_short=min(burns[0], burns[2]),
             burn_rate_long=min(burns[1], burns[3]),
             parts=tuple(
-                (slots * self._slot_seconds, *each)
-                for slots, each in zip(_STRETCHES, counts, strict=False)
+                (slots * self._slot_seconds, *counted)
+                for slots, counted in zip(_STRETCHES, counts, strict=False)
             ),
         )
 
     def remember(self, last: Budget | None, at: float) -> None:
         """Goes on from what an earlier process counted until ``at``.
 
-        What was counted for another promise says nothing of this one. Within each stretch nobody
-        knows when it was: it is spread evenly.
+        Counts for another promise are dropped. The times within a stretch are not recorded: its
+        counts are spread evenly.
         """
         promise = (self.sla_seconds, self._window_seconds)
         if last is None or (last.sla_seconds, last.window_seconds) != promise:
@@ -150,25 +150,27 @@ def late_in_line(waiting: int, ages_seconds: Sequence[float], sla_seconds: float
     """Of the waiting jobs, how many are late already.
 
     Args:
-        ages_seconds: at evenly spaced places in the line, the oldest first; a single one says
-            nothing of the jobs behind it.
+        waiting: jobs in the queue.
+        ages_seconds: at evenly spaced places in the queue, the oldest first; from a single one
+            nothing follows for the jobs behind it.
+        sla_seconds: a job that has waited longer is late.
     """
-    late, known = sum(age > sla_seconds for age in ages_seconds), len(ages_seconds)
-    if not late or waiting <= known:
+    late, ages_given = sum(age > sla_seconds for age in ages_seconds), len(ages_seconds)
+    if not late or waiting <= ages_given:
         return min(late, waiting)
-    if late == known:
-        return waiting if known > 1 else 1
+    if late == ages_given:
+        return waiting if ages_given > 1 else 1
     old, young = ages_seconds[late - 1], ages_seconds[late]
     place = late - 1 + (old - sla_seconds) / (old - young)
-    return min(int(place * (waiting - 1) / (known - 1)) + 1, waiting)
+    return min(int(place * (waiting - 1) / (ages_given - 1)) + 1, waiting)
 
 
 def _unfold(sums: Sequence[int]) -> list[int]:
     """Counts by slot, the newest first, that give these sums over the stretches and the window."""
     counts: list[int] = []
-    for (newer, fewer), (older, more) in pairwise(
+    for (newer, shorter), (older, longer) in pairwise(
         zip((0, *_STRETCHES, _SLOTS), (0, *sums), strict=True)
     ):
-        slots, count = older - newer, min(max(more - fewer, 0), _MOST)
+        slots, count = older - newer, min(max(longer - shorter, 0), _MOST)
         counts += (count * (nth + 1) // slots - count * nth // slots for nth in range(slots))
     return counts

@@ -27,23 +27,23 @@ class Calibration:
         offsets: where to begin; those of a normal distribution are as good as any.
     """
 
-    __slots__ = ("_offsets", "_seen", "_size")
+    __slots__ = ("_learnt", "_offsets", "_size")
 
     def __init__(self, offsets: Sequence[float] = ()) -> None:
         self._offsets = list(offsets) or [NormalDist().inv_cdf(share) for share in SHARES]
-        self._size, self._seen = 1.0, 0
+        self._size, self._learnt = 1.0, 0
 
     def quantiles(self, mean_per_second: float, seconds: float) -> list[float]:
         """Rates that are exceeded with probability one less `SHARES`, over so many seconds."""
         spread = _deviation(mean_per_second, seconds)
-        return sorted(max(mean_per_second + each * spread, 0.0) for each in self._offsets)
+        return sorted(max(mean_per_second + offset * spread, 0.0) for offset in self._offsets)
 
-    def learn(self, mean_per_second: float, found_per_second: float, seconds: float) -> None:
-        """What came was so much."""
-        error = (found_per_second - mean_per_second) / _deviation(mean_per_second, seconds)
-        self._seen += 1
-        self._size += (abs(error) - self._size) / min(self._seen + 20, _SIZE_MEMORY)
-        step = self._size * max(_FIRST_STEP / sqrt(self._seen), _LEAST_STEP)
+    def learn(self, mean_per_second: float, observed_per_second: float, seconds: float) -> None:
+        """Learns from an observed rate."""
+        error = (observed_per_second - mean_per_second) / _deviation(mean_per_second, seconds)
+        self._learnt += 1
+        self._size += (abs(error) - self._size) / min(self._learnt + 20, _SIZE_MEMORY)
+        step = self._size * max(_FIRST_STEP / sqrt(self._learnt), _LEAST_STEP)
         for place, share in enumerate(SHARES):
             missed = error > self._offsets[place]
             self._offsets[place] += step * (missed - (1.0 - share))
@@ -52,14 +52,14 @@ class Calibration:
 def offsets(mean_per_second: float, quantiles: Sequence[float], seconds: float) -> list[float]:
     """The other way round: where a calibration stood that gave these quantiles."""
     spread = _deviation(mean_per_second, seconds)
-    return [(each - mean_per_second) / spread for each in quantiles]
+    return [(rate - mean_per_second) / spread for rate in quantiles]
 
 
-def loss(quantiles: Sequence[float], found: float) -> float:
+def loss(quantiles: Sequence[float], observed: float) -> float:
     """Pinball losses of the quantiles, summed (Koenker & Bassett 1978)."""
     return sum(
-        share * (found - each) if found >= each else (1.0 - share) * (each - found)
-        for share, each in zip(SHARES, quantiles, strict=True)
+        share * (observed - rate) if observed >= rate else (1.0 - share) * (rate - observed)
+        for share, rate in zip(SHARES, quantiles, strict=True)
     )
 
 

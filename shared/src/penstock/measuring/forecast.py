@@ -1,7 +1,7 @@
 """Forecasts of arrivals: several simple models, the one that loses least, or none.
 
-Time is cut into stretches as long as the horizon. When one is over, each model is scored on what it
-had said of it, by the pinball loss of its calibrated quantiles, and says what the next will bring.
+Time is cut into stretches as long as the horizon. When one is over, each model is scored on its
+prediction, by the pinball loss of its calibrated quantiles, and predicts the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SWITCH_ON, _SWITCH_OFF = 0.95, 1.0
 """Relative losses from which a forecast is used, and from which it is not any more."""
 _WORTH_CHANGING = 0.98
 _LONGEST_LOOK = 1.5
-"""An observation longer than so many horizons says nothing of the single ones."""
+"""An observation longer than so many horizons is not split into stretches."""
 
 
 class Candidate:
@@ -39,22 +39,22 @@ class Candidate:
         self.mean: float | None = None
         self.quantiles: list[float] = []
 
-    def say(self, mean: float | None, seconds: float) -> None:
-        """What it expects of the next stretch."""
+    def predict(self, mean: float | None, seconds: float) -> None:
+        """Sets the prediction for the next stretch."""
         self.mean = mean
         self.quantiles = [] if mean is None else self._calibration.quantiles(mean, seconds)
 
-    def lost(self, found: float) -> float:
-        return loss(self.quantiles, found)
+    def lost(self, observed: float) -> float:
+        return loss(self.quantiles, observed)
 
-    def score(self, found: float, level_loss: float, seconds: float) -> None:
-        """The stretch is over: it brought so many a second."""
+    def score(self, observed: float, level_loss: float, seconds: float) -> None:
+        """Scores the prediction of a stretch that is over."""
         if self.mean is None:
             return
         fading = exp(-seconds / _MEMORY_SECONDS)
-        self._loss = fading * self._loss + self.lost(found)
+        self._loss = fading * self._loss + self.lost(observed)
         self._level_loss = fading * self._level_loss + level_loss
-        self._calibration.learn(self.mean, found, seconds)
+        self._calibration.learn(self.mean, observed, seconds)
         self.scored += 1
 
     @property
@@ -114,7 +114,7 @@ class Forecaster:
             return
         if self._start is None or start != self._end:
             self._start, self._count = start, 0
-            self._forget_sayings()
+            self._forget_predictions()
         self._count, self._end = self._count + count, end
         if end - self._start >= self.horizon_seconds - 1e-6:
             self._close(self._start, end, rates)
@@ -141,7 +141,7 @@ class Forecaster:
         )
 
     def remember(self, last: Forecast | None) -> None:
-        """How far off forecasts were before this process: where every model begins."""
+        """Starts every model from the forecast errors of an earlier process."""
         if last is None:
             return
         self.aim(last.horizon_seconds)
@@ -154,29 +154,29 @@ class Forecaster:
         self._awake = self._awake or self._count > 0
         if not self._awake:
             return
-        found = self._count / (end - start)
-        self._score(found, end - start)
+        observed = self._count / (end - start)
+        self._score(observed, end - start)
         self._choose()
         self._made_at = end
         rate = rates.rate(self.horizon_seconds)
-        level = rate.per_second if rate else found
-        self._say(LEVEL, level)
-        self._say(SLOPE, (rate.forecast_per_second if rate else None) or level)
-        seen = Stretch(found, level, (start + end) / 2, end + self.horizon_seconds / 2)
+        level = rate.per_second if rate else observed
+        self._predict(LEVEL, level)
+        self._predict(SLOPE, (rate.forecast_per_second if rate else None) or level)
+        stretch = Stretch(observed, level, (start + end) / 2, end + self.horizon_seconds / 2)
         for models in (self._smoothing, self._seasonal, self._trained_models):
             for name, model in models.items():
-                self._say(name, model.next(seen))
+                self._predict(name, model.next(stretch))
 
-    def _say(self, name: str, mean: float | None) -> None:
-        self._candidates[name].say(mean, self.horizon_seconds)
+    def _predict(self, name: str, mean: float | None) -> None:
+        self._candidates[name].predict(mean, self.horizon_seconds)
 
-    def _score(self, found: float, seconds: float) -> None:
+    def _score(self, observed: float, seconds: float) -> None:
         level = self._candidates[LEVEL]
         if level.mean is None:
             return
-        level_loss = level.lost(found)
+        level_loss = level.lost(observed)
         for candidate in self._candidates.values():
-            candidate.score(found, level_loss, seconds)
+            candidate.score(observed, level_loss, seconds)
 
     def _choose(self) -> None:
         """The best that is clearly better than the level; the present one while it is not worse."""
@@ -196,12 +196,12 @@ class Forecaster:
 
     def _why_off(self) -> str:
         if self._chosen != LEVEL:
-            return f"{self._chosen} has not seen this time of its period yet"
+            return f"{self._chosen} has no observation of this time of its period yet"
         if self._best:
             lost = self._candidates[self._best].relative_loss or 0.0
             return f"the best, {self._best}, loses {lost:.2f} times what the level loses"
         scored = self._candidates[LEVEL].scored
-        return f"too little to tell: {scored} of {_LEAST_SCORED} stretches seen"
+        return f"too few observations: {scored} of {_LEAST_SCORED} stretches"
 
     def _begin_anew(self) -> None:
         """For stretches of another length, or from other offsets; seasons are kept."""
@@ -211,6 +211,6 @@ class Forecaster:
         self._chosen, self._best, self._awake = LEVEL, "", False
         self._start = None
 
-    def _forget_sayings(self) -> None:
+    def _forget_predictions(self) -> None:
         for candidate in self._candidates.values():
-            candidate.say(None, self.horizon_seconds)
+            candidate.predict(None, self.horizon_seconds)

@@ -1,6 +1,6 @@
 """The newest entry of each host, bounded in number and time; what a host may claim to be. Pure.
 
-Whoever holds the key of an executor can invent host names. The decider and the metrics service keep
+A holder of an executor's key can invent host names. The decider and the metrics service keep
 their hosts by these rules, and so does a replay, which must remember the same hosts as the decider.
 """
 
@@ -22,14 +22,16 @@ _MOST_POOLS, _MOST_NAMES = 1000, 10_000
 """Of one host: an executor obeys no plan beyond that many workers of a pool."""
 
 
-class Heard(Protocol):
-    """``at``: when the broker stored it, POSIX seconds."""
+class Dated(Protocol):
+    """An entry with the time at which the broker stored it."""
 
     @property
-    def at(self) -> float: ...
+    def at(self) -> float:
+        """POSIX seconds."""
+        ...
 
 
-T = TypeVar("T", bound=Heard)
+T = TypeVar("T", bound=Dated)
 
 
 class HostBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,15 +46,15 @@ def remember(hosts: dict[str, T], name: str, entry: T, bounds: HostBounds) -> st
     """Takes in the newest entry of a host, and forgets hosts that were silent for long.
 
     Entries must come in the order in which the broker stored them: ``hosts`` stays sorted by when
-    each was heard last, so that this costs the same however many there are.
+    the last snapshot of each came, so that this costs the same however many there are.
 
     Returns:
         Why the host was refused; empty when it was taken.
     """
-    known = hosts.pop(name, None)
+    before = hosts.pop(name, None)
     _forget(hosts, entry.at, bounds)
-    if known is None:
-        if bounds.allowed and not any(fnmatchcase(name, each) for each in bounds.allowed):
+    if before is None:
+        if bounds.allowed and not any(fnmatchcase(name, pattern) for pattern in bounds.allowed):
             return "hosts.allowed does not name it"
         if len(hosts) >= bounds.most and not _evict(hosts, entry.at, bounds.lease_seconds):
             return f"{len(hosts)} hosts are known already, as many as hosts.most allows"
@@ -70,7 +72,7 @@ def _forget(hosts: dict[str, T], now: float, bounds: HostBounds) -> None:
 
 
 def _evict(hosts: dict[str, T], now: float, lease_seconds: float) -> bool:
-    """Whether the host that was silent the longest was lost and made room."""
+    """Removes the host that was silent the longest, if it is lost."""
     name = next(iter(hosts))
     if now - hosts[name].at <= lease_seconds:
         return False
@@ -79,7 +81,7 @@ def _evict(hosts: dict[str, T], now: float, lease_seconds: float) -> bool:
 
 
 def implausible(snapshot: HostSnapshot) -> str:
-    """What no machine is; empty for a snapshot that may be true."""
+    """A size that no machine has; empty for a plausible snapshot."""
     sizes = {
         "cpu_cores": (snapshot.cpu_cores, MOST_CPU_CORES),
         "memory_bytes": (snapshot.memory_bytes, MOST_MEMORY_BYTES),

@@ -30,8 +30,8 @@ class Stretch(NamedTuple):
 class Model(Protocol):
     """Sees each stretch once, in order."""
 
-    def next(self, seen: Stretch) -> float | None:
-        """Arrivals per second over the stretch that follows; None while it cannot tell."""
+    def next(self, stretch: Stretch) -> float | None:
+        """Arrivals per second over the next stretch; None while there are too few observations."""
         ...
 
 
@@ -40,7 +40,9 @@ class Holt:
     1985); without trend it is simple exponential smoothing.
 
     Args:
-        level / trend: weight of the newest. damping: what is left of the trend each stretch.
+        level: weight of the newest level.
+        trend: weight of the newest trend.
+        damping: share of the trend that is left after each stretch.
     """
 
     __slots__ = ("_damping", "_level", "_level_weight", "_trend", "_trend_weight")
@@ -50,12 +52,12 @@ class Holt:
         self._level: float | None = None
         self._trend = 0.0
 
-    def next(self, seen: Stretch) -> float:
+    def next(self, stretch: Stretch) -> float:
         if self._level is None:
-            self._level = seen.per_second
+            self._level = stretch.per_second
         expected, trend = self._level + self._damping * self._trend, self._damping * self._trend
         before, weight = self._level, self._level_weight
-        self._level = expected + weight * (seen.per_second - expected)
+        self._level = expected + weight * (stretch.per_second - expected)
         self._trend = trend + self._trend_weight * (self._level - before - trend)
         return max(self._level + self._damping * self._trend, 0.0)
 
@@ -75,12 +77,12 @@ class Seasonal:
         self._rates: array[float] = array("f")
         self._slot, self._sum, self._count = -1, 0.0, 0
 
-    def next(self, seen: Stretch) -> float | None:
-        self._learn(seen)
+    def next(self, stretch: Stretch) -> float | None:
+        self._learn(stretch)
         if not self._rates:
             return None
-        change = self._usual(seen.ahead) - self._usual(seen.at)
-        return None if isnan(change) else max(seen.level + change, 0.0)
+        change = self._usual(stretch.ahead) - self._usual(stretch.at)
+        return None if isnan(change) else max(stretch.level + change, 0.0)
 
     def usual(self, at: float) -> float | None:
         """The rate at this time of earlier periods; None where none is known."""
@@ -90,12 +92,12 @@ class Seasonal:
     def _usual(self, at: float) -> float:
         return self._rates[int(at // self._slot_seconds) % self._slots]
 
-    def _learn(self, seen: Stretch) -> None:
-        slot = int(seen.at // self._slot_seconds)
+    def _learn(self, stretch: Stretch) -> None:
+        slot = int(stretch.at // self._slot_seconds)
         if slot != self._slot:
             self._keep()
             self._slot, self._sum, self._count = slot, 0.0, 0
-        self._sum += seen.per_second
+        self._sum += stretch.per_second
         self._count += 1
 
     def _keep(self) -> None:
@@ -117,8 +119,8 @@ class SameTime:
     def __init__(self, seasonal: Seasonal) -> None:
         self._seasonal = seasonal
 
-    def next(self, seen: Stretch) -> float | None:
-        return self._seasonal.usual(seen.ahead)
+    def next(self, stretch: Stretch) -> float | None:
+        return self._seasonal.usual(stretch.ahead)
 
 
 def smoothing() -> Mapping[str, Model]:

@@ -41,7 +41,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def cv2(count: int, mean: float, squares: float) -> float:
-    """Squared coefficient of variation; 1 (exponential) where the sums cannot tell."""
+    """Squared coefficient of variation; 1 (exponential) where there are too few samples."""
     square = count * mean * mean  # 0 also where the mean is too small to be squared
     ratio = squares / square if count > 1 and square else 0.0
     return max(ratio - 1.0, 0.0) if ratio > 1 - 1e-6 else 1.0

@@ -16,7 +16,7 @@ SIGNIFICANT = 4.2
 """Signed root of the likelihood ratio that is called a change. Looked at each second, at up to 60
 cuts, Poisson noise reaches it about once a day; a batch dispatched at once, of any size, never."""
 _SHORTEST = 4
-"""A rate is judged over this many buckets at least: fewer cannot tell a batch from a rate."""
+"""A rate is judged over this many buckets at least: with fewer, a batch looks like a rate."""
 _WORTH_NOTING = 0.1
 """A smaller relative change is none, however certain it is."""
 _TREND_SHARE = 1 / 3
@@ -117,13 +117,13 @@ class RateWindow:
         """
         if not self._intervals:
             return None
-        self._steady_now = found = self._steady_now or self._look()
-        trend = _trend(found.change, found.certainty)
-        if trend != "up" or found.certainty < _FORECAST_CERTAINTY:
-            return Rate(found.per_second, trend, None, found.seconds)
-        ahead = found.per_second + found.slope * (found.seconds / 2 + horizon_seconds)
-        forecast = min(ahead, _FORECAST_LIMIT * found.per_second)
-        return Rate(found.per_second, trend, forecast, found.seconds)
+        self._steady_now = steady = self._steady_now or self._look()
+        trend = _trend(steady.change, steady.certainty)
+        if trend != "up" or steady.certainty < _FORECAST_CERTAINTY:
+            return Rate(steady.per_second, trend, None, steady.seconds)
+        ahead = steady.per_second + steady.slope * (steady.seconds / 2 + horizon_seconds)
+        forecast = min(ahead, _FORECAST_LIMIT * steady.per_second)
+        return Rate(steady.per_second, trend, forecast, steady.seconds)
 
     def _look(self) -> _Steady:
         sums = self._sums()

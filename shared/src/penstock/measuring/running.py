@@ -9,26 +9,26 @@ from penstock.events.snapshot import Quantiles
 _WORTH_NOTING_SECONDS = 1.0
 
 
-def with_running(known: Quantiles | None, running_seconds: Sequence[float]) -> Quantiles | None:
+def with_running(finished: Quantiles | None, running_seconds: Sequence[float]) -> Quantiles | None:
     """Service time with the running jobs counted as "at least this long".
 
-    A running job says something only once it is older than the mean: then it is a sample of its
-    age. While nothing has finished, jobs older than a second are all there is to know.
+    A running job counts once it is older than the mean: then it is a sample of its age. While no
+    job has finished, running jobs older than a second are the only samples.
     """
-    least = _WORTH_NOTING_SECONDS if known is None else known.mean_seconds
+    least = _WORTH_NOTING_SECONDS if finished is None else finished.mean_seconds
     longer = sorted(age for age in running_seconds if age > least)
     if not longer:
-        return known
-    if known is None:
+        return finished
+    if finished is None:
         return _of_running(longer)
-    count = known.count + len(longer)
+    count = finished.count + len(longer)
     return Quantiles(
         count=count,
-        mean_seconds=(known.mean_seconds * known.count + sum(longer)) / count,
-        p50_seconds=known.p50_seconds,
-        p95_seconds=known.p95_seconds,
-        p99_seconds=max(known.p99_seconds, longer[-1]),
-        cv2=known.cv2,
+        mean_seconds=(finished.mean_seconds * finished.count + sum(longer)) / count,
+        p50_seconds=finished.p50_seconds,
+        p95_seconds=finished.p95_seconds,
+        p99_seconds=max(finished.p99_seconds, longer[-1]),
+        cv2=finished.cv2,
         age_seconds=0.0,
     )
 

@@ -20,7 +20,13 @@ _CERTAIN = 2.0
 
 
 class Start(NamedTuple):
-    """One worker's, heard of at ``at``; ``together``: this one and those starting beside it."""
+    """The start of one worker.
+
+    Attributes:
+        at: when its event was received.
+        seconds: from the command until it was ready.
+        together: this one and those starting beside it.
+    """
 
     at: float
     seconds: float
@@ -28,7 +34,7 @@ class Start(NamedTuple):
 
 
 class Starts:
-    """The starts of the last quarter of an hour, at most 256; the last known stand until new ones.
+    """The starts of the last quarter of an hour, at most 256; older ones count until new ones come.
 
     Times are seconds of one steady clock.
     """
@@ -36,7 +42,7 @@ class Starts:
     def __init__(self) -> None:
         self._starts: deque[Start] = deque(maxlen=_MOST)
         self._newest_at: float | None = None
-        self._known: Quantiles | None = None
+        self._quantiles: Quantiles | None = None
         self._fit: SpawnFit | None = None
         self._fresh = True
 
@@ -55,17 +61,17 @@ class Starts:
         self._starts.append(Start(now, seconds, min(max(together, 1), _MOST_TOGETHER)))
         self._newest_at, self._fresh = now, False
 
-    def remember(self, known: Quantiles | None, fit: SpawnFit | None, at: float | None) -> None:
-        """What was known before this process, the newest of it from ``at``."""
+    def remember(self, quantiles: Quantiles | None, fit: SpawnFit | None, at: float | None) -> None:
+        """Takes over what an earlier process measured, the newest of it at ``at``."""
         if not self._starts:
-            self._known, self._fit, self._newest_at = known, fit, at
+            self._quantiles, self._fit, self._newest_at = quantiles, fit, at
 
     def quantiles(self, now: float) -> Quantiles | None:
         """Of all starts, however many were together; None before the first."""
         self._refresh()
-        if self._known is None or self._newest_at is None:
-            return self._known
-        return replace(self._known, age_seconds=max(now - self._newest_at, 0.0))
+        if self._quantiles is None or self._newest_at is None:
+            return self._quantiles
+        return replace(self._quantiles, age_seconds=max(now - self._newest_at, 0.0))
 
     def fit(self) -> SpawnFit | None:
         """By how many start together; None before the first start."""
@@ -76,21 +82,21 @@ class Starts:
         if self._fresh:
             return
         seconds = sorted(start.seconds for start in self._starts)
-        squares = sum(each * each for each in seconds)
-        self._known, self._fit = summary(seconds, sum(seconds), squares), fit(self._starts)
+        squares = sum(value * value for value in seconds)
+        self._quantiles, self._fit = summary(seconds, sum(seconds), squares), fit(self._starts)
         self._fresh = True
 
 
 def fit(starts: Sequence[Start]) -> SpawnFit:
     """A straight line through at least one start; flat where a slope does not show."""
     slope = _slope(starts)
-    alone = sorted(max(each.seconds - slope * (each.together - 1), 0.0) for each in starts)
+    alone = sorted(max(start.seconds - slope * (start.together - 1), 0.0) for start in starts)
     return SpawnFit(
         mean_seconds=sum(alone) / len(alone),
         p95_seconds=quantile(alone, 0.95),
         p99_seconds=quantile(alone, 0.99),
         contention_seconds=slope,
-        most_together=max(each.together for each in starts),
+        most_together=max(start.together for start in starts),
     )
 
 
@@ -99,12 +105,12 @@ def _slope(starts: Sequence[Start]) -> float:
     count = len(starts)
     if count < 3:
         return 0.0
-    middle = sum(each.together for each in starts) / count
-    mean = sum(each.seconds for each in starts) / count
-    spread = sum((each.together - middle) ** 2 for each in starts)
+    middle = sum(start.together for start in starts) / count
+    mean = sum(start.seconds for start in starts) / count
+    spread = sum((start.together - middle) ** 2 for start in starts)
     if not spread:
         return 0.0
-    slope = sum((each.together - middle) * (each.seconds - mean) for each in starts) / spread
-    left = (each.seconds - mean - slope * (each.together - middle) for each in starts)
-    error = sqrt(sum(each * each for each in left) / (count - 2) / spread)
+    slope = sum((start.together - middle) * (start.seconds - mean) for start in starts) / spread
+    left = (start.seconds - mean - slope * (start.together - middle) for start in starts)
+    error = sqrt(sum(residual * residual for residual in left) / (count - 2) / spread)
     return slope if slope > _CERTAIN * error else 0.0

@@ -1,4 +1,4 @@
-"""A forecast that somebody trained on weeks of the past, beside those that are made here."""
+"""Models that follow a forecast made by the pipeline from weeks of the past."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class Curve:
     """Arrivals per second over steps of one length; nothing is known before and after them.
 
     Args:
-        start: of the first step, seconds of the clock by which it is asked.
-        rates: not a number where nothing is known.
+        start: of the first step, seconds of the caller's clock.
+        step_seconds: of each step.
+        rates: NaN where nothing is known.
     """
 
     __slots__ = ("_rates", "_start", "_step_seconds")
@@ -31,15 +32,15 @@ class Curve:
 
 
 class Trained:
-    """What the curve says of that time; nothing while there is none."""
+    """The curve's rate at that time; None without a curve."""
 
     __slots__ = ("curve",)
 
     def __init__(self) -> None:
         self.curve: Curve | None = None
 
-    def next(self, seen: Stretch) -> float | None:
-        return self.curve.at(seen.ahead) if self.curve else None
+    def next(self, stretch: Stretch) -> float | None:
+        return self.curve.at(stretch.ahead) if self.curve else None
 
 
 class TrainedChange:
@@ -50,9 +51,9 @@ class TrainedChange:
     def __init__(self, trained: Trained) -> None:
         self._trained = trained
 
-    def next(self, seen: Stretch) -> float | None:
+    def next(self, stretch: Stretch) -> float | None:
         curve = self._trained.curve
         if curve is None:
             return None
-        now, ahead = curve.at(seen.at), curve.at(seen.ahead)
-        return None if now is None or ahead is None else max(seen.level + ahead - now, 0.0)
+        now, ahead = curve.at(stretch.at), curve.at(stretch.ahead)
+        return None if now is None or ahead is None else max(stretch.level + ahead - now, 0.0)

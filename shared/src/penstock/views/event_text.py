@@ -1,4 +1,4 @@
-"""Any event as one line for people: when, what it is about, what happened."""
+"""Any event as one line of text: when, its subject, what happened."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ def line(event: Event | UnknownEvent) -> str:
     """``12:00:01 pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)``."""
     if isinstance(event, UnknownEvent):
         return f"{'':8} {event.type} (of a later version)"
-    told = happened(event)
-    about = f"{event.noun} {event.key} {event.name}"
-    return f"{clock(event.at)} {about}{': ' if told else ''}{told}"
+    text = happened(event)
+    title = f"{clock(event.at)} {event.noun} {event.key} {event.name}"
+    return f"{title}: {text}" if text else title
 
 
 def happened(event: Event) -> str:
-    """What the event says beyond its name; empty where the name says it all."""
-    tell = _WORDS.get(type(event))
-    return tell(event) if tell else ""
+    """The event's content as text; empty where its name is all."""
+    words = _WORDS.get(type(event))
+    return words(event) if words else ""
 
 
 def because(decision: ScalingDecisionMade) -> str:
@@ -122,10 +122,10 @@ def _breached(event: SlaBreached) -> str:
 
 
 def _burning(event: PromiseBurning) -> str:
-    found = event.budget
-    late = found.late + found.waiting_late
-    promised = f"{found.quantile * 100:g} % within {seconds(found.sla_seconds)}"
-    return f"{event.pace}: {late} of {found.jobs + found.waiting_late} late, promised {promised}"
+    budget = event.budget
+    late, jobs = budget.late + budget.waiting_late, budget.jobs + budget.waiting_late
+    promise = f"{budget.quantile * 100:g} % within {seconds(budget.sla_seconds)}"
+    return f"{event.pace}: {late} of {jobs} late, promised {promise}"
 
 
 def _dispatched(event: JobDispatched) -> str:
@@ -138,10 +138,10 @@ def _revived(event: JobRevived) -> str:
     return ", ".join(part for part in (arguments, event.reason) if part)
 
 
-def _counts(found: Counts) -> str:
+def _counts(counts: Counts) -> str:
     return (
-        f"{found.completed} completed, {found.failed} failed, {found.cancelled} cancelled, "
-        f"{found.pending} pending"
+        f"{counts.completed} completed, {counts.failed} failed, {counts.cancelled} cancelled, "
+        f"{counts.pending} pending"
     )
 
 

@@ -21,13 +21,13 @@ from penstock.jobs.lifecycle import JobRecord, State, fold, ignored_events, lead
 from penstock.jobs.payloads import redaction
 from penstock.views import lookback
 
-_ASKED_AT_ONCE = 20
+_READ_AT_ONCE = 20
 
 History = list[tuple[int, Event | UnknownEvent]]
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One job in a list. ``waited_seconds``: from available to started, of the last attempt."""
+    """One job in a list; ``run_seconds`` is of the last attempt."""
 
     id: str
     state: str
@@ -45,7 +45,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with everything that is known; ``arguments`` and ``result`` as plain values."""
+    """One job with its history; ``arguments`` and ``result`` are plain values."""
 
     job: JobRow
     tags: tuple[str, ...]
@@ -120,27 +120,29 @@ async def newest_jobs(bus: Bus, subjects: Subjects, wanted: Wanted) -> list[JobR
 
 
 class _Reader:
-    """Makes records of recent events; asks for a job whose beginning is not among them, once.
+    """Folds recent events to records; reads a job whose first events are not among them, once.
 
     Args:
-        state: jobs whose recent events lead to other states are not asked for; None for any.
+        client: reads the history of one job.
+        state: jobs whose recent events lead to other states are not read; None for any.
     """
 
     def __init__(self, client: Client, state: State | None) -> None:
         self._client, self._state = client, state
-        self._asked: dict[str, JobRecord | None] = {}
+        self._read: dict[str, JobRecord | None] = {}
 
     async def records(
         self, messages: Sequence[Stored], is_complete: bool
     ) -> AsyncIterator[JobRecord]:
-        """Of jobs in ``messages``, the last changed first.
+        """The jobs of messages, the last changed first.
 
         Args:
-            is_complete: no events are left in the log before these.
+            messages: events of jobs, oldest first.
+            is_complete: the log holds no events before these.
         """
         histories = list(reversed(_by_job(messages).items()))
-        for start in range(0, len(histories), _ASKED_AT_ONCE):
-            some = histories[start : start + _ASKED_AT_ONCE]
+        for start in range(0, len(histories), _READ_AT_ONCE):
+            some = histories[start : start + _READ_AT_ONCE]
             for record in await asyncio.gather(
                 *(self._record(job_id, history, is_complete) for job_id, history in some)
             ):
@@ -148,29 +150,29 @@ class _Reader:
                     yield record
 
     async def _record(self, job_id: str, history: History, is_complete: bool) -> JobRecord | None:
-        """None where its first events left the log: its state is not known."""
+        """The job; None where its first events left the log, so that its state is unknown."""
         if is_complete or isinstance(history[0][1], JobDispatched | JobCarried):
             return fold(history)
         if self._state and not any(leads_to(event, self._state) for _, event in history):
             return None
-        if job_id not in self._asked:
+        if job_id not in self._read:
             try:
-                self._asked[job_id] = (await self._client.job(job_id)).record
+                self._read[job_id] = (await self._client.job(job_id)).record
             except JobsError:
-                self._asked[job_id] = None
-        return self._asked[job_id]
+                self._read[job_id] = None
+        return self._read[job_id]
 
 
 def _by_job(messages: Sequence[Stored]) -> dict[str, History]:
     """The events of each job; the job of the latest event comes last."""
-    found: dict[str, History] = {}
+    histories: dict[str, History] = {}
     for stored in messages:
         job_id = stored.subject.split(".")[-2]
         event = read_event(stored, JOB_EVENTS)
-        history = found.pop(job_id, [])
+        history = histories.pop(job_id, [])
         history.append((stored.sequence, event))
-        found[job_id] = history
-    return found
+        histories[job_id] = history
+    return histories
 
 
 def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The workers that live, from their own reports: they are heard, not looked up."""
+"""The living workers, from the reports that they send while this listens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.events.worker import WorkerReport
 from penstock.views import lookback
 
 LISTEN_SECONDS = 2.0
-"""Workers report each second: twice that hears all of them, also where one report is lost."""
+"""Workers report each second: twice that is enough where one report is lost."""
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,30 +36,30 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def living_workers(bus: Bus, settings: Settings) -> tuple[list[WorkerRow], int]:
-    """A row for each worker heard, and how many the hosts have that were not heard."""
+    """A row for each worker that reports, and the number of started ones that do not."""
     subjects = Subjects(settings.prefix)
     expected = await _started(bus, subjects, settings.host.lease_seconds)
-    heard: dict[str, WorkerReport] = {}
-    all_heard = asyncio.Event()
+    reports: dict[str, WorkerReport] = {}
+    is_complete = asyncio.Event()
 
-    def hear(_: str, body: bytes) -> None:
+    def take(_: str, body: bytes) -> None:
         with suppress(msgspec.DecodeError):
             report = msgspec.json.decode(body, type=WorkerReport)
-            heard[report.worker] = report
-            if expected and len(heard) >= expected:
-                all_heard.set()
+            reports[report.worker] = report
+            if expected and len(reports) >= expected:
+                is_complete.set()
 
-    listening = await bus.listen(subjects.worker_report("*", "*"), hear)
+    listening = await bus.listen(subjects.worker_report("*", "*"), take)
     with suppress(TimeoutError):
         async with asyncio.timeout(LISTEN_SECONDS):
-            await all_heard.wait()
+            await is_complete.wait()
     await listening.unsubscribe()
-    rows = sorted((_row(report) for report in heard.values()), key=lambda r: (r.pool, r.worker))
+    rows = sorted((_row(report) for report in reports.values()), key=lambda r: (r.pool, r.worker))
     return rows, expected - len(rows)
 
 
 async def _started(bus: Bus, subjects: Subjects, lease_seconds: float) -> int:
-    """How many workers the living hosts say they have started."""
+    """How many workers the living hosts have started, by their snapshots."""
     now, total = utc_now(), 0
     stream, subject = subjects.snapshots_stream, subjects.host_snapshot("*")
     for stored in await lookback.latest(bus, stream, subject):
@@ -70,7 +70,7 @@ async def _started(bus: Bus, subjects: Subjects, lease_seconds: float) -> int:
 
 
 def _row(report: WorkerReport) -> WorkerRow:
-    claim = max(report.claims, key=lambda held: held.running_seconds, default=None)
+    claim = max(report.claims, key=lambda claim: claim.running_seconds, default=None)
     return WorkerRow(
         worker=report.worker,
         pool=report.pool,

@@ -9,19 +9,19 @@ from typing import NamedTuple
 from penstock.bus.protocol import Bus, Stored
 
 FIRST_SPAN = 1_000
-"""Sequences looked at first; a caller that finds too little looks back fourfold."""
+"""Sequences that are read first; each further step reads four times as many."""
 DEEPEST_SPAN = 64_000
 
 
 class Back(NamedTuple):
-    """What was found looking back: messages, oldest first, and whether that is all there is."""
+    """Messages, oldest first, and whether the stream holds no earlier ones."""
 
     messages: list[Stored]
     complete: bool
 
 
 async def back(bus: Bus, stream: str, subject: str) -> AsyncIterator[Back]:
-    """Looks back further and further from the last message of a subject, up to DEEPEST_SPAN."""
+    """Reads back further and further from the last message of a subject, up to DEEPEST_SPAN."""
     last = await bus.last(stream, subject)
     if last is None:
         yield Back([], complete=True)
@@ -30,8 +30,8 @@ async def back(bus: Bus, stream: str, subject: str) -> AsyncIterator[Back]:
     span = FIRST_SPAN
     while True:
         start = max(first, last.sequence - span + 1)
-        found = [stored async for stored in between(bus, stream, subject, start, last.sequence)]
-        yield Back(found, complete=start == first)
+        messages = [stored async for stored in between(bus, stream, subject, start, last.sequence)]
+        yield Back(messages, complete=start == first)
         if start == first or span >= DEEPEST_SPAN:
             return
         span *= 4
@@ -39,11 +39,11 @@ async def back(bus: Bus, stream: str, subject: str) -> AsyncIterator[Back]:
 
 async def newest(bus: Bus, stream: str, subject: str, limit: int) -> list[Stored]:
     """The last ``limit`` messages of a subject, oldest first."""
-    found: list[Stored] = []
-    async for found, _ in back(bus, stream, subject):
-        if len(found) >= limit:
+    messages: list[Stored] = []
+    async for messages, _ in back(bus, stream, subject):
+        if len(messages) >= limit:
             break
-    return found[-limit:]
+    return messages[-limit:]
 
 
 async def latest(bus: Bus, stream: str, subject: str) -> list[Stored]:
@@ -57,10 +57,14 @@ async def latest(bus: Bus, stream: str, subject: str) -> list[Stored]:
 async def between(
     bus: Bus, stream: str, subject: str, start: int | str, end: int
 ) -> AsyncIterator[Stored]:
-    """The messages of a subject from ``start`` (see `Bus.follow`) to sequence ``end``.
+    """The messages of a subject between two sequences, both included.
 
     Args:
-        end: must exist, else the call waits for a later message.
+        bus: a connection.
+        stream: name of the stream.
+        subject: may have wildcards.
+        start: where to begin, as for `Bus.follow`.
+        end: sequence of a message that exists, else the call waits for a later one.
     """
     async with aclosing(_follow(bus, stream, subject, start)) as messages:
         async for stored in messages:

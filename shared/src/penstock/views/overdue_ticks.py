@@ -1,4 +1,4 @@
-"""Ticks of schedules whose time has come and that no orchestrator has dispatched."""
+"""Ticks of schedules that are due and that no orchestrator has dispatched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.jobs.client import Client
 from penstock.jobs.schedules.schedule import Schedule, next_tick
 
 MOST = 1000
-"""More are not counted."""
+"""Further ticks are not counted."""
 _GRACE = timedelta(seconds=5)
 """A living orchestrator dispatches a tick within a second."""
 
@@ -34,7 +34,7 @@ def overdue(schedules: Iterable[Schedule], now: datetime) -> int:
 
 async def with_overdue(facts: Facts, bus: Bus, settings: Settings, now: datetime) -> Facts:
     """The facts with the ticks that wait for an orchestrator, where none lives."""
-    if all(_lives(each) for each in facts.services):
+    if all(_lives(service) for service in facts.services):
         return facts
     try:
         schedules = await Client.over(bus, settings, "cli").schedules.all()
@@ -47,19 +47,21 @@ async def standstill(
     bus: Bus, settings: Settings, schedules: Iterable[Schedule], now: datetime
 ) -> str:
     """Why no schedule is dispatched, and since when; empty while an orchestrator lives."""
-    found = next(each for each in await services(bus, settings) if each.name == ORCHESTRATOR)
-    if _lives(found):
+    states = await services(bus, settings)
+    orchestrator = next(state for state in states if state.name == ORCHESTRATOR)
+    if _lives(orchestrator):
         return ""
     silent = "yet"
-    if found.silent_seconds is not None:
-        silent = f"for {found.silent_seconds:.0f} s"
+    if orchestrator.silent_seconds is not None:
+        silent = f"for {orchestrator.silent_seconds:.0f} s"
     return (
-        f"no orchestrator has reported {silent}: schedules, batches and healing stand still; "
+        f"no orchestrator has reported {silent}: schedules, batches and reconciling stand still; "
         f"{overdue(schedules, now)} ticks overdue"
     )
 
 
-def _lives(found: ServiceFacts) -> bool:
-    if found.name != ORCHESTRATOR:
+def _lives(service: ServiceFacts) -> bool:
+    if service.name != ORCHESTRATOR:
         return True
-    return found.silent_seconds is not None and found.silent_seconds <= found.allowed_seconds
+    silent_seconds = service.silent_seconds
+    return silent_seconds is not None and silent_seconds <= service.allowed_seconds

@@ -1,4 +1,4 @@
-"""Times and sizes as people read them, and as they type them."""
+"""Times and sizes as text, and the lengths of time that commands accept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def seconds(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Per second."""
+    """A rate per second, as a number without its unit."""
     return UNKNOWN if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
@@ -56,7 +56,7 @@ def read_seconds(text: str) -> float:
     """A length of time: ``90``, ``1.5s``, ``10m``, ``2h``, ``1d``.
 
     Raises:
-        ValueError: says what was found and what was expected.
+        ValueError: names what was found and what was expected.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -65,5 +65,5 @@ def read_seconds(text: str) -> float:
 
 
 def ago(value: float | None) -> str:
-    """How long something is past."""
+    """How long ago something happened."""
     return "never" if value is None else f"{seconds(value)} ago"

@@ -1,4 +1,4 @@
-"""Batches and graphs as the event log holds them, for the commands that list them."""
+"""All batches or graphs of the event log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
 
-class _Whole(Protocol):
+class _Workflow(Protocol):
     @property
     def state(self) -> str: ...
 
 
-Record = TypeVar("Record", bound=_Whole)
+Record = TypeVar("Record", bound=_Workflow)
 
 
 async def newest(
@@ -26,8 +26,19 @@ async def newest(
     show: Callable[[str], Awaitable[Record]],
     moment: Callable[[Record], datetime],
 ) -> list[Record]:
-    """All that the log knows, those of the latest ``moment`` first. Raises BusError."""
+    """Reads all batches or graphs of the event log.
+
+    Args:
+        bus: a connection.
+        settings: of the installation.
+        noun: which of the two.
+        show: reads one by its id.
+        moment: the time to sort by, the latest first.
+
+    Raises:
+        BusError: the log cannot be read.
+    """
     subjects = Subjects(settings.prefix)
     counted = await bus.count(subjects.events_stream, subjects.events(noun))
     ids = dict.fromkeys(subject.split(".")[-2] for subject in counted)
-    return sorted([await show(each) for each in ids], key=moment, reverse=True)
+    return sorted([await show(workflow_id) for workflow_id in ids], key=moment, reverse=True)

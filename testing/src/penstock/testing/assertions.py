@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.memory import MemoryBus
 from penstock.events.batch import BATCH_EVENTS
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.jobs import derived_ids
@@ -26,6 +25,7 @@ from penstock.testing.dispatched import (
     listed,
     of_payload,
 )
+from penstock.testing.memory.bus import MemoryBus
 
 
 class Assertions:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from penstock.bus.memory import MemoryBus
 from penstock.config import Settings
 from penstock.jobs import Client
 from penstock.testing.assertions import Assertions
+from penstock.testing.memory.bus import MemoryBus
 from penstock.testing.running import Run
 
 

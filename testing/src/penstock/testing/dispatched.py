@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.memory import MemoryBus
 from penstock.events.job import JOB_EVENTS, JobDispatched
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.payloads import payload
+from penstock.testing.memory.bus import MemoryBus
 
 Wanted = Call | Awaiting | JobType[Any, Any]
 """A call with its arguments, or a function with any."""

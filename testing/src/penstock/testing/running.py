@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from penstock.bus.memory import MemoryBus
 from penstock.bus.protocol import Stored
 from penstock.config import Settings
 from penstock.config.profiles import PoolTable
@@ -18,8 +17,9 @@ from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.jobs.queues import queue_messages
-from penstock.orchestrator.workflows.tracker import Wholes
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
+from penstock.testing.memory.bus import MemoryBus
 from penstock.testing.spark import NotAsked
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
@@ -41,13 +41,13 @@ class Run:
         self._bus, self._subjects = bus, Subjects(settings.prefix)
         self._settings, self._run_dir = settings, run_dir
         client = Client.over(bus.client(), settings, "testing")
-        self._wholes = Wholes(bus.client(), self._subjects, client, now=_later)
+        self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
 
     async def until_idle(self, timeout_seconds: float) -> int:
         """See :meth:`penstock.testing.Bench.run_pending`."""
         before = self._started()
-        following = asyncio.create_task(self._wholes.follow())
+        following = asyncio.create_task(self._workflows.follow())
         try:
             await self._turn(time.monotonic() + timeout_seconds)
         finally:
@@ -74,8 +74,8 @@ class Run:
         if waiting or self._follows():
             return True
         before = self._last(self._subjects.events())
-        for name in tuple(self._wholes.known):
-            await self._wholes.settle(name)
+        for name in tuple(self._workflows.unfinished):
+            await self._workflows.settle(name)
         if self._last(self._subjects.events()) != before:
             return True
         retries = [each for each in self._schedules() if queue_messages.ATTEMPT in each.headers]
@@ -93,7 +93,9 @@ class Run:
 
     def _follows(self) -> bool:
         """Whether batches and graphs have not yet seen all that concerns them."""
-        return any(self._last(each) > self._wholes.position for each in self._wholes.patterns())
+        return any(
+            self._last(each) > self._workflows.position for each in self._workflows.patterns()
+        )
 
     def _last(self, subject: str) -> int:
         found = self._bus.stored(self._subjects.events_stream, subject)
@@ -106,7 +108,7 @@ class Run:
     def _unfinished(self) -> list[str]:
         found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
         jobs = [stored.headers.get(queue_messages.JOB, "?") for stored in found]
-        return [*jobs, *(f"{noun} {key}" for noun, key in self._wholes.known)][:20]
+        return [*jobs, *(f"{noun} {key}" for noun, key in self._workflows.unfinished)][:20]
 
     # --- workers ----------------------------------------------------------------------------------
     async def _serve(self, queue: str) -> None:

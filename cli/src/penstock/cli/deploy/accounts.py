@@ -5,9 +5,9 @@ broker sends the answer, and the broker may write anywhere in the client's accou
 its own for each key closes that. A key's account holds no stream; what its role may ask and store
 is imported from the account with the streams, one subject at a time. A reply subject is then one
 of the key's own account, where no stream listens, and an answer that goes to an imported subject
-is a request that the key may make anyway. What keys hear of each other, their accounts import from
-one another, under a prefix since circles are not allowed. The account with the streams passes
-nothing on by itself, so that no consumer can push copies anywhere.
+is a request that the key may make anyway. Messages that keys receive of each other are imported
+by their accounts from one another, under a prefix since circles are not allowed. The account with
+the streams passes nothing on by itself, so that no consumer can push copies anywhere.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.nkeys import HEARD, inbox
+from penstock.bus.nkeys import IMPORT_PREFIX, inbox
 from penstock.cli.deploy.roles import ROLES, STREAMS, Role, bound
 from penstock.events.subjects import Subjects
 
 _API = "$JS.API"
 _ACCOUNT_INFO = f"{_API}.INFO"
-"""Imported by all, though few may ask: to an account that does not import it the broker gives an
-import of the whole API by itself, which then answers that the account has no JetStream."""
+"""Imported by all, though few may request it: an account without this import gets one of the whole
+API from the broker, which then answers that the account has no JetStream."""
 _MANY_ANSWERS = ("DIRECT.GET.", "CONSUMER.MSG.NEXT.")
 """Requests that are answered by several messages."""
 _ANSWERED_WITHIN = "30s"
@@ -54,26 +54,27 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound_role(self) -> Role:
-        """What the key may do."""
+        """The key's role, bound to its host and queues."""
         return bound(ROLES[self.role], self.host, self.queues)
 
 
 def accounts(
     keys: Sequence[Key], limits: Mapping[str, int] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """What nats-server's configuration takes as ``accounts``.
+    """The ``accounts`` of nats-server's configuration, by name.
 
     Args:
+        keys: of all installations on this broker.
         limits: bytes that the streams of an installation may take, by its prefix.
     """
     made: dict[str, dict[str, Any]] = {}
     for prefix in dict.fromkeys(key.prefix for key in keys):
-        asked = dict.fromkeys(
+        requests = dict.fromkeys(
             s for role in ROLES.values() for s in services(role, Subjects(prefix))
         )
         most = (limits or {}).get(prefix)
         stores = {"max_store": most} if most else "enabled"
-        made[core(prefix)] = {"jetstream": stores, "exports": [*map(_service, asked)]}
+        made[core(prefix)] = {"jetstream": stores, "exports": [*map(_service, requests)]}
     for key in keys:
         made[name(key)] = _account(key, [k for k in keys if k.prefix == key.prefix and k != key])
     return made
@@ -99,12 +100,16 @@ def configuration(keys: Sequence[Key], limits: Mapping[str, int] | None = None) 
 def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
     role, subjects = key.bound_role, Subjects(key.prefix)
     source = core(key.prefix)
-    asked, heard = list(services(role, subjects)), list(listened(role, subjects))
+    requests, received = list(services(role, subjects)), list(listened(role, subjects))
     denied = [f"{key.prefix}.{subject}" for subject in role.denied]
     allowed = {
-        "publish": {"allow": [*asked, *signalled(role, subjects)], "deny": denied},
+        "publish": {"allow": [*requests, *signalled(role, subjects)], "deny": denied},
         "subscribe": {
-            "allow": [f"{inbox(key.public)}.>", *heard, *(f"{HEARD}.{one}" for one in heard)]
+            "allow": [
+                f"{inbox(key.public)}.>",
+                *received,
+                *(".".join((IMPORT_PREFIX, subject)) for subject in received),
+            ]
         },
     }
     return {
@@ -112,12 +117,12 @@ def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
         "imports": [
             *(
                 {"service": {"account": source, "subject": subject}}
-                for subject in dict.fromkeys([_ACCOUNT_INFO, *asked])
+                for subject in dict.fromkeys([_ACCOUNT_INFO, *requests])
             ),
             *(
-                {"stream": {"account": name(other), "subject": subject}, "prefix": HEARD}
+                {"stream": {"account": name(other), "subject": subject}, "prefix": IMPORT_PREFIX}
                 for other in others
-                for subject in _overheard(other, heard)
+                for subject in _imported(other, received)
             ),
         ],
         "exports": [{"stream": subject} for subject in _published(role, subjects)],
@@ -125,14 +130,14 @@ def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
     }
 
 
-def _overheard(other: Key, heard: Sequence[str]) -> Iterator[str]:
-    """Of what another key publishes, what a key hears that hears these subjects.
+def _imported(other: Key, received: Sequence[str]) -> Iterator[str]:
+    """The subjects among those received that another key publishes.
 
     It comes from the account of the other key, not by way of the streams' account: what came to an
     account as a request for a service is not passed on as a stream.
     """
     published = _published(other.bound_role, Subjects(other.prefix))
-    both = (overlap(one, two) for one in published for two in heard)
+    both = (overlap(one, two) for one in published for two in received)
     yield from dict.fromkeys(subject for subject in both if subject)
 
 
@@ -143,18 +148,18 @@ def _published(role: Role, subjects: Subjects) -> Iterator[str]:
 
 def overlap(one: str, two: str) -> str:
     """The subjects that match both patterns, as a pattern; empty for none."""
-    mine, yours = one.split("."), two.split(".")
-    found: list[str] = []
-    for at in range(max(len(mine), len(yours))):
-        left = mine[at] if at < len(mine) else ""
-        right = yours[at] if at < len(yours) else ""
+    ones, twos = one.split("."), two.split(".")
+    common: list[str] = []
+    for position in range(max(len(ones), len(twos))):
+        left = ones[position] if position < len(ones) else ""
+        right = twos[position] if position < len(twos) else ""
         if left == ">" or right == ">":
-            rest = (yours if left == ">" else mine)[at:]
-            return ".".join([*found, *rest]) if rest else ""
+            rest = (twos if left == ">" else ones)[position:]
+            return ".".join([*common, *rest]) if rest else ""
         if (left != right and "*" not in (left, right)) or not (left and right):
             return ""
-        found.append(right if left == "*" else left)
-    return ".".join(found)
+        common.append(right if left == "*" else left)
+    return ".".join(common)
 
 
 def _service(subject: str) -> dict[str, str]:
@@ -163,7 +168,7 @@ def _service(subject: str) -> dict[str, str]:
 
 
 def services(role: Role, subjects: Subjects) -> Iterator[str]:
-    """What a role may ask of the streams' account: to store messages, and the JetStream API."""
+    """Requests that a role may send to the streams' account: stored messages, JetStream's API."""
     yield from (f"{subjects.prefix}.{one}" for one in role.publishes if not _is_signal(one))
     yield from (f"{_API}.{verb}" for verb in verbs(role, subjects))
     if role.answers:

@@ -15,6 +15,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _SERVES_AND_JOINS = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 """Servers of a cluster are each other's clients."""
 
+_BACKDATED = timedelta(days=1)
+"""Validity begins this much before it is issued: a host whose clock is behind refuses every broker
+whose certificate "is not yet valid", and its services end. As ACME authorities do, with more room.
+"""
+
 
 class Certificates(msgspec.Struct, frozen=True, kw_only=True):
     """PEM texts. The authority's own key is not kept: renewing makes all of them anew."""
@@ -29,25 +34,26 @@ def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
 
     Args:
         names: host names and addresses by which clients reach the broker.
-        now: start of validity. days: how long both are valid.
+        now: when they are issued; validity begins a day before.
+        days: how long both are valid from ``now`` on.
     """
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name = _name("Penstock authority")
-    span = (now - timedelta(minutes=5), now + timedelta(days=days))
+    span = (now - _BACKDATED, now + timedelta(days=days))
     authority = (
         _builder(authority_name, authority_name, authority_key.public_key(), span)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     certificate = (
         _builder(_name("nats"), authority_name, key.public_key(), span)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(_SERVES_AND_JOINS), critical=False)
         .add_extension(x509.SubjectAlternativeName([_reached_by(n) for n in names]), critical=False)
-        .add_extension(known, critical=False)
+        .add_extension(issuer_key, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM

@@ -1,4 +1,4 @@
-"""Whether a service does its work, seen from what it leaves on the broker."""
+"""Whether a service does its work, by the messages that it stores on the broker."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from penstock.events.subjects import Subjects
 from penstock.health.survey import Trace, traces
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a service has been silent; None: it never spoke."""
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a service has been silent; None: it never stored a message."""
 
     role: str
     silent_seconds: float | None
     allowed_seconds: float
 
     @property
-    def fine(self) -> bool:
+    def is_recent(self) -> bool:
         return self.silent_seconds is not None and self.silent_seconds <= self.allowed_seconds
 
 
-async def look(bus: Bus, settings: Settings, role: str) -> Found:
-    """The age of the last trace that ``role`` left.
+async def activity(bus: Bus, settings: Settings, role: str) -> Activity:
+    """The age of the last message that a role stored.
 
-    Of several deciders the one that leads leaves it, of several orchestrators any of them: a check
-    of one that stands by says that somebody does the work. An executor's is its own host's.
+    Of several deciders only the leader stores it, of several orchestrators any of them: a check of
+    one that stands by reports that another one does the work. For an executor it is this host's.
+
+    Args:
+        bus: a connection.
+        settings: of the installation.
+        role: of the service.
     """
     trace = _trace(settings, role)
     last = await bus.last(trace.stream, trace.subject)
     silent = max(time.time() - last.at.timestamp(), 0.0) if last else None
-    return Found(role=role, silent_seconds=silent, allowed_seconds=trace.allowed_seconds)
+    return Activity(role=role, silent_seconds=silent, allowed_seconds=trace.allowed_seconds)
 
 
 def _trace(settings: Settings, role: str) -> Trace:

@@ -14,12 +14,12 @@ from penstock.cli.errors import Failed
 from penstock.cli.output import note, write_json, write_line
 from penstock.cli.session import Session
 
-_RELOAD = "the broker knows it after two reloads: docker-compose kill -s HUP nats, twice"
+_RELOAD = "the broker applies it after two reloads: docker-compose kill -s HUP nats, twice"
 
 
 @click.group(cls=Group, example="penstock deploy keys deploy/secrets")
 def deploy() -> None:
-    """What an installation on several hosts needs before it starts."""
+    """Keys, certificates and limits of an installation on several hosts."""
 
 
 @deploy.command(
@@ -28,8 +28,15 @@ def deploy() -> None:
 )
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", "names", multiple=True, help="The broker's name or address, beside nats.")
-@click.option("--days", type=click.IntRange(1, 3650), default=825, help="How long TLS is valid.")
-@click.option("--uid", type=click.IntRange(0), help="Who shall own the files; only root may say.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=825,
+    help="Days for which the TLS certificates are valid.",
+)
+@click.option(
+    "--uid", type=click.IntRange(0), help="User id that owns the files; only root may set it."
+)
 @click.pass_obj
 def keys(
     session: Session, folder: Path, names: tuple[str, ...], days: int, uid: int | None
@@ -58,7 +65,7 @@ def keys(
 def key() -> None:
     """Single keys: one for a host, an application or a team, each revocable alone.
 
-    The broker knows a change once it has read its configuration again: `docker-compose kill -s HUP
+    The broker applies a change when it reads its configuration again: `docker-compose kill -s HUP
     nats`, or `nats-server --signal reload`; for a new key twice, since nats-server 2.15.1 links a
     new account only at the next reload. Other keys stay connected.
     """
@@ -71,8 +78,10 @@ def key() -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("role", type=click.Choice(list(ROLES)))
 @click.argument("name")
-@click.option("--host", default="", help="Speaks for this host alone.")
-@click.option("--queue", "queues", multiple=True, help="For this queue alone; may be repeated.")
+@click.option("--host", default="", help="Valid for this host alone.")
+@click.option(
+    "--queue", "queues", multiple=True, help="Valid for this queue alone; may be repeated."
+)
 @click.option("--team", default="", help="Prefix of another installation on this broker.")
 @click.pass_obj
 def add(
@@ -94,8 +103,8 @@ def add(
     from penstock.events.subjects import check_name  # noqa: PLC0415
 
     for kind, names in (("key", [name]), ("host", [host]), ("queue", queues), ("team", [team])):
-        for one in filter(None, names):
-            check_name(kind, one)
+        for checked in filter(None, names):
+            check_name(kind, checked)
     prefix = team or session.settings().prefix
     made = made_keys.add(
         folder, Key(name=name, role=role, public="", prefix=prefix, host=host, queues=queues)
@@ -117,11 +126,11 @@ def revoke(session: Session, folder: Path, name: str, team: str) -> None:
     """Take one key out of the broker's configuration; all others stay as they are."""
     from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
 
-    gone = made_keys.revoke(folder, team or session.settings().prefix, name)
+    revoked = made_keys.revoke(folder, team or session.settings().prefix, name)
     if session.as_json:
-        write_json({"revoked": gone.name})
+        write_json({"revoked": revoked.name})
         return
-    write_line(f"{gone.name} ({gone.role}) is revoked")
+    write_line(f"{revoked.name} ({revoked.role}) is revoked")
     note(_RELOAD)
 
 
@@ -129,31 +138,34 @@ def revoke(session: Session, folder: Path, name: str, team: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.pass_obj
 def ls(session: Session, folder: Path) -> None:
-    """The keys that the broker's configuration knows."""
+    """List the keys in the broker's configuration."""
     from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
 
-    known = made_keys.listed(folder)
+    registered = made_keys.listed(folder)
     if session.as_json:
-        write_json(known)
+        write_json(registered)
         return
-    for one in known:
-        bounds = " ".join(filter(None, [one.host, *one.queues]))
-        write_line(f"{one.prefix}  {one.role:<12}  {one.name}  {bounds}".rstrip())
+    for key in registered:
+        bounds = " ".join(filter(None, [key.host, *key.queues]))
+        write_line(f"{key.prefix}  {key.role:<12}  {key.name}  {bounds}".rstrip())
 
 
 @deploy.command(example="penstock deploy limit deploy/secrets --team b --max-bytes 20000000000")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--team", default="", help="Prefix of another installation on this broker.")
 @click.option(
-    "--max-bytes", type=click.IntRange(0), required=True, help="All streams together; 0: no bound."
+    "--max-bytes",
+    type=click.IntRange(0),
+    required=True,
+    help="Bytes of all streams together; 0: no bound.",
 )
 @click.pass_obj
 def limit(session: Session, folder: Path, team: str, max_bytes: int) -> None:
-    """Bound what the streams of one installation may take of the broker's storage.
+    """Bound the storage that the streams of one installation may use.
 
-    Without it, a team whose JOBS stream is filled takes the room of all. It must hold the event
-    log (`streams.events_max_bytes` and a quarter) and the jobs that may wait; a full one refuses
-    what is new, of this team alone. In a cluster each copy counts.
+    Without it, a team whose JOBS stream is filled takes the storage of all. The bound must hold the
+    event log (`streams.events_max_bytes` and a quarter) and the jobs that may wait; beyond it new
+    messages of this team alone are refused. In a cluster each copy counts.
     """
     from penstock.cli.deploy import keys as made_keys  # noqa: PLC0415 - keeps `--help` quick
 
@@ -170,23 +182,23 @@ def limit(session: Session, folder: Path, team: str, max_bytes: int) -> None:
 @click.argument("role", type=click.Choice(["metrics", "decider", "orchestrator", "executor"]))
 @click.pass_obj
 def check(session: Session, role: str) -> None:
-    """Whether a service does its work: the health check of its container.
+    """Check whether a service does its work, as the health check of its container.
 
-    Looks at what the service leaves on the broker; an executor is that of this host. Exit code 1:
-    silent for too long.
+    It reads the last message that the service stored on the broker; an executor is that of this
+    host. Exit code 1: silent for too long.
     """
-    from penstock.cli.deploy.check import look  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.cli.deploy.check import activity  # noqa: PLC0415 - keeps `--help` quick
 
-    found = session.run(lambda bus, settings: look(bus, settings, role))
+    checked = session.run(lambda bus, settings: activity(bus, settings, role))
     if session.as_json:
-        write_json(found)
-    silent = found.silent_seconds
-    heard = "never heard" if silent is None else f"heard {silent:.1f} s ago"
-    said = f"{role}: {heard}, at most {found.allowed_seconds:g} s are allowed"
-    if not found.fine:
-        raise Failed(said)
+        write_json(checked)
+    silent = checked.silent_seconds
+    active = "never active" if silent is None else f"active {silent:.1f} s ago"
+    sentence = f"{role}: {active}, at most {checked.allowed_seconds:g} s are allowed"
+    if not checked.is_recent:
+        raise Failed(sentence)
     if not session.as_json:
-        write_line(said)
+        write_line(sentence)
 
 
 def _hand_over(folder: Path, made: list[Path], uid: int) -> None:

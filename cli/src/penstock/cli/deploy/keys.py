@@ -1,4 +1,4 @@
-"""The files with which broker, services and Spark know each other."""
+"""The files by which broker, services and Spark authenticate each other."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ def write(folder: Path, prefix: str, names: Sequence[str], now: datetime, days: 
 
 
 def add(folder: Path, key: Key) -> list[Path]:
-    """Makes a further key of an installation, and has the broker's configuration know it.
+    """Makes a further key of an installation, and adds it to the broker's configuration.
 
     Args:
-        folder: what :func:`write` made. key: without its public half.
+        folder: made by :func:`write`.
+        key: without its public half.
 
     Raises:
         Failed: no such folder, or the name is taken.
     """
-    with _alone(folder):
+    with _locked(folder):
         keys = listed(folder)
         place = folder / (key.name if key.prefix == keys[0].prefix else f"{key.prefix}/{key.name}")
         if any((k.prefix, k.name) == (key.prefix, key.name) for k in keys) or place.exists():
@@ -63,33 +64,34 @@ def add(folder: Path, key: Key) -> list[Path]:
         place.parent.mkdir(mode=0o700, exist_ok=True)
         made = [_put(place / "nkey.seed", seed), _put(place / "ca.pem", authority)]
         _hand_over(folder, [place, *made])
-        made_known = [*keys, msgspec.structs.replace(key, public=public)]
-        _register(folder, _known(made_known, limits(folder)))
+        registered = [*keys, msgspec.structs.replace(key, public=public)]
+        _register(folder, _configuration(registered, limits(folder)))
         return made
 
 
 def revoke(folder: Path, prefix: str, name: str) -> Key:
-    """Takes a key out of the broker's configuration. Its files stay, and are worth nothing.
+    """Removes a key from the broker's configuration. Its files stay, without effect.
 
     Raises:
         Failed: no such folder or key.
     """
-    with _alone(folder):
+    with _locked(folder):
         keys = listed(folder)
         for key in keys:
             if (key.prefix, key.name) == (prefix, name):
-                left = _known([other for other in keys if other != key], limits(folder))
-                _register(folder, reversed([*left]))  # the broker's file first: cut off, it is out
+                left = _configuration([other for other in keys if other != key], limits(folder))
+                # the broker's own file first: the key is revoked even if the rest is cut off
+                _register(folder, reversed([*left]))
                 return key
     names = ", ".join(key.name for key in keys if key.prefix == prefix)
     raise Failed(f"{folder} has no key {name} of prefix {prefix}; it has {names or 'none'}")
 
 
 def listed(folder: Path) -> list[Key]:
-    """The keys that the broker's configuration knows.
+    """The keys in the broker's configuration.
 
     Raises:
-        Failed: ``folder`` is not what :func:`write` made.
+        Failed: ``folder`` was not made by :func:`write`.
     """
     try:
         return msgspec.json.decode((folder / _REGISTRY).read_bytes(), type=list[Key])
@@ -101,15 +103,17 @@ def listed(folder: Path) -> list[Key]:
 
 
 def limit(folder: Path, prefix: str, max_bytes: int) -> None:
-    """Bounds what the streams of an installation may take of the broker's storage.
+    """Bounds the storage that the streams of an installation may use.
 
     Args:
+        folder: made by :func:`write`.
+        prefix: of the installation.
         max_bytes: 0 for no bound.
 
     Raises:
         Failed: no such folder, or no key of that prefix.
     """
-    with _alone(folder):
+    with _locked(folder):
         keys = listed(folder)
         prefixes = {key.prefix for key in keys}
         if prefix not in prefixes:
@@ -120,7 +124,7 @@ def limit(folder: Path, prefix: str, max_bytes: int) -> None:
         bounds = {**limits(folder), prefix: max_bytes}
         bounds = {name: bound for name, bound in bounds.items() if bound}
         files = [(_LIMITS, msgspec.json.format(msgspec.json.encode(bounds)))]
-        _register(folder, [*files, *_known(keys, bounds)])
+        _register(folder, [*files, *_configuration(keys, bounds)])
 
 
 def limits(folder: Path) -> dict[str, int]:
@@ -131,12 +135,14 @@ def limits(folder: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
-        raise Failed(f"{path} cannot be read ({error}); mend it, or remove it for none") from None
+        raise Failed(
+            f"{path} cannot be read ({error}); repair it, or remove it for no limits"
+        ) from None
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other process changes the keys of ``folder`` meanwhile. Raises Failed."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Locks the keys of ``folder`` against other processes. Raises Failed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         lock = os.open(folder / _LOCK, flags, 0o600)
@@ -160,14 +166,14 @@ def _register(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _hand_over(folder: Path, paths: Sequence[Path]) -> None:
-    """To the owner of the broker's files: root makes them for the user of the containers."""
+    """Gives files to the owner of the broker's: root makes them for the user of the containers."""
     owner = (folder / "nats").stat()
     if os.getuid() != owner.st_uid:
         for path in paths:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _known(
+def _configuration(
     keys: Sequence[Key], bounds: Mapping[str, int] | None = None
 ) -> Iterator[tuple[str, bytes]]:
     yield _REGISTRY, msgspec.json.format(msgspec.json.encode(keys))
@@ -191,7 +197,7 @@ def _files(
     yield "nats/ca.pem", tls.authority
     yield "nats/server.pem", tls.certificate
     yield "nats/server.key", tls.key
-    yield from _known(keys)
+    yield from _configuration(keys)
 
 
 def _pair() -> tuple[bytes, str]:

@@ -1,7 +1,7 @@
-"""Who may do what on the broker: what each role needs, and no more.
+"""The permissions of each role on the broker: what it needs, and no more.
 
-JetStream's API is plain subjects, so a permission to publish is also one to ask. What stands in the
-body of a request NATS does not look at: whoever may purge part of a stream may purge all of it.
+JetStream's API is plain subjects, so a permission to publish is also one to send requests. NATS
+does not check the body of a request: a role that may purge part of a stream may purge all of it.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ STREAMS = ("JOBS", "EVENTS", "SNAPSHOTS", "COMMANDS", "DEAD", "CHECKPOINTS", "ST
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """Subjects are relative to the prefix of the installation, streams are named as in the design.
+    """Permissions: subjects without the installation's prefix, streams by their short names.
 
     Attributes:
-        publishes: subjects.
-        listens: subjects.
+        about: the role's work, in a few words.
+        publishes: subjects that it publishes to.
+        listens: subjects that it subscribes to.
         reads: streams that it reads, and follows by reading on.
         follows: streams that it follows by consumers of its own. The broker bounds how many a
             stream has, so only services have them: a reader could keep them all to itself.
         purges: streams from which it removes messages.
         claims: takes jobs from queues.
         deletes: streams from which it deletes single messages.
-        answers: says what became of jobs that were taken.
+        answers: acknowledges jobs that were claimed.
         makes_queues: makes the consumers of queues: one role alone, since a consumer decides who
             gets which jobs.
-        counts_queues: asks how long they are.
+        counts_queues: reads how many jobs queues hold.
         pauses: stops and resumes queues.
         makes_streams: creates and updates the streams.
-        carries: stores what takes the place of a job's earlier events.
-        retries: lets jobs, batches and graphs that have ended go again.
-        surveys: sees all streams and the account.
-        queues: those that it takes jobs from.
+        carries: stores events that take the place of a job's earlier ones.
+        retries: requeues jobs, and reopens batches and graphs that have ended.
+        surveys: reads the state of all streams and of the account.
+        queues: queues that it claims jobs from.
         connections: how many all holders of a key have together at most; None for any number.
     """
 
@@ -72,14 +73,14 @@ _DISPATCHES = (
 )
 
 CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
-"""Events that are believed when all earlier ones are gone."""
+"""Events that count when all earlier ones have left the log."""
 RETRIED = (
     "events.job.*.JobRevived",
     "events.batch.*.BatchReopened",
     "events.graph.*.GraphReopened",
 )
-"""Events that let what has ended go again. Refused before the first step, so that a command that
-may not remove the dead letters, which is the second, does not begin."""
+"""Events that requeue a job, or reopen a batch or graph. Refused before the first step, so that a
+command that may not remove the dead letters, which is the second, does not begin."""
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
@@ -103,10 +104,10 @@ ROLES: dict[str, Role] = {
         ),
         reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
         follows=("SNAPSHOTS", "STATE"),
-        purges=("COMMANDS",),  # of hosts that are gone
+        purges=("COMMANDS",),  # of hosts that were lost
     ),
     "executor": Role(
-        about="starts and ends workers, gives back what they held",
+        about="starts and ends workers, gives back their jobs",
         publishes=(
             "snapshots.host.*",
             *(f"events.{noun}.*.*" for noun in ("worker", "host", "job")),
@@ -138,7 +139,7 @@ ROLES: dict[str, Role] = {
         answers=True,
     ),
     "orchestrator": Role(
-        about="heals, keeps schedules, batches and graphs; makes the streams",
+        about="reconciles, keeps schedules, batches and graphs; makes the streams",
         publishes=(
             *_DISPATCHES,
             "dead.*.*",
@@ -163,7 +164,7 @@ ROLES: dict[str, Role] = {
         surveys=True,
     ),
     "pipeline": Role(
-        about="keeps the lake, and tells what it forecasts",
+        about="keeps the lake, and publishes forecasts",
         publishes=("events.pool.*.ForecastMade",),
         reads=("EVENTS", "SNAPSHOTS"),
         follows=("EVENTS", "SNAPSHOTS"),
@@ -208,6 +209,7 @@ def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
     """The role on one host and for some queues alone, as far as subjects carry either.
 
     Args:
+        role: unbound.
         host: name of the host; empty for any.
         queues: names of queues; none for any.
     """
@@ -224,10 +226,10 @@ def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
             "schedules.*.*": tuple(f"schedules.{queue}.*" for queue in queues),
             "dead.*.*": tuple(f"dead.{queue}.*" for queue in queues),
         }
-    heard = {**pairs, "notices.recover.*": (f"notices.recover.{host}",)} if host else pairs
+    listened = {**pairs, "notices.recover.*": (f"notices.recover.{host}",)} if host else pairs
     return msgspec.structs.replace(
         role,
         publishes=tuple(s for one in role.publishes for s in pairs.get(one, (one,))),
-        listens=tuple(s for one in role.listens for s in heard.get(one, (one,))),
+        listens=tuple(s for one in role.listens for s in listened.get(one, (one,))),
         queues=tuple(queues) or role.queues,
     )

@@ -80,9 +80,17 @@ def batch() -> None:
 
 @batch.command(name="ls", example="penstock batch ls --state running")
 @click.option(
-    "--state", type=click.Choice([state.value for state in BatchState]), help="Only these."
+    "--state",
+    type=click.Choice([state.value for state in BatchState]),
+    help="Only batches in this state.",
 )
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_batches(session: Session, state: str | None, limit: int) -> None:
     """List the batches that changed last."""
@@ -161,7 +169,12 @@ def progress(record: BatchRecord) -> str:
 
 @batch.command(example="penstock batch cancel nightly --reason 'wrong day'")
 @click.argument("id", type=BATCH_ID)
-@click.option("--reason", default="cancelled by an operator", show_default=True)
+@click.option(
+    "--reason",
+    default="cancelled by an operator",
+    show_default=True,
+    help="Recorded with the event.",
+)
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel the jobs of a batch that have not ended."""

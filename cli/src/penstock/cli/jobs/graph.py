@@ -88,9 +88,17 @@ def graph() -> None:
 
 @graph.command(name="ls", example="penstock graph ls --state failed")
 @click.option(
-    "--state", type=click.Choice([state.value for state in GraphState]), help="Only these."
+    "--state",
+    type=click.Choice([state.value for state in GraphState]),
+    help="Only graphs in this state.",
 )
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_graphs(session: Session, state: str | None, limit: int) -> None:
     """List the graphs that were started last."""
@@ -150,7 +158,12 @@ async def _state(client: Client, job_id: str) -> str:
 
 @graph.command(example="penstock graph cancel nightly --reason 'wrong day'")
 @click.argument("id", type=GRAPH_ID)
-@click.option("--reason", default="cancelled by an operator", show_default=True)
+@click.option(
+    "--reason",
+    default="cancelled by an operator",
+    show_default=True,
+    help="Recorded with the event.",
+)
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Start no further step, and cancel those that run."""

@@ -44,7 +44,7 @@ def list_queues(session: Session) -> None:
 @queue.command(example="penstock queue pause reports --reason 'the lake is down'")
 @click.argument("name", type=QUEUE)
 @click.option("--reason", default="", help="Shown with the pause.")
-@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
+@click.option("--force", is_flag=True, help="Act even if no pool serves the queue and it is empty.")
 @click.pass_obj
 def pause(session: Session, name: str, reason: str, force: bool) -> None:
     """Start no job of a queue until it is resumed; running jobs go on."""
@@ -60,7 +60,7 @@ def pause(session: Session, name: str, reason: str, force: bool) -> None:
 
 @queue.command(example="penstock queue resume reports")
 @click.argument("name", type=QUEUE)
-@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
+@click.option("--force", is_flag=True, help="Act even if no pool serves the queue and it is empty.")
 @click.pass_obj
 def resume(session: Session, name: str, force: bool) -> None:
     """Start the jobs of a paused queue again."""

@@ -66,11 +66,13 @@ def schedule() -> None:
 @click.argument("name", type=NAME)
 @click.argument("cron")
 @click.argument("function")
-@click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
+@click.option(
+    "--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument: JSON or text."
+)
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of the expression.")
-@click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
+@click.option("--queue", type=QUEUE, help="Queue, instead of the function's own.")
 @click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
-@click.option("--tag", "tags", multiple=True, help="Besides the function's own; repeatable.")
+@click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
 @click.option(
     "--missed",
     type=click.Choice(["once", "skip"]),
@@ -78,8 +80,13 @@ def schedule() -> None:
     show_default=True,
     help="Ticks while no orchestrator ran: the latest runs once, or all are skipped.",
 )
-@click.option("--expires", type=SECONDS, default=0.0, help="Not started so long after the tick.")
-@click.option("--replace", is_flag=True, help="Replace one of the same name.")
+@click.option(
+    "--expires",
+    type=SECONDS,
+    default=0.0,
+    help="A job expires unless it starts within this time of its tick.",
+)
+@click.option("--replace", is_flag=True, help="Replace a schedule of the same name.")
 @click.pass_obj
 def add(session: Session, /, name: str, cron: str, function: str, **options: Any) -> None:
     """Dispatch FUNCTION at the times of CRON: five fields, or six with seconds first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import ModuleType
 from typing import Any
 
 import click
@@ -12,9 +11,8 @@ import click
 from penstock.cli.command import Group
 from penstock.cli.installed import required
 from penstock.cli.output import Column, write_json, write_line, write_rows
-from penstock.cli.parameters import SECONDS
+from penstock.cli.parameters import LAKE, MASTER, SECONDS
 from penstock.cli.pipeline.forecast import forecast
-from penstock.cli.pipeline.lake import LAKE, MASTER
 from penstock.cli.session import Session
 
 COLUMNS = (
@@ -46,16 +44,18 @@ def pipeline() -> None:
 )
 @LAKE
 @MASTER
-@click.option("--catch-up", is_flag=True, help="End when all that is stored now has landed.")
-@click.option("--every", type=SECONDS, default="5s", show_default=True, help="Between batches.")
+@click.option("--catch-up", is_flag=True, help="End when all messages stored now have landed.")
+@click.option(
+    "--every", type=SECONDS, default="5s", show_default=True, help="Time between two batches."
+)
 @click.option(
     "--max-messages",
     type=click.IntRange(1),
     default=200_000,
     show_default=True,
-    help="At most so many of a stream in a batch.",
+    help="Most messages of a stream in a batch.",
 )
-@click.option("--rollup", is_flag=True, help="With --catch-up: sum up, too, as 'rollup' does.")
+@click.option("--rollup", is_flag=True, help="With --catch-up: roll up, too, as 'rollup' does.")
 @click.pass_obj
 def run(
     session: Session,
@@ -69,15 +69,16 @@ def run(
 ) -> None:
     """Land events and snapshots in the lake, each once, until SIGTERM or caught up.
 
-    It goes on where it was, also after a crash. One run at a time writes to a lake; a second one
-    is refused.
+    It continues where it stopped, also after a crash. One run at a time writes to a lake; a second
+    one is refused.
     """
     if rollup and not catch_up:
         raise click.UsageError(
-            "found --rollup without --catch-up; a run that goes on does not sum up: "
+            "found --rollup without --catch-up; a run without end does not roll up: "
             "schedule 'penstock pipeline rollup' beside it"
         )
-    app = _app()
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
     settings = session.reachable_settings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     wanted = app.Run(
@@ -96,8 +97,10 @@ def run(
 @MASTER
 @click.pass_obj
 def show(session: Session, /, lake: str, master: str) -> None:
-    """What the lake holds, by its manifest."""
-    with _app().opened(lake, master) as parts:
+    """Show the contents of the lake, by its manifest."""
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    with app.opened(lake, master) as parts:
         _show(session, {name: part.contents() for name, part in parts.items()})
 
 
@@ -107,7 +110,9 @@ def show(session: Session, /, lake: str, master: str) -> None:
 @click.pass_obj
 def compact(session: Session, /, lake: str, master: str) -> None:
     """Merge small files; refused while a run writes to this lake, which merges by itself."""
-    merged = _app().compact(lake, master)
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    merged = app.compact(lake, master)
     if session.as_json:
         write_json(merged)
         return
@@ -120,12 +125,14 @@ def compact(session: Session, /, lake: str, master: str) -> None:
 @MASTER
 @click.pass_obj
 def rollup(session: Session, /, lake: str, master: str) -> None:
-    """Sum up by minute, hour and day what has landed since the last time.
+    """Roll up by minute, hour and day what has landed since the last time.
 
     Arrivals, times to pickup, run times, failures, retries and cost by pool and function, as small
     tables beside the lake; see docs/pipeline.md. It may run beside 'penstock pipeline run'.
     """
-    state = _app().rollup(session.settings(), lake, master)
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    state = app.rollup(session.settings(), lake, master)
     rows = [
         {
             "table": table,
@@ -142,23 +149,17 @@ def rollup(session: Session, /, lake: str, master: str) -> None:
 pipeline.add_command(forecast)
 
 
-def _app() -> ModuleType:
-    with required("penstock-pipeline"):
-        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
-    return app
-
-
 def _show(session: Session, parts: dict[str, Any]) -> None:
     rows = [
         {
             "part": name,
-            "rows": held.rows,
-            "malformed": held.malformed,
-            "unknown": held.unknown,
-            "files": len(held.files),
-            "bytes": sum(file.bytes for file in held.files),
-            "through": held.last,
+            "rows": contents.rows,
+            "malformed": contents.malformed,
+            "unknown": contents.unknown,
+            "files": len(contents.files),
+            "bytes": sum(file.bytes for file in contents.files),
+            "through": contents.last,
         }
-        for name, held in parts.items()
+        for name, contents in parts.items()
     ]
     write_rows(session, rows, COLUMNS, "The lake is empty.")

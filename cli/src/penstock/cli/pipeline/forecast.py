@@ -1,4 +1,4 @@
-"""`penstock pipeline forecast`: what will come, of the lake's weeks, told to whoever decides."""
+"""`penstock pipeline forecast`: forecasts arrivals from the lake's weeks and publishes them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
 from penstock.cli.output import Column, note, write_rows
-from penstock.cli.parameters import POOL
-from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.parameters import LAKE, MASTER, POOL
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -36,10 +35,10 @@ class Step(click.ParamType[int]):
     name = "step"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+)m", str(value))
-        if found is None or int(found[1]) not in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60):
+        match = re.fullmatch(r"(\d+)m", str(value))
+        if match is None or int(match[1]) not in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60):
             self.fail(f"found {value!r}, expected minutes that divide an hour, like 1m or 5m")
-        return int(found[1]) * 60
+        return int(match[1]) * 60
 
 
 class Day(click.ParamType[str]):
@@ -81,18 +80,20 @@ class Zone(click.ParamType[str]):
     type=click.FloatRange(0, 104, min_open=True),
     default=4.0,
     show_default=True,
-    help="So much of the past is learnt from.",
+    help="Weeks of the past that forecasts learn from.",
 )
-@click.option("--step", type=Step(), default="1m", show_default=True, help="How fine it is.")
-@click.option("--zone", type=Zone(), default="UTC", show_default=True, help="By whose clock.")
+@click.option("--step", type=Step(), default="1m", show_default=True, help="Length of a step.")
+@click.option(
+    "--zone", type=Zone(), default="UTC", show_default=True, help="Time zone of days and weeks."
+)
 @click.option(
     "--special-day",
     "special_days",
     type=Day(),
     multiple=True,
-    help="A day that is like a Sunday, past or to come; may be given often.",
+    help="A day that is like a Sunday, past or future; repeatable.",
 )
-@click.option("--no-publish", is_flag=True, help="Only show what would be told.")
+@click.option("--no-publish", is_flag=True, help="Only show the forecasts.")
 @click.pass_obj
 def forecast(
     session: Session,
@@ -130,7 +131,9 @@ def forecast(
     if not no_publish:
         session.run(lambda bus, settings: publishing.publish(bus, settings.prefix, made))
         note(f"published: {len(made)} forecasts")
-    write_rows(session, [_row(each) for each in made], COLUMNS, "no pool has two days of arrivals")
+    write_rows(
+        session, [_row(event) for event in made], COLUMNS, "no pool has two days of arrivals"
+    )
 
 
 def _row(made: ForecastMade) -> dict[str, Any]:

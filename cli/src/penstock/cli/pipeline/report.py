@@ -1,4 +1,4 @@
-"""`penstock report`: what was promised and what was kept, as a page or JSON."""
+"""`penstock report`: which promises were kept, as a page or JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
 from penstock.cli.output import Column, note, write_json, write_rows
-from penstock.cli.parameters import SECONDS
-from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.parameters import LAKE, MASTER, SECONDS
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -38,17 +37,20 @@ COLUMNS = (
 @LAKE
 @MASTER
 @click.option(
-    "--since", type=SECONDS, default="7d", show_default=True, help="So far back, such as 1d."
+    "--since", type=SECONDS, default="7d", show_default=True, help="How far back, such as 1d."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page."
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page to this file.",
 )
 @click.pass_obj
 def report(session: Session, /, lake: str, master: str, since: float, out: Path | None) -> None:
-    """Tell of each pool whether its promise was kept, at what cost, and when it went worst.
+    """Show for each pool whether its promise was kept, the cost, and the worst moments.
 
     With --out one HTML file with pictures: the worst moments with the decisions around them, and
-    how good the forecasts were.
+    the errors of the forecasts.
     """
     with required("penstock-pipeline"):
         from penstock.pipeline.analysis import reporting  # noqa: PLC0415 - loads Spark
@@ -56,18 +58,18 @@ def report(session: Session, /, lake: str, master: str, since: float, out: Path 
     from penstock.config.topology import pools  # noqa: PLC0415 - keeps `--help` quick
     from penstock.events.envelope import utc_now  # noqa: PLC0415
 
-    known = pools(session.settings())
+    configured = pools(session.settings())
     try:
-        found = reporting.report(lake, master, known, since / 86_400, utc_now())
+        content = reporting.report(lake, master, configured, since / 86_400, utc_now())
     except ValueError as error:
         raise Failed(str(error)) from error
     if out is not None:
-        out.write_text(page(found), "utf-8")
+        out.write_text(page(content), "utf-8")
         note(f"written: {out}")
     if session.as_json:
-        write_json({"since": found.since, "until": found.until, "pools": _rows(found.pools)})
+        write_json({"since": content.since, "until": content.until, "pools": _rows(content.pools)})
     else:
-        write_rows(session, found.pools, COLUMNS, "nothing ran in this time")
+        write_rows(session, content.pools, COLUMNS, "nothing ran in this time")
 
 
 def _rows(pools: tuple[PoolReport, ...]) -> list[dict[str, Any]]:

@@ -18,13 +18,13 @@ _SECRET = "cluster.secret"  # noqa: S105 - a file's name
 
 
 def is_local(settings: Settings) -> bool:
-    """Some pool's workers belong to a cluster that is ours to start."""
+    """Whether a pool's workers belong to a cluster that `penstock up` starts."""
     spark = any(table.kind == "spark" for table in settings.pools.values())
     return spark and settings.cluster.master == "local"
 
 
 def with_secret(settings: Settings, folder: Path) -> Settings:
-    """With a secret of our own, kept in ``folder``, where a local cluster has none."""
+    """The settings with a secret, made and kept in ``folder``, where a local cluster has none."""
     if not is_local(settings) or settings.cluster.secret_file:
         return settings
     file = folder / _SECRET
@@ -37,7 +37,7 @@ def with_secret(settings: Settings, folder: Path) -> Settings:
 
 
 def about(settings: Settings) -> str:
-    """What an application has to know; empty without a cluster of ours."""
+    """The address and secret for applications; empty without a local cluster."""
     if not is_local(settings):
         return ""
     cluster = settings.cluster
@@ -47,13 +47,13 @@ def about(settings: Settings) -> str:
 
 
 def forget(settings: Settings) -> None:
-    """What the Master of an earlier run knew is not this one's."""
+    """Removes the state of an earlier run's Master."""
     run_dir = Path(settings.host.run_dir)
     remove_private(run_dir.parent, run_dir.name, _FOLDER)
 
 
 def command(settings: Settings) -> list[str]:
-    """Starts the Master; one that is started again goes on where the last one ended."""
+    """The command that starts the Master; a restarted one recovers the state of the last one."""
     cluster = settings.cluster
     return [
         *module_command("penstock.executor.spark.master"),

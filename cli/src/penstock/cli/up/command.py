@@ -46,7 +46,7 @@ DRAW_SECONDS = 0.5
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How this `up` was asked for."""
+    """The options of this `up`."""
 
     live: bool
     ephemeral: bool
@@ -56,10 +56,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     cls=Command, service=True, example="penstock up\npenstock up --ephemeral --no-live --port 4222"
 )
-@click.option("--live/--no-live", default=None, help="A live table, or lines; by the terminal.")
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: queues and log end with this run.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Of our own broker; 0: any free one."
+    "--live/--no-live", default=None, help="A live table, or lines; else a table on a terminal."
+)
+@click.option(
+    "--ephemeral", is_flag=True, help="Keep nothing: queues and event log end with this run."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the broker that it starts; 0: any free one.",
 )
 @click.pass_obj
 def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
@@ -69,11 +76,11 @@ def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
     commands find it from the same folder. A second Ctrl-C does not wait for busy workers.
     """
     settings = session.settings()
-    found = pools(settings)
-    if not found:
+    configured = pools(settings)
+    if not configured:
         raise Refused("there is no pool to run; add a table [pools.NAME] to penstock.toml")
     check_installed()
-    for remark in (*remarks(settings), *lint(settings, found)):
+    for remark in (*remarks(settings), *lint(settings, configured)):
         note(f"warning: {remark.text}")
     shown_live = sys.stdout.isatty() if live is None else live
     options = Options(live=shown_live and not session.as_json, ephemeral=ephemeral, port=port)
@@ -85,7 +92,11 @@ def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
 def _prepared(
     settings: Settings, options: Options
 ) -> Iterator[tuple[Settings, Broker | None, Path]]:
-    """This folder taken, a broker running: complete settings, our broker, the folder for files."""
+    """Locks this folder and starts a broker where none is configured.
+
+    Yields:
+        Complete settings, the broker that was started, and the folder for files.
+    """
     with ExitStack() as stack:
         here = stack.enter_context(state.held())
         folder = stack.enter_context(temporary_dir()) if options.ephemeral else here.resolve()
@@ -106,7 +117,7 @@ def _prepared(
 
 
 def _check_port(port: int) -> None:
-    """Before the broker does: its log says it in fifteen lines. Raises Refused."""
+    """Checks the port before the broker does, whose log has fifteen lines on it. Raises Refused."""
     if not port:
         return
     try:
@@ -132,38 +143,38 @@ class _Up:
         self._board = Board()
         self._screen = self._make_screen(options)
         logs = _fresh_logs(folder) if options.live else None
-        self._processes = Processes(settings, session.flags(), broker, logs, self._screen.tell)
-        tell = self._screen.tell
-        self._guard = DiskGuard(broker, folder / "nats", tell) if broker else None
+        self._processes = Processes(settings, session.flags(), broker, logs, self._screen.report)
+        report = self._screen.report
+        self._guard = DiskGuard(broker, folder / "nats", report) if broker else None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
-        """Until Ctrl-C or SIGTERM, and everything has ended."""
+        """Runs until Ctrl-C or SIGTERM, and until everything has ended."""
         patience = self._settings.nats.connect_timeout_seconds
         try:
             async with self._session.bus(self._settings, patience) as bus:
                 self._listen_to_signals()
                 self._processes.start()
-                self._screen.tell(
+                self._screen.report(
                     f"everything was started; broker at {masked(self._settings.nats.url)}"
                 )
-                if told := cluster.about(self._settings):
-                    self._screen.tell(told)
-                await self._tell_survival(bus)
+                if spark_master := cluster.about(self._settings):
+                    self._screen.report(spark_master)
+                await self._report_durability(bus)
                 await self._show(bus)
         except StorageTooSmall as error:
             raise Failed(f"{error}{_disk(self._folder)}") from error
         finally:
             await self._processes.end(self._hurry)
             await self._processes.end_broker()
-            self._screen.tell("everything has ended")
+            self._screen.report("everything has ended")
             self._screen.close()
 
-    async def _tell_survival(self, bus: Bus) -> None:
+    async def _report_durability(self, bus: Bus) -> None:
         with suppress(BusError):
             durability = posture(await survey(bus, self._settings))  # type: ignore[arg-type]
             if durability:
-                self._screen.tell(in_one_line(durability))
+                self._screen.report(in_one_line(durability))
 
     async def _show(self, bus: Bus) -> None:
         """Draws while everything runs, and while it ends; raises what stops it from drawing."""
@@ -175,7 +186,7 @@ class _Up:
         for task in tasks:
             task.add_done_callback(lambda _: self._stopping.set())
         await self._stopping.wait()
-        self._screen.tell("ending; busy workers may finish, Ctrl-C again does not wait for them")
+        self._screen.report("ending; busy workers may finish, Ctrl-C again does not wait for them")
         await self._processes.end(self._hurry)
         for task in tasks:
             task.cancel()
@@ -191,12 +202,12 @@ class _Up:
     def _listen_to_signals(self) -> None:
         loop, executor = asyncio.get_running_loop(), self._processes.services["executor"]
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            loop.add_signal_handler(number, self._asked_to_end)
+            loop.add_signal_handler(number, self._end_requested)
         for number in PAUSING:
             loop.add_signal_handler(number, executor.signal, number)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
 
-    def _asked_to_end(self) -> None:
+    def _end_requested(self) -> None:
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
@@ -208,7 +219,7 @@ class _Up:
 
 
 def _fresh_logs(folder: Path) -> Path:
-    """A folder for this run's logs; those of the last run go."""
+    """An empty folder for this run's logs."""
     logs = folder / "logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(mode=0o700)
@@ -216,6 +227,6 @@ def _fresh_logs(folder: Path) -> Path:
 
 
 def _disk(folder: Path) -> str:
-    """What the broker had to choose from: it takes three quarters of what is free at its start."""
+    """The free disk space, of which the broker takes three quarters at its start."""
     free = shutil.disk_usage(folder).free
     return f"; the disk with {folder} has {wording.memory(free)} free, of which it takes 75 %"

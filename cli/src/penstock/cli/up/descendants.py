@@ -1,4 +1,4 @@
-"""All processes below this one, also those whose parent died: none is left behind in the end."""
+"""All processes below this one, also those whose parent died, so that none is left behind."""
 
 from __future__ import annotations
 
@@ -33,23 +33,26 @@ def reap_adopted(own: Collection[int]) -> None:
 
 
 def end_all(grace_seconds: float) -> int:
-    """Ends everything below this process: TERM, then KILL after ``grace_seconds``; how many.
+    """Ends every process below this one: TERM, then KILL after ``grace_seconds``.
 
-    Looks again until nothing is left, since a process that ends may leave new orphans to us.
+    Repeats until none is left, since a process that ends may leave orphans to this one.
+
+    Returns:
+        How many were ended.
     """
     ended = 0
-    while found := psutil.Process().children(recursive=True):
-        ended += len(found)
-        for process in found:
-            _tell(process.terminate)
-        _, stubborn = psutil.wait_procs(found, grace_seconds)
+    while processes := psutil.Process().children(recursive=True):
+        ended += len(processes)
+        for process in processes:
+            _send(process.terminate)
+        _, stubborn = psutil.wait_procs(processes, grace_seconds)
         for process in stubborn:
-            _tell(process.kill)
+            _send(process.kill)
         psutil.wait_procs(stubborn, 1.0)
         grace_seconds = 0.0
     return ended
 
 
-def _tell(signal: Callable[[], None]) -> None:
+def _send(signal: Callable[[], None]) -> None:
     with suppress(psutil.NoSuchProcess):
         signal()

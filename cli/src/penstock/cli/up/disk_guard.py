@@ -1,4 +1,4 @@
-"""Starts the broker of `penstock up` again after its disk was full.
+"""Restarts the broker of `penstock up` after its disk was full.
 
 A stream of nats-server (2.15.1) that could not write once answers no publish any more, whatever
 room there is later: neither a reload nor an update of the stream helps, only a start. What was
@@ -24,64 +24,66 @@ from penstock.runtime.broker import Broker
 
 log = logging.getLogger("penstock.up")
 
-LOOK_SECONDS = 2.0
+CHECK_SECONDS = 2.0
 LEAST_FREE_BYTES, LEAST_FREE_SHARE = 64_000_000, 0.1
-"""Room that must be there before it is worth another start: the lesser of the two."""
+"""A restart needs this much free space: the lesser of the two."""
 _GRACE_SECONDS = 10.0
 SILENT_SECONDS = 15.0
-"""A health check that nobody answers for so long is not answered any more."""
+"""A health check without an answer for this long will not be answered."""
 
 
 class DiskGuard:
-    """Looks at the broker's own health and at the disk below its store.
+    """Checks the broker's health and the disk below its store.
 
     Args:
-        tell: hears a sentence about what is wrong and what is done.
-        silent_seconds: after so long without an answer the broker is restarted.
+        broker: of this `penstock up`.
+        store: its folder.
+        report: called with a sentence about each fault, and about the restart.
+        silent_seconds: the broker is restarted when it gave no answer for this long.
     """
 
     def __init__(
         self,
         broker: Broker,
         store: Path,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        self._broker, self._store, self._tell = broker, store, tell
+        self._broker, self._store, self._report = broker, store, report
         self._silent_seconds = silent_seconds
         self._silent_since: float | None = None
-        self._told = False
+        self._is_reported = False
 
     async def run(self) -> None:
-        """Without end."""
+        """Runs until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             try:
-                await self._look()
+                await self._check()
             except OSError as error:
-                log.warning("the broker's disk cannot be looked at: %s", error)
+                log.warning("cannot read the free space of the broker's disk: %s", error)
 
-    async def _look(self) -> None:
-        asked_at = time.monotonic()
+    async def _check(self) -> None:
+        requested_at = time.monotonic()
         error = await asyncio.to_thread(own_word, self._broker.monitor_url)
         if error is None:
-            error = self._silence(asked_at)
+            error = self._silence(requested_at)
         else:
             self._silent_since = None
         if not error:
-            self._told = False
+            self._is_reported = False
             return
         usage = shutil.disk_usage(self._store)
         free = f"free space {usage.free / 1e6:,.0f} MB"
         if usage.free < min(LEAST_FREE_BYTES, LEAST_FREE_SHARE * usage.total):
-            if not self._told:
-                self._tell(f"the broker does not store: {error}; {free}: make room")
-            self._told = True
+            if not self._is_reported:
+                self._report(f"the broker stores nothing: {error}; {free}: make room")
+            self._is_reported = True
             return
-        self._tell(f"the broker does not store: {error}; {free}: restarting it")
+        self._report(f"the broker stores nothing: {error}; {free}: restarting it")
         self._silent_since = None
         child = self._broker.child
-        if child is not None:  # who keeps it starts it again
+        if child is not None:  # its supervisor starts it again
             child.signal(signal.SIGTERM)
             try:
                 async with asyncio.timeout(_GRACE_SECONDS):
@@ -89,10 +91,10 @@ class DiskGuard:
             except TimeoutError:
                 child.signal(signal.SIGKILL)
 
-    def _silence(self, asked_at: float) -> str:
-        """What is wrong with a broker that did not answer; empty while that may be the load."""
+    def _silence(self, requested_at: float) -> str:
+        """The fault of a broker that did not answer; empty while load may be the reason."""
         if self._silent_since is None:
-            self._silent_since = asked_at
+            self._silent_since = requested_at
         silent = time.monotonic() - self._silent_since
         if silent < self._silent_seconds:
             return ""

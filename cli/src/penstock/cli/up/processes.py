@@ -32,13 +32,14 @@ def check_installed() -> None:
 
 
 class Processes:
-    """Starts and ends everything.
+    """Starts and ends the processes of `penstock up`.
 
     Args:
-        settings: complete: with the broker's address and the run folder.
-        flags: global options handed on to each service.
-        broker: our own, already running; None where another is used.
-        logs: folder for each service's log; None lets them write where we do.
+        settings: with the broker's address and the run folder.
+        flags: global options of each service.
+        broker: the running broker that `up` started; None where another is used.
+        logs: folder for each service's log; None lets them write to this process's output.
+        report: called with a sentence about each start and end.
     """
 
     def __init__(
@@ -47,35 +48,44 @@ class Processes:
         flags: list[str],
         broker: Broker | None,
         logs: Path | None,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._settings, self._flags, self._broker, self._logs = settings, flags, broker, logs
         self.services = {
-            name: Supervised(name, partial(self._begin, name), tell, self._log(name))
+            name: Supervised(name, partial(self._begin, name), report, self._log(name))
             for name in SERVICES
         }
-        self.broker = Supervised("nats-server", self._begin_broker, tell, None) if broker else None
+        self.broker = (
+            Supervised("nats-server", self._begin_broker, report, None) if broker else None
+        )
         self.master: Supervised | None = None
         if cluster.is_local(settings):
             cluster.forget(settings)
             log = self._log("spark-master")
-            self.master = Supervised("spark-master", self._begin_master, tell, log)
+            self.master = Supervised("spark-master", self._begin_master, report, log)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def all(self) -> list[Supervised]:
-        return [each for each in (self.broker, self.master) if each] + [*self.services.values()]
+        return [process for process in (self.broker, self.master) if process] + [
+            *self.services.values()
+        ]
 
     def start(self) -> None:
-        """Starts all, and keeps them until :meth:`end`."""
+        """Starts all processes, and restarts each that ends before :meth:`end`."""
         descendants.adopt_orphans()
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
-        self._tasks = [asyncio.create_task(each.keep(), name=each.name) for each in self.all]
+        self._tasks = [
+            asyncio.create_task(process.keep(), name=process.name) for process in self.all
+        ]
 
     async def end(self, hurry: asyncio.Event) -> None:
-        """Ends the services; the broker goes on, so that workers can say what became of their jobs.
+        """Ends the services; the broker goes on, so that workers can record the ends of their jobs.
 
-        First the decider, and the executor, which drains its workers; then those that watch.
+        First the decider, and the executor, which drains its workers; then the others.
+
+        Args:
+            hurry: once set, busy workers are not waited for.
         """
         drain = self._settings.host.drain_seconds + _BEYOND_DRAIN_SECONDS
         await asyncio.gather(
@@ -84,10 +94,10 @@ class Processes:
         )
         last = [self.services[name] for name in _LAST_TO_END]
         last += [self.master] if self.master else []
-        await asyncio.gather(*(each.end(_GRACE_SECONDS, hurry) for each in last))
+        await asyncio.gather(*(process.end(_GRACE_SECONDS, hurry) for process in last))
 
     async def end_broker(self) -> None:
-        """The last to end; then whatever else is left below this process."""
+        """Ends the broker, then all processes that are left below this one."""
         if self.broker:
             await self.broker.end(_GRACE_SECONDS, asyncio.Event())
         await asyncio.gather(*self._tasks)
@@ -125,4 +135,4 @@ class Processes:
         return self._logs / f"{name}.log" if self._logs else None
 
     def _reap(self) -> None:
-        descendants.reap_adopted({each.pid for each in self.all if each.pid})
+        descendants.reap_adopted({process.pid for process in self.all if process.pid})

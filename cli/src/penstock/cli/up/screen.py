@@ -1,4 +1,4 @@
-"""What `penstock up` shows: a live table, or lines where nobody can watch a table."""
+"""The output of `penstock up`: a live table, or lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ SUMMARY_SECONDS = 10.0
 
 
 class Screen(Protocol):
-    """Where news and the state of things go."""
+    """Receives events, reports and the state of pools, and shows them."""
 
-    def tell(self, text: str) -> None:
-        """Something that this process did or saw."""
+    def report(self, text: str) -> None:
+        """Shows what this process did or noticed."""
         ...
 
-    def happened(self, event: Event) -> None: ...
+    def happened(self, event: Event) -> None:
+        """Shows an event of the log."""
+        ...
 
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         """Called twice a second."""
@@ -40,14 +42,14 @@ class Screen(Protocol):
 
 
 class Lines:
-    """One line for each thing that happens, and the pools each ten seconds while they change."""
+    """A line for each event, and one about the pools each ten seconds while they change."""
 
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self._settings, self._as_json = settings, as_json
         self._pools = pools(settings).values()
         self._drawn_at, self._drawn = 0.0, ""
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         if self._as_json:
             self._print_json(msgspec.json.encode({"at": utc_now(), "text": text}))
         else:
@@ -72,7 +74,7 @@ class Lines:
         )
         if summary and summary != self._drawn:
             self._drawn = summary
-            self.tell(summary)
+            self.report(summary)
 
     def close(self) -> None:
         pass
@@ -99,7 +101,7 @@ class Table:
         self._live = Live(console=Console(), auto_refresh=False, vertical_overflow="crop")
         self._live.start()
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self._lines.append(f"{clock(utc_now())} {text}")
 
     def happened(self, event: Event) -> None:
@@ -115,7 +117,7 @@ class Table:
                 f"{self._title}, up for {seconds(time.monotonic() - self._started_at)}",
                 board.pool_rows(self._pools, lease, now),
                 board.host_rows(lease, now),
-                [(each.name, each.pid, each.starts) for each in processes],
+                [(process.name, process.pid, process.starts) for process in processes],
                 [printable(text) for text in self._lines],
             ),
             refresh=True,

@@ -1,4 +1,4 @@
-"""The folder `.penstock/`: the store of our own broker, and where it listens."""
+"""The folder `.penstock/`: its lock, and the address of the broker that `up` started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AlreadyUp(ConfigError):
 
 
 def write_url(url: str, monitor_url: str, folder: Path = FOLDER) -> None:
-    """Tells the other commands of this folder. Whole or not at all."""
+    """Writes the address for the other commands of this folder, atomically."""
     half = folder / f"{URL_FILE}.new"
     half.unlink(missing_ok=True)  # one left behind may have another mode
     half.touch(mode=0o600, exist_ok=False)  # an address may hold a password
@@ -28,7 +28,7 @@ def write_url(url: str, monitor_url: str, folder: Path = FOLDER) -> None:
 
 
 def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
-    """Where the executor of this folder's installation keeps its sockets and records.
+    """The folder in which this installation's executor keeps its sockets and records.
 
     In the user's runtime folder, since a socket's path must be short and not every file system of
     a working directory takes sockets; the same after each start, so that workers are found again.
@@ -42,10 +42,10 @@ def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
 
 @contextmanager
 def held(folder: Path = FOLDER) -> Iterator[Path]:
-    """Takes the folder for this process; the kernel gives it back, whatever ends the process.
+    """Locks the folder for this process; the kernel releases it, whatever ends the process.
 
     Raises:
-        AlreadyUp: another has it.
+        AlreadyUp: another process holds it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""The live table as rich renders it; a function of rows, so that it can be looked at in a test."""
+"""The live table as rich renders it: a function of rows, so that a test can render it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def picture(
         Text(),
         _hosts(hosts),
         Text(),
-        *(_one_line(each) for each in lines),
+        *(_one_line(line) for line in lines),
     )
 
 
@@ -52,8 +52,8 @@ def _processes(processes: Sequence[Process]) -> Text:
     text = Text()
     for name, pid, starts in processes:
         style = "green" if pid else "bold red"
-        again = f" (restarted {starts - 1}×)" if starts > 1 else ""  # noqa: RUF001
-        text.append("● " if pid else "○ ", style).append(f"{name}{again}   ")
+        restarts = f" (restarted {starts - 1}×)" if starts > 1 else ""  # noqa: RUF001
+        text.append("● " if pid else "○ ", style).append(f"{name}{restarts}   ")
     return text
 
 

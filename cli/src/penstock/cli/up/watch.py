@@ -1,4 +1,4 @@
-"""Reading what happens: snapshots and decisions into the board, news to whoever looks."""
+"""Follows snapshots and decisions for the board, and events for the screen."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from penstock.events.subjects import Subjects
 from penstock.views.pool_board import Board
 
 NOUNS = ("pool", "worker", "host", "decider")
-"""What is shown of the event log; single jobs are too many."""
+"""Events that the screen shows; single jobs are too many."""
 
 
 async def watch(
     bus: Bus, subjects: Subjects, board: Board, happened: Callable[[Event], None]
 ) -> None:
-    """Until cancelled. ``happened`` hears each event that is worth a line."""
+    """Follows the streams until cancelled.
+
+    Args:
+        bus: a connection.
+        subjects: of the installation.
+        board: takes snapshots and decisions.
+        happened: called with each event that is worth a line.
+    """
     snapshots = [subjects.pool_snapshot("*"), subjects.host_snapshot("*")]
     decisions = [subjects.events(noun="pool", name="ScalingDecisionMade")]
     news = [subjects.events(noun=noun) for noun in NOUNS]
 
-    def hear(event: Event) -> None:
+    def take_event(event: Event) -> None:
         if not isinstance(event, ScalingDecisionMade) or event.current != event.target:
             happened(event)
 
@@ -32,7 +39,7 @@ async def watch(
         for stream, wanted, start, take in (
             (subjects.snapshots_stream, snapshots, "last", board.take),
             (subjects.events_stream, decisions, "last", board.take),
-            (subjects.events_stream, news, "new", hear),
+            (subjects.events_stream, news, "new", take_event),
         ):
             group.create_task(_read(bus, stream, wanted, start, take))
 
@@ -44,6 +51,6 @@ async def _read(
         try:
             event = ALL.decode(stored.body)
         except MalformedEvent:
-            continue  # its reader complains; a picture of the rest is still right
+            continue  # the service that reads it logs an error; the rest is still right
         if isinstance(event, Event):
             take(event)

@@ -18,11 +18,11 @@ from penstock.orchestrator import queue_pauses as pauses
 from penstock.orchestrator import stream_settings
 from penstock.orchestrator.core.shares import Shares
 from penstock.orchestrator.core.unresolved import Unresolved
+from penstock.orchestrator.gauges import Readings
 from penstock.orchestrator.health_watch import HealthWatch
 from penstock.orchestrator.queue_consumers import QueueConsumers
-from penstock.orchestrator.readings import Readings
 from penstock.orchestrator.reconciling.cursor import Cursor, Position
-from penstock.orchestrator.reconciling.outdated_dead_letters import OldLetters
+from penstock.orchestrator.reconciling.outdated_dead_letters import OutdatedDeadLetters
 from penstock.orchestrator.reconciling.reconciler import Reconciler
 from penstock.orchestrator.reconciling.transitions import steps
 from penstock.orchestrator.retention.history import History
@@ -30,16 +30,16 @@ from penstock.orchestrator.scheduling import declared_schedules as standing
 from penstock.orchestrator.scheduling.cancelled_schedules import CancelledSchedules
 from penstock.orchestrator.scheduling.foreign_schedules import ForeignSchedules
 from penstock.orchestrator.scheduling.ticker import Ticker
-from penstock.orchestrator.scheduling.timers import Punctual
-from penstock.orchestrator.workflows.tracker import Wholes
+from penstock.orchestrator.scheduling.timers import Timers
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime import service_process
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
 RECONCILE_AFTER_SECONDS = 10.0
-"""The two halves of a transition are milliseconds apart; after this long, somebody died between."""
+"""The two halves of a transition are milliseconds apart; a longer gap is that of a crash."""
 MOST_UNRESOLVED = 100_000
 """Steps kept in memory: about 40 MB."""
 _CHECK_SECONDS = 1.0
@@ -60,7 +60,7 @@ class Orchestrator:
     """Follows, reconciles, and keeps its place.
 
     Args:
-        after_seconds: how old a step must be before somebody looks for its second half.
+        after_seconds: how old a step must be before its second half is looked up.
         most: steps kept in memory.
     """
 
@@ -80,9 +80,9 @@ class Orchestrator:
         self._read_at = 0.0
         self._following: asyncio.Task[None] | None = None
         self._client = Client.over(self._bus, running.settings, running.source)
-        self.wholes = Wholes(self._bus, self._subjects, self._client)
+        self.workflows = WorkflowTracker(self._bus, self._subjects, self._client)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
-        self._punctual = Punctual(self._bus, self._subjects, running.pause)
+        self._timers = Timers(self._bus, self._subjects, running.pause)
         self._cancelled = CancelledSchedules(self._bus, self._subjects, running.pause)
         self._queues: QueueConsumers | None = None
         if isinstance(self._bus, NatsBus):
@@ -90,13 +90,13 @@ class Orchestrator:
         self._shares = Shares(serving(running.settings).owners)
         self.table = Unresolved(after_seconds, most, shares=self._shares)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
-        self._old_letters = OldLetters(self._bus, self._subjects, after_seconds)
+        self._outdated_dead_letters = OutdatedDeadLetters(self._bus, self._subjects, after_seconds)
         self.history = History(
             self._bus,
             running.settings,
             running.source,
-            self.wholes,
-            self._letters_from,
+            self.workflows,
+            self._dead_letters_from,
         )
 
     async def run(self) -> None:
@@ -107,26 +107,26 @@ class Orchestrator:
             self._after_seconds,
             self._most,
             position.sequence,
-            position.letters_from,
+            position.dead_letters_from,
             self._shares,
         )
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._follow_from(position.sequence)
-        self._service.spawn(self.wholes.follow(), "batches and graphs")
-        self._service.spawn(self.wholes.act(), "their steps")
+        self._service.spawn(self.workflows.follow(), "batches and graphs")
+        self._service.spawn(self.workflows.act(), "workflow steps")
         self._service.spawn(self.history.run(self._service), "history")
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
         self._service.spawn(standing.keep(self._service, self._client), "schedules of the settings")
-        self._service.spawn(pauses.keep(self._service), "pauses")
-        self._service.spawn(self._cancelled.run(), "cancelled jobs")
+        self._service.spawn(pauses.keep(self._service), "queue pauses")
+        self._service.spawn(self._cancelled.run(), "cancelled schedules")
         if self._queues:
             self._service.spawn(self._queues.run(), "queues")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
             self._service.spawn(stream_settings.keep(self._service, self._bus), "stream settings")
-            self._service.spawn(self._punctual.run(), "delayed jobs")
+            self._service.spawn(self._timers.run(), "timers")
             foreign = ForeignSchedules(self._service, self._bus)
             self._service.spawn(foreign.run(), "foreign schedules")
             health = HealthWatch(self._service, self._bus)
@@ -138,20 +138,22 @@ class Orchestrator:
         await self._service.stopping.wait()
         with suppress(BusError):
             await self._cursor.keep(self.position)
-            await self.wholes.keep()
+            await self.workflows.keep()
 
     @property
     def position(self) -> Position:
-        return Position(sequence=self.table.cursor(), letters_from=self.table.letters_from())
+        return Position(
+            sequence=self.table.cursor(), dead_letters_from=self.table.dead_letters_from()
+        )
 
-    def _letters_from(self) -> int:
-        return self.table.letters_from()
+    def _dead_letters_from(self) -> int:
+        return self.table.dead_letters_from()
 
     async def _resume(self) -> Position | None:
-        """The kept position, as soon as the broker says; None when told to stop before."""
+        """The stored position, once the broker answers; None when asked to stop before."""
         while True:
             try:
-                await self.wholes.load()
+                await self.workflows.load()
                 return await self._cursor.load()
             except BusError as error:
                 log.warning("waiting for the broker: %s", error)
@@ -167,10 +169,10 @@ class Orchestrator:
     async def _follow(self, sequence: int) -> None:
         async for step in steps(self._bus, self._subjects, sequence):
             self._reading, self._read_at = time.monotonic(), step.at
-            with passing_over(f"event {step.sequence}"):
+            with skipping_poison(f"event {step.sequence}"):
                 self.table.see(step)
-                self._punctual.see(step)
-                self._old_letters.see(step)
+                self._timers.see(step)
+                self._outdated_dead_letters.see(step)
                 self._cancelled.see(step)
                 if self._queues:
                     self._queues.see(step)
@@ -190,25 +192,25 @@ class Orchestrator:
 
     # --- reconciling -----------------------------------------------------------------------------
     async def _check(self) -> None:
-        away = False
+        is_offline = False
         while await self._service.pause(self._check_seconds):
-            if (again := self.table.read_again_from()) is not None:
-                self._follow_from(again)
+            if (sequence := self.table.read_again_from()) is not None:
+                self._follow_from(sequence)
             if self._is_behind:
                 continue
             try:
                 await self.reconciler.round(self._bus.now())
-                await self._old_letters.round(self._bus.now())
-                away = False
+                await self._outdated_dead_letters.round(self._bus.now())
+                is_offline = False
             except BusError as error:
-                if not away:
-                    log.warning("nothing is reconciled: %s", error)
-                away = True
+                if not is_offline:
+                    log.warning("reconciling waits for the broker: %s", error)
+                is_offline = True
 
     async def _keep(self) -> None:
         while await self._service.pause(_KEEP_SECONDS):
-            with suppress(BusError):  # it is tried again; the reconciling loop says so
+            with suppress(BusError):  # it is tried again; the reconciling loop logs it
                 await self._cursor.keep(self.position)
-                await self.wholes.keep()
+                await self.workflows.keep()
                 if not self.history.leads:
-                    await self.wholes.look_for_gap()
+                    await self.workflows.look_for_gap()

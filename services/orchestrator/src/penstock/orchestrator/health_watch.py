@@ -1,4 +1,4 @@
-"""Looks after the installation's health and tells when it changes."""
+"""Surveys the installation's health and publishes its changes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ log = logging.getLogger("penstock.orchestrator")
 INSTALLATION = "installation"
 
 
-class Kept(Tried, frozen=True, kw_only=True):
-    """What orchestrators remember: the last report, and what was told of each component."""
+class Remembered(Tried, frozen=True, kw_only=True):
+    """Shared by orchestrators: the last report, and the last published state of each component."""
 
     report: Report | None = None
-    told: dict[str, State] = {}
+    published: dict[str, State] = msgspec.field(default_factory=dict, name="told")
 
 
 class HealthWatch:
-    """Keeps the last report beside the other small state; of several orchestrators one tells.
+    """Keeps the last report beside the other small state; of several orchestrators one publishes.
 
     Args:
         bus: a real broker's; the one in memory has no health.
@@ -52,12 +52,12 @@ class HealthWatch:
             try:
                 await self.look()
             except BusError as error:
-                log.debug("health is not told: %s", error)
+                log.debug("health is not surveyed: %s", error)
             if not await self._service.pause(REPORT_SECONDS):
                 return
 
-    def _tell_once(self, facts: Facts, report: Report) -> None:
-        """What jobs survive, at the first look; that nothing is stored, as no event can tell it."""
+    def _log_once(self, facts: Facts, report: Report) -> None:
+        """What jobs survive, at the first survey; and that the broker stores no events."""
         if self.last is None and report.durability:
             log.info("%s", in_one_line(report.durability))
         stores = not facts.broker.write_error
@@ -69,22 +69,24 @@ class HealthWatch:
                 log.error("%s", _reasons_of(report, "broker"))
 
     async def look(self) -> Report:
-        """Finds out how things are, keeps it, and tells what changed. Raises BusError."""
+        """Surveys the installation, stores the report, publishes what changed. Raises BusError."""
         stored = await self._bus.last(self._subjects.state_stream, self._subject)
         before = _before(stored.body if stored else b"")
-        found = await survey(self._bus, self._service.settings, serves=True)
-        facts = self._disks.grown(found)
+        surveyed = await survey(self._bus, self._service.settings, serves=True)
+        facts = self._disks.grown(surveyed)
         report = judge(facts, utc_now())
-        self._tell_once(facts, report)
+        self._log_once(facts, report)
         self.last = (facts, report)
         events = changes(before, report)
-        told = before.told | {event.component: State(event.state) for event in events}
+        published = before.published | {event.component: State(event.state) for event in events}
         expect = Expect(stored.sequence if stored else 0)
         try:
-            kept = Kept(report=report, told=told, write_error=facts.broker.write_error)
+            kept = Remembered(
+                report=report, published=published, write_error=facts.broker.write_error
+            )
             body = msgspec.json.encode(kept)
             await self._bus.append(Outgoing(self._subject, body, expect=expect))
-        except WrongSequence:  # another orchestrator looked at the same time, and tells
+        except WrongSequence:  # another orchestrator surveyed at the same time, and publishes
             return report
         for blank in events:
             event = msgspec.structs.replace(blank, source=self._service.source)
@@ -101,10 +103,11 @@ def sentence(event: HealthChanged) -> str:
     return f"{event.component} is {event.state}: {'; '.join(event.reasons)}"
 
 
-def changes(before: Kept, after: Report) -> list[HealthChanged]:
-    """An event for each component whose state is another than was told, at the second look.
+def changes(before: Remembered, after: Report) -> list[HealthChanged]:
+    """An event for each component whose state differs from the published one, in two surveys.
 
-    A blip is not told: a pool that is just being scaled up is short of workers for a moment.
+    Short changes are not published: a pool that is just being scaled up is short of workers for a
+    moment.
     """
     was, now = _states(before.report), _states(after)
     reasons = {finding.component: finding.reasons for finding in after.findings}
@@ -113,31 +116,33 @@ def changes(before: Kept, after: Report) -> list[HealthChanged]:
         for finding in after.findings
         if finding.state is not State.HEALTHY
     )
-    return [
-        HealthChanged(
-            component=name,
-            state=state,
-            before=told,
-            reasons=reasons.get(name, ()),
-        )
-        for name, state in now.items()
-        if (told := before.told.get(name, State.HEALTHY)) is not state and was.get(name) is state
-    ]
+    events = []
+    for name, state in now.items():
+        last_published = before.published.get(name, State.HEALTHY)
+        if last_published is not state and was.get(name) is state:
+            event = HealthChanged(
+                component=name,
+                state=state,
+                before=last_published,
+                reasons=reasons.get(name, ()),
+            )
+            events.append(event)
+    return events
 
 
 def _reasons_of(report: Report, component: str) -> str:
-    found = (each.reasons for each in report.findings if each.component == component)
-    return "; ".join(next(found, ()))
+    reasons = (one.reasons for one in report.findings if one.component == component)
+    return "; ".join(next(reasons, ()))
 
 
 def _states(report: Report | None) -> dict[str, State]:
     if report is None:
         return {}
-    return {each.component: each.state for each in report.findings} | {INSTALLATION: report.state}
+    return {one.component: one.state for one in report.findings} | {INSTALLATION: report.state}
 
 
-def _before(body: bytes) -> Kept:
+def _before(body: bytes) -> Remembered:
     try:
-        return msgspec.json.decode(body, type=Kept)
+        return msgspec.json.decode(body, type=Remembered)
     except (ValueError, RecursionError):  # none, or of another version
-        return Kept()
+        return Remembered()

@@ -4,9 +4,9 @@ A queue is made at its first sign: the settings name it, a job is dispatched to 
 or a worker asks for it. A job that comes before its consumer waits in the stream. Any number of
 orchestrators may do this; making one that exists changes nothing.
 
-Whoever may dispatch may invent names of queues, and each consumer costs the broker memory. Queues
-that the settings name always have theirs; of others only so many do, and those that no worker pulls
-from give way to those that one asks for.
+A key that may dispatch can invent names of queues, and each consumer costs the broker memory.
+Queues that the settings name always have theirs; of others only so many do, and those that no
+worker pulls from give way to those that one asks for.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MOST_WANTED = 10_000
 MOST_UNNAMED = 2_000
 """Consumers of queues that the settings do not name: about 100 kB of the broker's memory each
 (measured, nats-server 2.15.1). Half of them are kept for queues that a worker asks for."""
-_LOOK_SECONDS = 10.0
+_SURVEY_SECONDS = 10.0
 _COUNT_SECONDS = 60.0
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 """A queue is made at most so often, however many ask for it."""
 
 
@@ -47,7 +47,7 @@ class QueueConsumers:
         self._counted_at, self._is_crowded = float("-inf"), False
         self._made: dict[str, float] = {}
         self._signs = asyncio.Event()
-        bus.makes_queues = True
+        bus.queues.makes_consumers = True
 
     def see(self, step: Step) -> None:
         """A step of a job, which may be the first of its queue."""
@@ -56,11 +56,13 @@ class QueueConsumers:
 
     def _want(self, queue: str, most: int | None = None) -> None:
         with suppress(BadName):
-            if len(self._wanted) < MOST_WANTED and self._has_room(queue, most or MOST_UNNAMED // 2):
+            if len(self._wanted) < MOST_WANTED and self._has_capacity(
+                queue, most or MOST_UNNAMED // 2
+            ):
                 self._wanted[check_name("queue", queue)] = None
                 self._signs.set()
 
-    def _has_room(self, queue: str, most: int) -> bool:
+    def _has_capacity(self, queue: str, most: int) -> bool:
         if queue in self._named or queue in self._unnamed:
             return True
         if len(self._unnamed) + len(self._wanted.keys() - self._named) < most:
@@ -68,44 +70,44 @@ class QueueConsumers:
         self._is_crowded = True
         return False
 
-    def _asked(self, subject: str, _: bytes) -> None:
+    def _on_request(self, subject: str, _: bytes) -> None:
         """A worker found no consumer, whatever was made before."""
         queue = subject.rpartition(".")[2]
-        if time.monotonic() - self._made.get(queue, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
+        if time.monotonic() - self._made.get(queue, -_RETRY_SECONDS) >= _RETRY_SECONDS:
             self._want(queue, MOST_UNNAMED)
 
     async def run(self) -> None:
         """Without end."""
-        await self._bus.listen(self._subjects.queue_wanted("*"), self._asked)
+        await self._bus.listen(self._subjects.queue_wanted("*"), self._on_request)
         while True:
             try:
                 await self._count()
                 await self._make_wanted()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
+                    async with asyncio.timeout(_SURVEY_SECONDS):
                         await self._signs.wait()
                         continue
                 await self._look()
             except BusError as error:
                 log.debug("queues: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _make_wanted(self) -> None:
         self._signs.clear()
         for queue in tuple(self._wanted):
-            await self._bus.make_queue(queue)
+            await self._bus.queues.make(queue)
             self._made[queue] = time.monotonic()
             if queue not in self._named:
                 self._unnamed.add(queue)
             del self._wanted[queue]
 
     async def _count(self) -> None:
-        """Other orchestrators make queues too; those that nobody pulls from make room."""
+        """Other orchestrators make queues too; those without a worker are removed for others."""
         if time.monotonic() - self._counted_at < _COUNT_SECONDS:
             return
         self._counted_at = time.monotonic()
         if self._is_crowded:
-            removed = await self._bus.remove_idle_queues(self._named)
+            removed = await self._bus.queues.remove_idle(self._named)
             for queue in removed:
                 self._made.pop(queue, None)
             log.warning(

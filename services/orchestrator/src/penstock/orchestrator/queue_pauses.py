@@ -1,4 +1,4 @@
-"""Queues stay paused, or go on, as recorded, whoever died in between."""
+"""Queues are paused, or not, as recorded: also where the client that changed it died in between."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
-_LOOK_SECONDS = 2.0
+_ROUND_SECONDS = 2.0
 
 
 async def keep(running: Service) -> None:
     """Looks again and again until the service ends."""
     pausing = QueuePauses(running.bus, Subjects(running.settings.prefix), running.source)
-    while await running.pause(_LOOK_SECONDS):
+    while await running.pause(_ROUND_SECONDS):
         try:
             await pausing.agree((await running.bus.depths()).values())
         except BusError as error:

@@ -1,4 +1,4 @@
-"""Streams that an earlier version or other settings made take over the settings of now."""
+"""Applies the current settings to streams that an earlier version or other settings made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
-_AGAIN_SECONDS = 2.0
+_RETRY_SECONDS = 2.0
 
 
 async def keep(running: Service, bus: NatsBus) -> None:
@@ -40,5 +40,5 @@ async def keep(running: Service, bus: NatsBus) -> None:
             return
         except BusUnavailable as error:
             log.warning("settings of streams wait: %s", error)
-        if not await running.pause(_AGAIN_SECONDS):
+        if not await running.pause(_RETRY_SECONDS):
             return

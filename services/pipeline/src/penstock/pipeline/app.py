@@ -27,7 +27,7 @@ from penstock.pipeline.core.manifest import Whole
 from penstock.pipeline.core.rolled import Promise, State
 from penstock.pipeline.events import option
 from penstock.pipeline.lake.claim import Claim, claimed
-from penstock.pipeline.lake.restarting import Tending, in_sessions
+from penstock.pipeline.lake.restarting import RestartedQueries, in_sessions
 from penstock.pipeline.lake.rollups import Rollups, rollups_folder
 from penstock.pipeline.lake.storage import Folder
 from penstock.pipeline.lake.table import Lake
@@ -41,7 +41,7 @@ PARTS = {"events": LOGGED, "snapshots": Codec(*SNAPSHOTS, *RECORDS)}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What `penstock pipeline run` was told.
+    """The arguments of `penstock pipeline run`.
 
     Attributes:
         lake: folder on any Hadoop file system. master: Spark's, such as ``local[2]``.
@@ -79,7 +79,9 @@ def _in_session(settings: Settings, wanted: Run) -> dict[str, Whole]:
             for name, lake in lakes.items()
         }
         for some in [{name: one} for name, one in starts.items()] if wanted.catch_up else [starts]:
-            Tending(spark, some, lambda name: lakes[name].landed, claim.yield_to_newer).run()
+            RestartedQueries(
+                spark, some, lambda name: lakes[name].landed, claim.yield_to_newer
+            ).run()
             for name in some:
                 lakes[name].compact()
         if wanted.catch_up and wanted.rollup:
@@ -138,8 +140,8 @@ def _land(
 
 
 def source_options(nats: Nats) -> dict[str, str]:
-    """How to reach the broker, as the data source takes it."""
-    found = {
+    """The broker's address and credentials as options of the data source."""
+    options = {
         "servers": nats.url,
         "nkey": nats.nkey_file,
         "credentials": nats.credentials_file,
@@ -147,7 +149,7 @@ def source_options(nats: Nats) -> dict[str, str]:
         "password": nats.password,
         "ca_file": nats.ca_file,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in options.items() if value}
 
 
 @contextmanager
@@ -161,7 +163,7 @@ def rollup(settings: Settings, lake: str, master: str = "local[2]") -> State:
     """Takes into the rollups what has landed in the lake since; may run beside a run.
 
     Raises:
-        LakeTaken: another rollup is at it.
+        LakeTaken: another rollup is running.
     """
     with spark_session(master) as spark:
         return _roll(spark, settings, lake, {name: _lake(spark, lake, name) for name in PARTS})

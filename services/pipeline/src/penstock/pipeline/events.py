@@ -71,25 +71,25 @@ class Decoder:
     which a later version added is not lost. A field that was left out has its default.
     """
 
-    def __init__(self, told: Shapes) -> None:
-        self._told = told
-        kinds = {**_BEFORE, **columns(told), **_BEHIND}
+    def __init__(self, shapes: Shapes) -> None:
+        self._shapes = shapes
+        kinds = {**_BEFORE, **columns(shapes), **_BEHIND}
         self.ddl = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
         self._schema = pa.schema([(name, _ARROW[kind]) for name, kind in kinds.items()])
         self._bare = self._own_schema(())
-        self._own_schemas = {event: self._own_schema(fields) for event, fields in told.items()}
-        union: Any = Union[tuple(_struct(*event) for event in told.items())]  # noqa: UP007
+        self._own_schemas = {event: self._own_schema(fields) for event, fields in shapes.items()}
+        union: Any = Union[tuple(_struct(*event) for event in shapes.items())]  # noqa: UP007
         self._decode = msgspec.json.Decoder(union).decode
 
     def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
         """The rows of these messages, a batch for each event, with that event's columns."""
-        found: defaultdict[str, list[tuple[Message, Any]]] = defaultdict(list)
+        by_event: defaultdict[str, list[tuple[Message, Any]]] = defaultdict(list)
         for message in messages:
             event = self._event(message.body)
-            found[event if isinstance(event, str) else type(event).__name__].append(
+            by_event[event if isinstance(event, str) else type(event).__name__].append(
                 (message, event)
             )
-        for event, rows in found.items():
+        for event, rows in by_event.items():
             yield from self._rows(event, rows)
 
     def with_all_columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -115,7 +115,7 @@ class Decoder:
             tag = msgspec.json.decode(body, type=_Tagged).type
         except _UNFIT:
             return MALFORMED
-        return MALFORMED if tag in self._told else UNKNOWN
+        return MALFORMED if tag in self._shapes else UNKNOWN
 
     def _rows(self, event: str, rows: list[tuple[Message, Any]]) -> Iterator[pa.RecordBatch]:
         try:
@@ -129,27 +129,32 @@ class Decoder:
 
     def _batch(self, event: str, rows: list[tuple[Message, Any]]) -> pa.RecordBatch:
         messages = [message for message, _ in rows]
-        found = _message_columns(messages)
+        columns_by_name = _message_columns(messages)
         bodies = pa.array([message.body for message in messages], pa.binary())
-        known = event in self._told
-        found |= {"body": bodies.cast(pa.string())} if known else {"raw": bodies}
-        found |= {"set": [KNOWN if known else ASIDE] * len(rows), "event": [event] * len(rows)}
-        if known:
-            found["type"] = found["event"]
-            found |= _fields(self._told[event], [row for _, row in rows])
+        is_known = event in self._shapes
+        columns_by_name |= {"body": bodies.cast(pa.string())} if is_known else {"raw": bodies}
+        columns_by_name |= {
+            "set": [KNOWN if is_known else ASIDE] * len(rows),
+            "event": [event] * len(rows),
+        }
+        if is_known:
+            columns_by_name["type"] = columns_by_name["event"]
+            columns_by_name |= _fields(self._shapes[event], [row for _, row in rows])
         schema = self._own_schemas.get(event, self._bare)
-        arrays = [_array(found.get(field.name), field.type, len(rows)) for field in schema]
+        arrays = [
+            _array(columns_by_name.get(field.name), field.type, len(rows)) for field in schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @cache
-def decoder(told: str) -> Decoder:
+def decoder(text: str) -> Decoder:
     """Of the option ``events``; a Python worker reads many batches.
 
     Raises:
         msgspec.ValidationError: no such option.
     """
-    return Decoder(msgspec.json.decode(told, type=Shapes))
+    return Decoder(msgspec.json.decode(text, type=Shapes))
 
 
 def _struct(event: str, fields: Sequence[Field]) -> type[msgspec.Struct]:

@@ -57,8 +57,8 @@ def forecast(pipeline: Pipeline) -> list[str]:
 
 def report(pipeline: Pipeline) -> None:
     """Writes the page about the last seven days."""
-    known, now = pools(load()), datetime.now(UTC)
-    content = reporting.report(pipeline.lake, pipeline.master, known, _REPORTED_DAYS, now)
+    configured, now = pools(load()), datetime.now(UTC)
+    content = reporting.report(pipeline.lake, pipeline.master, configured, _REPORTED_DAYS, now)
     Path(pipeline.report_file).write_text(page(content), "utf-8")
 
 

@@ -78,8 +78,10 @@ def java_flags() -> list[str]:
 
     None of the latter where the environment names one: with two, Java does not start.
     """
-    told = " ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-    collector = [] if _NAMED_COLLECTOR.search(told) else [_COLLECTOR]
+    options = " ".join(
+        os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+    )
+    collector = [] if _NAMED_COLLECTOR.search(options) else [_COLLECTOR]
     return [*session_archive().flags, *collector]
 
 

@@ -21,7 +21,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids, event_log
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState, fold
 from penstock.jobs.batches.callbacks import encode_callbacks
-from penstock.jobs.batches.outcomes import MemberEnd, ended_members
+from penstock.jobs.batches.member_ends import MemberEnd, ended_members
 from penstock.jobs.batches.sending import send_members
 from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.derived_ids import Member

@@ -290,7 +290,8 @@ def _takes(name: str, step: Step) -> dict[str, str]:
         takes[missing[0]] = step.after[0]
     elif missing:
         raise BadGraph(
-            f"step {name!r}: no step is named whose result its parameter {missing[0]!r} is"
+            f"step {name!r}: parameter {missing[0]!r} is left open and takes no step's result; "
+            "name the step in takes"
         )
     if wrong := [parameter for parameter in takes if parameter not in open_parameters]:
         raise BadGraph(f"step {name!r} takes {wrong[0]!r}, which awaiting(...) did not leave open")

@@ -1,7 +1,7 @@
 """A batch as the orchestrator follows it: events in, instructions out. Pure.
 
 Counts come from the event log alone: a job has one end event, by compare-and-set, and the tally
-holds one place a job. So whatever is delivered twice, late, or read again counts once.
+holds one slot a job. So what is delivered twice, late, or read again counts once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.derived_ids import Member
-from penstock.orchestrator.core.instructions import CallBack, Cancel, Instruction, Say
+from penstock.orchestrator.core.instructions import Append, CallBack, Cancel, Instruction
 from penstock.orchestrator.core.tally import SLOTS, PackedTally, Tally, may_follow
 
 PROGRESS_SECONDS = 1.0
@@ -52,8 +52,8 @@ class Batch:
     """One batch that has not been finished with.
 
     Args:
-        record: as its creation tells it.
-        source: what its events say about where they come from.
+        record: as of its creation.
+        source: of its events.
     """
 
     def __init__(self, record: BatchRecord, source: str, tally: Tally | None = None) -> None:
@@ -64,10 +64,10 @@ class Batch:
 
     @staticmethod
     def restored(snapshot: BatchSnapshot, source: str) -> Batch:
-        found = Batch(snapshot.record, source, Tally(snapshot.tally))
-        found.position = snapshot.position
-        found._added_at, found._progressed_at = snapshot.added_at, snapshot.progressed_at
-        return found
+        batch = Batch(snapshot.record, source, Tally(snapshot.tally))
+        batch.position = snapshot.position
+        batch._added_at, batch._progressed_at = snapshot.added_at, snapshot.progressed_at
+        return batch
 
     @staticmethod
     def carried_on(event: BatchCarried, sequence: int, source: str) -> Batch:
@@ -112,22 +112,22 @@ class Batch:
         try:
             if isinstance(event, BatchEvent):
                 self.record = batch_record.evolve(self.record, event, sequence)
-        finally:  # what is passed over moves the sequence all the same
+        finally:  # an event that is skipped moves the sequence, too
             self.record = msgspec.structs.replace(self.record, sequence=sequence, slots=None)
         if isinstance(event, BatchEvent) and not isinstance(event, BatchCarried):
             self._added_at = max(self._added_at, event.at.timestamp())
         if isinstance(event, BatchProgressed):
             self._progressed_at = event.at.timestamp()
 
-    def see_job(self, place: Member, event: str, sequence: int, at: float) -> None:
+    def see_job(self, member: Member, event: str, sequence: int, at: float) -> None:
         """An event of one of its jobs, by name."""
         if sequence <= self.position or event not in SLOTS:
             return
         self.position = sequence
         slot = SLOTS[event]
-        if not may_follow(self.tally.slot(place), event):
+        if not may_follow(self.tally.slot(member), event):
             return
-        self.tally.put(place, slot)
+        self.tally.put(member, slot)
         if slot is Slot.PENDING:
             self._added_at = at
 
@@ -142,9 +142,11 @@ class Batch:
         elif self._failed_too_often(counts):
             step = self._too_many(counts, now)
         elif state is BatchState.RUNNING and not counts.pending:
-            step = Say(BatchCompleted(counts=counts, **self._about(now)), self.record.sequence)
+            step = Append(BatchCompleted(counts=counts, **self._about(now)), self.record.sequence)
         elif state is BatchState.OPEN and self._is_abandoned(now):
-            step = self._stopping("abandoned", "it was left open by whoever added jobs", now)
+            step = self._stopping(
+                "abandoned", "its client stopped adding jobs and did not close it", now
+            )
         else:
             step = None
         return step or self._progress(counts, now)
@@ -152,13 +154,13 @@ class Batch:
     def _failed_too_often(self, counts: Counts) -> bool:
         if self.record.state is BatchState.OPEN and (
             self.record.allowed_percent is not None  # of how many is not known yet
-            or self.record.round  # those that failed are about to go again
+            or self.record.round  # those that failed are about to be requeued
         ):
             return False
         return counts.failed > self.record.allowed(counts.total)
 
     def _too_many(self, counts: Counts, now: datetime) -> Instruction:
-        reason = f"{counts.failed} jobs failed, {self.record.allowed(counts.total)} may"
+        reason = f"{counts.failed} jobs failed, at most {self.record.allowed(counts.total)} may"
         if counts.pending or self.record.state is BatchState.OPEN:
             return self._stopping("failures", reason, now)
         return self._failed(counts, reason, now)
@@ -170,25 +172,25 @@ class Batch:
         if counts.pending:
             waiting = islice(self.tally.pending(self.record.id), _CANCELLED_AT_ONCE)
             reason = f"batch {self.record.id}: {self.record.reason}"
-            return Cancel(tuple(place.job_id for place in waiting), reason[:1000])
+            return Cancel(tuple(member.job_id for member in waiting), reason[:1000])
         if now.timestamp() - self._added_at < SETTLE_SECONDS:
             return None
         if self.record.cause == "client":
             event = BatchCancelled(counts=counts, reason=self.record.reason, **self._about(now))
-            return Say(event, self.record.sequence)
+            return Append(event, self.record.sequence)
         return self._failed(counts, self.record.reason, now)
 
     def _progress(self, counts: Counts, now: datetime) -> Instruction | None:
         if counts == self.record.counts or now.timestamp() - self._progressed_at < PROGRESS_SECONDS:
             return None
-        return Say(BatchProgressed(counts=counts, **self._about(now)), self.record.sequence)
+        return Append(BatchProgressed(counts=counts, **self._about(now)), self.record.sequence)
 
-    def _stopping(self, cause: str, reason: str, now: datetime) -> Say:
+    def _stopping(self, cause: str, reason: str, now: datetime) -> Append:
         event = BatchStopping(cause=cause, reason=reason, **self._about(now))  # type: ignore[arg-type]
-        return Say(event, self.record.sequence)
+        return Append(event, self.record.sequence)
 
-    def _failed(self, counts: Counts, reason: str, now: datetime) -> Say:
-        return Say(
+    def _failed(self, counts: Counts, reason: str, now: datetime) -> Append:
+        return Append(
             BatchFailed(counts=counts, reason=reason, **self._about(now)), self.record.sequence
         )
 

@@ -24,11 +24,11 @@ from penstock.jobs.derived_ids import step_id
 from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.orchestrator.core.instructions import (
+    Append,
     CallBack,
     Cancel,
     Instruction,
-    Revive,
-    Say,
+    Requeue,
     StartSteps,
 )
 from penstock.orchestrator.core.tally import SLOTS, may_follow
@@ -40,37 +40,37 @@ class GraphSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of a graph as of ``position`` in the log.
 
     Attributes:
-        again: steps whose jobs ended badly and are to be given another life.
+        to_requeue: steps whose jobs failed or were cancelled and are to be requeued.
     """
 
     record: GraphRecord
     slots: dict[int, Slot]
     position: int
-    again: tuple[int, ...] = ()
+    to_requeue: tuple[int, ...] = msgspec.field(default=(), name="again")
 
 
 class Graph:
     """One graph that has not been finished with.
 
     Args:
-        record: as its start tells it.
-        source: what its events say about where they come from.
+        record: as of its start.
+        source: of its events.
     """
 
     def __init__(self, record: GraphRecord, source: str) -> None:
         self.record, self._source = record, source
         self.position = record.sequence
         self._slots: dict[int, Slot] = {}
-        self._again: set[int] = set()
-        self._asked: set[int] = set()
+        self._to_requeue: set[int] = set()
+        self._dispatched: set[int] = set()
         self._refused: tuple[int, str] | None = None
 
     @staticmethod
     def restored(snapshot: GraphSnapshot, source: str) -> Graph:
-        found = Graph(snapshot.record, source)
-        found.position, found._slots = snapshot.position, snapshot.slots
-        found._again = set(snapshot.again)
-        return found
+        graph = Graph(snapshot.record, source)
+        graph.position, graph._slots = snapshot.position, snapshot.slots
+        graph._to_requeue = set(snapshot.to_requeue)
+        return graph
 
     @staticmethod
     def carried_on(event: GraphCarried, sequence: int, source: str) -> Graph:
@@ -82,21 +82,21 @@ class Graph:
         graph = Graph(graph_record.evolve(None, event, sequence), source)
         graph.position = event.counted_to
         graph._slots = {index: Slot(slot) for index, slot in (event.slots or {}).items()}
-        graph._again = set(event.again)
+        graph._to_requeue = set(event.again)
         return graph
 
     def carried(self, counted_to: int) -> GraphCarried:
         """What takes the place of its events. Args: counted_to: all up to it was seen."""
         slots = {index: int(slot) for index, slot in self._slots.items()}
-        again = tuple(sorted(self._again))
-        return graph_record.carried(self.record, self._source, slots, again, counted_to)
+        to_requeue = tuple(sorted(self._to_requeue))
+        return graph_record.carried(self.record, self._source, slots, to_requeue, counted_to)
 
     def snapshot(self) -> GraphSnapshot:
         return GraphSnapshot(
             record=self.record,
             slots=self._slots,
             position=self.position,
-            again=tuple(sorted(self._again)),
+            to_requeue=tuple(sorted(self._to_requeue)),
         )
 
     # --- events in --------------------------------------------------------------------------------
@@ -108,11 +108,11 @@ class Graph:
         try:
             if isinstance(event, GraphEvent):
                 self.record = graph_record.evolve(self.record, event, sequence)
-        finally:  # what is passed over moves the sequence all the same
+        finally:  # an event that is skipped moves the sequence, too
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
         if isinstance(event, GraphReopened):
-            self._again = {index for index, slot in self._slots.items() if slot in _BAD}
-            self._refused, self._asked = None, set()
+            self._to_requeue = {index for index, slot in self._slots.items() if slot in _BAD}
+            self._refused, self._dispatched = None, set()
 
     def see_job(self, index: int, event: str, sequence: int) -> None:
         """An event of the job of step ``index``, by name."""
@@ -120,11 +120,11 @@ class Graph:
             self.position = sequence
             if may_follow(self._slots.get(index, Slot.UNKNOWN), event):
                 self._slots[index] = SLOTS[event]
-                self._again.discard(index)
+                self._to_requeue.discard(index)
 
     def dispatched(self, index: int) -> None:
         """The job of this step was dispatched, its event is on its way."""
-        self._asked.add(index)
+        self._dispatched.add(index)
 
     def refused(self, index: int, reason: str) -> None:
         """The job of this step cannot be dispatched at all."""
@@ -141,15 +141,15 @@ class Graph:
                 names = tuple(step_id(self.record.id, index) for index in running)
                 return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
             event = GraphCancelled(reason=self.record.reason, **self._about(now))
-            return Say(event, self.record.sequence)
-        if self._again and not self._refused:
-            return Revive(tuple(sorted(self._again)))
+            return Append(event, self.record.sequence)
+        if self._to_requeue and not self._refused:
+            return Requeue(tuple(sorted(self._to_requeue)))
         if failure := self._failure():
             return None if running else self._failed(*failure, now)
         if ready := self._ready():
             return StartSteps(tuple(ready))
         if all(self._is_done(index) for index in range(len(self.record.steps))):
-            return Say(GraphCompleted(**self._about(now)), self.record.sequence)
+            return Append(GraphCompleted(**self._about(now)), self.record.sequence)
         return None
 
     def _is_done(self, index: int) -> bool:
@@ -160,34 +160,34 @@ class Graph:
             index
             for index, step in enumerate(self.record.steps)
             if index not in self._slots
-            and index not in self._asked
+            and index not in self._dispatched
             and all(self._is_done(need) for need in step.needs)
         ]
 
     def _failure(self) -> tuple[int, str] | None:
         for index, slot in sorted(self._slots.items()):
-            if slot in _BAD and index not in self._again:
+            if slot in _BAD and index not in self._to_requeue:
                 how = "failed" if slot is Slot.FAILED else "was cancelled"
                 return index, f"step {self.record.steps[index].name!r} {how}"
         return self._refused
 
-    def _failed(self, index: int, reason: str, now: datetime) -> Say:
+    def _failed(self, index: int, reason: str, now: datetime) -> Append:
         event = GraphFailed(
             step=self.record.steps[index].name,
             job_id=step_id(self.record.id, index),
             reason=reason,
             **self._about(now),
         )
-        return Say(event, self.record.sequence)
+        return Append(event, self.record.sequence)
 
     def _call_back(self) -> CallBack:
-        record, found = self.record, Counter(self._slots.values())
+        record, jobs = self.record, Counter(self._slots.values())
         success = {GraphState.COMPLETED: True, GraphState.FAILED: False}.get(record.state)
         counts = Counts(
-            pending=len(record.steps) - sum(found.values()) + found[Slot.PENDING],
-            completed=found[Slot.COMPLETED],
-            failed=found[Slot.FAILED],
-            cancelled=found[Slot.CANCELLED],
+            pending=len(record.steps) - sum(jobs.values()) + jobs[Slot.PENDING],
+            completed=jobs[Slot.COMPLETED],
+            failed=jobs[Slot.FAILED],
+            cancelled=jobs[Slot.CANCELLED],
         )
         outcome = Outcome(
             id=record.id,

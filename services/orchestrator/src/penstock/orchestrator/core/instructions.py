@@ -1,4 +1,4 @@
-"""What the shell is asked to do for a batch or graph. Values, nothing else."""
+"""What the shell is to do for a batch or graph. Values, nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.events.envelope import Event
 from penstock.jobs.batches.outcome import Outcome
 
 
-class Say(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True):
     """Append this event, if ``sequence`` is still the last of its aggregate."""
 
     event: Event
@@ -29,23 +29,24 @@ class StartSteps(msgspec.Struct, frozen=True):
     indices: tuple[int, ...]
 
 
-class Revive(msgspec.Struct, frozen=True):
-    """Let the jobs of these steps go again, as far as they lie there ended."""
+class Requeue(msgspec.Struct, frozen=True):
+    """Requeue the jobs of these steps, as far as they are dead or cancelled."""
 
     indices: tuple[int, ...]
 
 
 class CallBack(msgspec.Struct, frozen=True):
-    """Dispatch the callbacks that apply, then forget the whole: it has ended.
+    """Dispatch the callbacks that apply, then forget the batch or graph: it has ended.
 
     Attributes:
-        success: None where neither then nor catch applies. again: how often it was reopened.
+        success: None where neither then nor catch applies.
+        round: how often it was reopened.
     """
 
     callbacks: Callbacks
     outcome: Outcome
     success: bool | None
-    again: int = 0
+    round: int = 0
 
 
-Instruction = Say | Cancel | StartSteps | Revive | CallBack
+Instruction = Append | Cancel | StartSteps | Requeue | CallBack

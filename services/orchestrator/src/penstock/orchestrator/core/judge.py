@@ -11,9 +11,9 @@ class Verdict(Enum):
     RESOLVED = auto()
     """The broker holds it: it will have its effect."""
     LATER = auto()
-    """Cannot be told yet."""
+    """Not decidable yet."""
     MISSING = auto()
-    """It seems to be gone: read the job's own events, then make it again."""
+    """It seems to be lost: read the job's own events, then store it again."""
 
 
 def in_line(entry: Entry, head_at: float | None, patience_seconds: float) -> Verdict:
@@ -48,6 +48,6 @@ def scheduled(entry: Entry, exists: bool, now: float, patience_seconds: float) -
 
 def fired(entry: Entry, patience_seconds: float) -> None:
     """The schedule is gone and was due: from then on the job is expected in line."""
-    entry.awaits = Awaits.LINE
+    entry.awaits = Awaits.QUEUE_MESSAGE
     entry.since = max(entry.since, entry.due_at or 0.0)
     entry.check_at = entry.since + patience_seconds

@@ -1,4 +1,4 @@
-"""What is told of the event log: how fast it grows, and how much of it lives. Pure."""
+"""What is reported of the event log: its growth, and the share of jobs that live. Pure."""
 
 from __future__ import annotations
 

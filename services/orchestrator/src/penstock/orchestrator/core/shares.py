@@ -1,7 +1,8 @@
 """Which share of the orchestrator's memory and time a job of some queue takes from. Pure.
 
-Whoever may dispatch may invent jobs, and names of queues. So each queue that the settings name has
-a share of its own; all other queues have one together, and so have jobs whose queue is to be read.
+A key that may dispatch can invent jobs, and names of queues. So each queue that the settings name
+has a share of its own; all other queues have one together, and so have jobs whose queue is to be
+read.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from typing import Protocol, TypeVar
 _LEAST_PART = 8
 
 
-class OfQueue(Protocol):
+class HasQueue(Protocol):
     queue: str
 
 
 T = TypeVar("T")
-Q = TypeVar("Q", bound=OfQueue)
+Q = TypeVar("Q", bound=HasQueue)
 
 
 class Shares:
-    """Args: named: queues that the settings name."""
+    """The shares of the queues.
+
+    Args:
+        named: queues that the settings name.
+    """
 
     def __init__(self, named: Collection[str] = ()) -> None:
         self._named = frozenset(named)

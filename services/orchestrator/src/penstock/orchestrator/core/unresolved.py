@@ -21,22 +21,25 @@ _MOST_DOUBLINGS = 6
 class Awaits(Enum):
     """What must exist for the job to go on, or to be found."""
 
-    LINE = auto()
+    QUEUE_MESSAGE = auto()
     """A message in its queue."""
     SCHEDULE = auto()
     """A schedule kept by the broker."""
-    LETTER = auto()
+    DEAD_LETTER = auto()
     """A dead letter."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The first half of a transition, as the event log tells it.
+    """The first half of a transition, as read from the event log.
 
     Attributes:
-        event: name of the event; sequence: its place in the log; at: POSIX seconds, broker's clock.
-        queue: empty where the event does not say. due_at: POSIX seconds, None for at once.
-        carried_from: sequence of the event that first told of it, where this one only carries it
-            on: nothing happened to the job. 0: this is the first.
+        event: name of the event.
+        sequence: its place in the log.
+        at: POSIX seconds, broker's clock.
+        queue: empty where the event does not name it.
+        due_at: POSIX seconds; None for at once.
+        carried_from: sequence of the original event, where this one only carries it on: nothing
+            happened to the job. 0: this is the original.
     """
 
     job_id: str
@@ -52,9 +55,10 @@ class Entry:
     """A step that nothing has followed yet.
 
     Attributes:
-        since: POSIX seconds: from when on its effect was to be expected.
-        check_at: not to be looked at before.
-        sequence: of the latest event that tells of it. first_sequence: of the one that began it.
+        since: POSIX seconds from which on its effect was to be expected.
+        check_at: POSIX seconds; not looked at before.
+        sequence: of the latest event of the step.
+        first_sequence: of the one that began it.
         share: name of the share of the table that it takes from.
     """
 
@@ -85,12 +89,12 @@ class Entry:
 
 
 AWAITED = {
-    "JobDispatched": Awaits.LINE,
-    "JobReleased": Awaits.LINE,
-    "JobRecovered": Awaits.LINE,
-    "JobRevived": Awaits.LINE,
+    "JobDispatched": Awaits.QUEUE_MESSAGE,
+    "JobReleased": Awaits.QUEUE_MESSAGE,
+    "JobRecovered": Awaits.QUEUE_MESSAGE,
+    "JobRevived": Awaits.QUEUE_MESSAGE,
     "JobRetrying": Awaits.SCHEDULE,
-    "JobDead": Awaits.LETTER,
+    "JobDead": Awaits.DEAD_LETTER,
     "JobStarted": None,
     "JobCancelled": None,
 }
@@ -103,15 +107,15 @@ class Unresolved:
     """The steps that wait, at most ``limit`` of them.
 
     Each queue of the settings has a share of its own, all others have one together. When a share is
-    full, later ones of it are passed over; when half of those kept are gone, the log is read again
-    from the first one passed over. So memory is bounded and nothing is forgotten.
+    full, later ones of it are skipped; when half of those kept are resolved, the log is read again
+    from the first one skipped. So memory is bounded and nothing is forgotten.
 
     Args:
-        patience_seconds: how long a second step may take before somebody looks.
+        patience_seconds: how long a second step may take before it is looked at.
         start: sequence of the first event that will be seen.
-        letters_from: dead letters of earlier events were looked after by an earlier process: one
-            that is missing now was removed on purpose.
-        shares: who has which share of the table.
+        dead_letters_from: an earlier process has looked after the dead letters of earlier events:
+            one that is missing now was removed on purpose.
+        shares: which queue has which share of the table.
     """
 
     def __init__(
@@ -119,17 +123,17 @@ class Unresolved:
         patience_seconds: float,
         limit: int,
         start: int = 1,
-        letters_from: int = 0,
+        dead_letters_from: int = 0,
         shares: Shares | None = None,
     ) -> None:
         self.shares = shares or Shares()
         self.patience_seconds = patience_seconds
         self.position = start - 1
         self._limit = limit
-        self._letters_from = letters_from
+        self._dead_letters_from = dead_letters_from
         self._most_of_share = self.shares.most(limit)
         self._held: Counter[str] = Counter()
-        self._passed_over: dict[str, int] = {}
+        self._skipped: dict[str, int] = {}
         self._entries: dict[str, Entry] = {}
 
     def __len__(self) -> int:
@@ -146,22 +150,25 @@ class Unresolved:
             before.sequence = step.sequence  # it waits as before; only its place is another
             self._put(before)
             return
-        if awaits is Awaits.LETTER and (step.carried_from or step.sequence) < self._letters_from:
+        if (
+            awaits is Awaits.DEAD_LETTER
+            and (step.carried_from or step.sequence) < self._dead_letters_from
+        ):
             return
-        if awaits is Awaits.LINE and step.due_at is not None:
+        if awaits is Awaits.QUEUE_MESSAGE and step.due_at is not None:
             awaits = Awaits.SCHEDULE
         if awaits is not None:
             self._add(Entry(step, awaits, self.patience_seconds))
 
     def _awaits_letter(self, job_id: str) -> bool:
         entry = self._entries.get(job_id)
-        return entry is not None and entry.awaits is Awaits.LETTER
+        return entry is not None and entry.awaits is Awaits.DEAD_LETTER
 
     def _add(self, entry: Entry) -> None:
         entry.share = self.shares.of(entry.queue)
         is_full = self._held[entry.share] >= self._most_of_share
         if is_full or len(self._entries) >= self._limit:
-            self._passed_over.setdefault(entry.share, entry.sequence)
+            self._skipped.setdefault(entry.share, entry.sequence)
         else:
             self._put(entry)
 
@@ -187,16 +194,16 @@ class Unresolved:
         entry.check_at = now + self.patience_seconds * 2 ** min(entry.times_made, _MOST_DOUBLINGS)
 
     def due(self, now: float) -> Iterator[Entry]:
-        """Those that somebody should look at."""
+        """Those to be looked at."""
         return (entry for entry in tuple(self._entries.values()) if entry.check_at <= now)
 
     def read_again_from(self) -> int | None:
         """Where to begin reading the log again, if it is time to; then forgets that."""
         if len(self._entries) > self._limit * 3 // 4:
             return None
-        for share, start in self._passed_over.items():
+        for share, start in self._skipped.items():
             if self._held[share] <= self._most_of_share // 2:
-                del self._passed_over[share]
+                del self._skipped[share]
                 return start
         return None
 
@@ -204,10 +211,12 @@ class Unresolved:
         """Where a process that knows nothing must begin to read."""
         first = next(iter(self._entries.values()), None)
         kept = first.sequence if first else self.position + 1
-        return min(kept, *self._passed_over.values()) if self._passed_over else kept
+        return min(kept, *self._skipped.values()) if self._skipped else kept
 
-    def letters_from(self) -> int:
+    def dead_letters_from(self) -> int:
         """Dead letters of earlier events have been looked after."""
-        waiting = [e.first_sequence for e in self._entries.values() if e.awaits is Awaits.LETTER]
-        waiting += self._passed_over.values()
-        return max(min(waiting, default=self.position + 1), self._letters_from)
+        waiting = [
+            e.first_sequence for e in self._entries.values() if e.awaits is Awaits.DEAD_LETTER
+        ]
+        waiting += self._skipped.values()
+        return max(min(waiting, default=self.position + 1), self._dead_letters_from)

@@ -1,4 +1,4 @@
-"""Where the reconciler stands, kept in the broker so that a restart goes on from there."""
+"""The reconciler's position in the event log, stored so that a restart goes on from there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sequence: the first step that may be unfinished.
-        letters_from: dead letters of earlier events were looked after.
+        dead_letters_from: dead letters of earlier events were looked after.
     """
 
     sequence: int = 1
-    letters_from: int = 0
+    dead_letters_from: int = msgspec.field(default=0, name="letters_from")
 
 
 class Cursor:

@@ -1,8 +1,8 @@
-"""Removes dead letters that were stored after their job had been given a new life.
+"""Removes dead letters that were stored after their job was requeued.
 
-A worker stores the event of a death, then the letter. Whoever retries the job between the two finds
-no letter to remove, and the letter comes later. The worker looks before it stores it, and the one
-who retries looks after the new life is recorded; what slips through both, or is stored by a worker
+A worker stores the event of a death, then the dead letter. A client that requeues the job between
+the two finds no letter to remove, and the letter comes later. The worker looks before it stores it,
+and the client after it has recorded the requeue; what slips through both, or is stored by a worker
 that was frozen or killed in between, is found here.
 """
 
@@ -21,29 +21,29 @@ _AT_ONCE = 200
 _REVIVED = JobRevived.__name__
 
 
-class OldLetters:
-    """Looks once for the letter of each revived job, some seconds after its revival.
+class OutdatedDeadLetters:
+    """Looks once for the dead letter of each requeued job, some seconds after the requeue.
 
     Args:
-        after_seconds: how long the letter may take.
+        after_seconds: how long the dead letter may take.
     """
 
     def __init__(self, bus: Bus, subjects: Subjects, after_seconds: float) -> None:
         self._bus, self._subjects, self._after_seconds = bus, subjects, after_seconds
-        self._revivals: dict[str, Step] = {}
+        self._requeues: dict[str, Step] = {}
 
     def see(self, step: Step) -> None:
         """The next event of the log."""
-        if step.event == _REVIVED and len(self._revivals) < _MOST:
-            self._revivals[step.job_id] = step
+        if step.event == _REVIVED and len(self._requeues) < _MOST:
+            self._requeues[step.job_id] = step
 
     async def round(self, now: float) -> None:
         """Args: now: POSIX seconds. Raises BusError; then what is left is looked at later."""
-        due = (s for s in self._revivals.values() if s.at + self._after_seconds <= now)
+        due = (s for s in self._requeues.values() if s.at + self._after_seconds <= now)
         for step in list(islice(due, _AT_ONCE)):
             await self._remove(step)
-            if self._revivals.get(step.job_id) is step:  # not revived once more meanwhile
-                del self._revivals[step.job_id]
+            if self._requeues.get(step.job_id) is step:  # not requeued once more meanwhile
+                del self._requeues[step.job_id]
 
     async def _remove(self, step: Step) -> None:
         stream = self._subjects.dead_stream

@@ -1,4 +1,4 @@
-"""One round of looking after the steps that nothing has followed."""
+"""One round of reconciling: looks up the messages of transitions, and stores those missing."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from penstock.events.subjects import Subjects
 from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
-from penstock.orchestrator.reconciling import unacknowledged as claims
-from penstock.orchestrator.reconciling.repair import Healer
-from penstock.runtime.poison_messages import note, passing_over
+from penstock.orchestrator.reconciling import unacknowledged
+from penstock.orchestrator.reconciling.completion import TransitionCompleter
+from penstock.runtime.poison_messages import note, skipping_poison
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.orchestrator")
 
-_STORIES = 200
+_JOBS_A_ROUND = 200
 """Jobs whose events are read in one round."""
-_LINES = 200
-"""Queues whose head is asked for in one round."""
+_QUEUES_A_ROUND = 200
+"""Queues whose first waiting message is requested in one round."""
 _AT_ONCE = 20
 
 
 class Reconciler:
-    """Asks the broker for what should be there; what is not is made again."""
+    """Asks the broker for the messages that should exist; stores again what is missing."""
 
     def __init__(self, bus: Bus, subjects: Subjects, table: Unresolved) -> None:
-        self.healer = Healer(bus, subjects)
+        self.completer = TransitionCompleter(bus, subjects)
         self._bus = bus
         self._subjects = subjects
         self._table = table
 
     async def round(self, now: float) -> None:
-        """1 dead letters, 2 schedules, 3 lines; 4 what is missing is made again.
+        """1 dead letters, 2 schedules, 3 queue messages; 4 what is missing is stored again.
 
         Args:
             now: POSIX seconds.
@@ -46,15 +46,15 @@ class Reconciler:
             BusError: the broker did not answer; what was not looked at stays.
         """
         due = list(self._table.due(now))
-        missing = await self._letters(due)
+        missing = await self._dead_letters(due)
         missing += await self._schedules(due, now)
-        missing += await self._lines(due, now)
-        again = self._table.shares.first(missing, _STORIES)
-        await _all(lambda entry: self._make_again(entry, now), again)
+        missing += await self._queue_messages(due, now)
+        lost = self._table.shares.first(missing, _JOBS_A_ROUND)
+        await _all(lambda entry: self._complete(entry, now), lost)
 
-    async def _letters(self, due: Iterable[Entry]) -> list[Entry]:
-        awaited = (e for e in due if e.awaits is Awaits.LETTER)
-        letters = self._table.shares.first(awaited, _STORIES)
+    async def _dead_letters(self, due: Iterable[Entry]) -> list[Entry]:
+        awaited = (e for e in due if e.awaits is Awaits.DEAD_LETTER)
+        letters = self._table.shares.first(awaited, _JOBS_A_ROUND)
         missing: list[Entry] = []
 
         async def look(entry: Entry) -> None:
@@ -69,7 +69,7 @@ class Reconciler:
 
     async def _schedules(self, due: Iterable[Entry], now: float) -> list[Entry]:
         awaited = (e for e in due if e.awaits is Awaits.SCHEDULE)
-        delayed = self._table.shares.first(awaited, _STORIES)
+        delayed = self._table.shares.first(awaited, _JOBS_A_ROUND)
         missing: list[Entry] = []
 
         async def look(entry: Entry) -> None:
@@ -91,43 +91,45 @@ class Reconciler:
         await _all(look, delayed)
         return missing
 
-    async def _lines(self, due: Iterable[Entry], now: float) -> list[Entry]:
+    async def _queue_messages(self, due: Iterable[Entry], now: float) -> list[Entry]:
         lines: dict[str, list[Entry]] = {}
         for entry in due:
-            if entry.awaits is Awaits.LINE:
+            if entry.awaits is Awaits.QUEUE_MESSAGE:
                 lines.setdefault(entry.queue, []).append(entry)
-        await _all(self._knows_queue, lines.pop("", [])[:_STORIES])  # looked at in the next round
+        await _all(
+            self._knows_queue, lines.pop("", [])[:_JOBS_A_ROUND]
+        )  # looked at in the next round
         depths = await self._bus.depths() if lines else {}
         turns = self._table.shares.in_turn(line[0] for line in lines.values())
-        heads = await self._heads([entry.queue for entry in islice(turns, _LINES)], depths)
+        heads = await self._heads([entry.queue for entry in islice(turns, _QUEUES_A_ROUND)], depths)
         missing: list[Entry] = []
         for queue, head_at in heads.items():
-            gone = await self._gone(lines[queue], head_at, depths.get(queue))
-            missing += gone
-            for entry in set(lines[queue]).difference(gone):
+            lost = await self._lost(lines[queue], head_at, depths.get(queue))
+            missing += lost
+            for entry in set(lines[queue]).difference(lost):
                 entry.check_at = now + self._table.patience_seconds
         return missing
 
-    async def _gone(
+    async def _lost(
         self, entries: Sequence[Entry], head_at: float | None, depth: QueueDepth | None
     ) -> list[Entry]:
         """Those of a queue that have no message there, neither waiting nor claimed."""
         patience_seconds = self._table.patience_seconds
-        gone = [
+        lost = [
             entry
             for entry in entries
             if judge.in_line(entry, head_at, patience_seconds) is Verdict.MISSING
         ]
-        if not gone or depth is None or not depth.claimed:
-            return gone
-        claimed = await claims.read(
+        if not lost or depth is None or not depth.claimed:
+            return lost
+        claimed = await unacknowledged.read(
             self._bus,
             self._subjects,
             depth.queue,
-            min(entry.since for entry in gone) - patience_seconds,
+            min(entry.since for entry in lost) - patience_seconds,
             depth.delivered_sequence,
         )
-        return [e for e in gone if not claimed.may_hold(e.job_id, e.since + patience_seconds)]
+        return [e for e in lost if not claimed.may_hold(e.job_id, e.since + patience_seconds)]
 
     async def _heads(
         self, queues: Sequence[str], depths: Mapping[str, QueueDepth]
@@ -152,35 +154,35 @@ class Reconciler:
     async def _knows_queue(self, entry: Entry) -> bool:
         """Fills in what the event did not say; False when there is nothing left to look after."""
         if not entry.queue:
-            record = await self.healer.record(entry.job_id)
+            record = await self.completer.record(entry.job_id)
             if record is None or record.changed_by > entry.sequence:
                 self._table.resolve(entry)
                 return False
             entry.queue = record.queue
         return True
 
-    async def _make_again(self, entry: Entry, now: float) -> None:
-        made = False
-        record = await self.healer.record(entry.job_id)
+    async def _complete(self, entry: Entry, now: float) -> None:
+        is_stored = False
+        record = await self.completer.record(entry.job_id)
         if record is not None and record.changed_by <= entry.sequence:
             try:
-                made = await self.healer.heal(record)
+                is_stored = await self.completer.complete(record)
             except BusRefused as error:
-                log.error("job %s waits for help: %s", entry.job_id, error)
+                log.error("job %s cannot be reconciled now: %s", entry.job_id, error)
                 entry.check_at += self._table.patience_seconds
                 return
             except BusError:
                 raise
             except Exception as error:  # it would be the same in each round
                 note(f"job {entry.job_id}", error)
-        if made and entry.awaits is Awaits.LINE:
-            self._table.wait_longer(entry, now)  # one whose key empties the queues can do so again
+        if is_stored and entry.awaits is Awaits.QUEUE_MESSAGE:
+            self._table.wait_longer(entry, now)  # a key that empties the queues can do so again
         else:
             self._table.resolve(entry)  # done, or a later step of the job has taken its place
 
 
 async def _one(work: Callable[[T], Awaitable[object]], item: T) -> None:
-    with passing_over("a step that nothing has followed"):
+    with skipping_poison("a transition without its message"):
         await work(item)
 
 

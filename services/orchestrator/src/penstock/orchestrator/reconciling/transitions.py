@@ -1,4 +1,4 @@
-"""The event log as the reconciler reads it: cheaply, since all of it passes by."""
+"""The event log as the reconciler reads it: cheaply, since every event passes through here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.event_log import read_event
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator.core.unresolved import AWAITED, Step
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 
 class _Fields(msgspec.Struct):
@@ -44,7 +44,7 @@ _EVENT_OF = {
     State.COMPLETED: "JobCancelled",
     State.CANCELLED: "JobCancelled",
 }
-"""A step that calls for the same as a job in that state does."""
+"""An event that calls for the same message as a job in that state."""
 _decode_carried = msgspec.json.Decoder(_Carried).decode
 _CARRIED = JobCarried.__name__
 _decode = msgspec.json.Decoder(_Fields).decode
@@ -52,22 +52,22 @@ _decode = msgspec.json.Decoder(_Fields).decode
 
 async def steps(bus: Bus, subjects: Subjects, start: int) -> AsyncIterator[Step]:
     """Every event that opens or closes a transition, from a sequence on, without end."""
-    wanted = [subjects.events("job", "*", name) for name in (*AWAITED, _CARRIED)]
-    stream: Any = bus.follow(subjects.events_stream, wanted, max(start, 1))
+    patterns = [subjects.events("job", "*", name) for name in (*AWAITED, _CARRIED)]
+    stream: Any = bus.follow(subjects.events_stream, patterns, max(start, 1))
     async with aclosing(stream) as messages:
         async for stored in messages:
-            read = None
-            with passing_over(f"event {stored.sequence}"):
-                read = step(stored)
-            if read is not None:
-                yield read
+            transition = None
+            with skipping_poison(f"event {stored.sequence}"):
+                transition = step(stored)
+            if transition is not None:
+                yield transition
 
 
 def step(stored: Stored) -> Step | None:
     """The step that an event is; None for what the fold of its job passes over unread.
 
-    What shows that nothing is awaited any more is decoded whole: a forged message of that subject
-    must not keep a job from being healed.
+    An event that shows that nothing is awaited any more is decoded as a whole: a forged message of
+    that subject must not keep a job from being reconciled.
     """
     _, job_id, event = stored.subject.rsplit(".", 2)
     if not AWAITED.get(event) and isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):

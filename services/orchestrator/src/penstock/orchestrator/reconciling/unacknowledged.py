@@ -1,8 +1,8 @@
 """Jobs whose messages were given to workers and are not acknowledged.
 
-Such a message is not in the line any more, and its job may not have started: the worker waits for
-room in the event log, has claimed more than it has begun, or died. The broker offers the message
-again by itself, so none may be made beside it.
+Such a message does not wait in the queue any more, and its job may not have started: the worker
+waits for storage in the event log, has claimed more than it has begun, or died. The broker offers
+the message again by itself, so none may be made beside it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _MOST = 5_000
 """Messages that are read at once; each holds its whole call."""
 
 
-class Claimed(msgspec.Struct, frozen=True):
-    """What was read.
+class UnacknowledgedJobs(msgspec.Struct, frozen=True):
+    """The jobs of a queue's unacknowledged messages.
 
     Attributes:
-        jobs: ids. read_to: POSIX seconds up to which messages were read; None: all of them.
+        jobs: ids.
+        read_to: POSIX seconds up to which messages were read; None: all of them.
     """
 
     jobs: frozenset[str] = frozenset()
@@ -42,7 +43,7 @@ class Claimed(msgspec.Struct, frozen=True):
 
 async def read(
     bus: Bus, subjects: Subjects, queue: str, stored_from: float, through: int, most: int = _MOST
-) -> Claimed:
+) -> UnacknowledgedJobs:
     """The claimed messages of a queue.
 
     Args:
@@ -63,5 +64,5 @@ async def read(
         jobs.update(stored.headers.get(JOB, "") for stored in page)
         count, start = count + len(page), page[-1].sequence + 1
         if count >= most and start <= through:
-            return Claimed(frozenset(jobs), page[-1].at.timestamp())
-    return Claimed(frozenset(jobs))
+            return UnacknowledgedJobs(frozenset(jobs), page[-1].at.timestamp())
+    return UnacknowledgedJobs(frozenset(jobs))

@@ -49,16 +49,16 @@ from penstock.orchestrator.core.pace import Pace
 from penstock.orchestrator.retention import window
 from penstock.orchestrator.retention.uncarried import Uncarried
 from penstock.orchestrator.retention.window import Living
-from penstock.orchestrator.retention.workflow_carrier import WholeCarrier
-from penstock.orchestrator.workflows.tracker import Wholes
+from penstock.orchestrator.retention.workflow_carrier import WorkflowCarrier
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.lease import Lease, Term
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
-_LOOK_SECONDS = 0.5
+_CHECK_SECONDS = 0.5
 _LEASE_SECONDS = 3.0
-_TOLD_SECONDS = 10.0
+_REPORT_SECONDS = 10.0
 _PAGE = 1000
 _MOST_MESSAGES = 50_000
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 250_000, 16_000_000
@@ -72,21 +72,22 @@ _HEADERS_BYTES = 100
 _BESIDE_BYTES = 200
 """What the broker counts for an event beside body and subject (measured, 2.15.1)."""
 _MOST_RESERVES = 16
-"""By how many reserves the log grows at most, where others fill each before a pass has ended."""
+"""Limit of the log's growth, in reserves: other writers may fill each before a pass has ended."""
 
 
 class Incomplete(BusError):
-    """The messages could not be read whole now; it is tried again."""
+    """The messages could not be read completely now; it is tried again."""
 
 
 class History:
     """Keeps the log within its limit.
 
     Args:
-        letters_from: dead letters of earlier events were looked after; asked again and again.
+        dead_letters_from: returns up to which event dead letters have been looked after.
 
     Attributes:
-        carried: events stored in place of others. removed: messages that left the log.
+        carried: events stored in place of others.
+        removed: messages that left the log.
         book: what is reported of the log.
     """
 
@@ -95,25 +96,25 @@ class History:
         bus: Bus,
         settings: Settings,
         source: str,
-        wholes: Wholes,
-        letters_from: Callable[[], int],
+        workflows: WorkflowTracker,
+        dead_letters_from: Callable[[], int],
     ) -> None:
-        self._bus, self._source, self._wholes = bus, source, wholes
+        self._bus, self._source, self._workflows = bus, source, workflows
         self._subjects = Subjects(settings.prefix)
         self._stream = self._subjects.events_stream
-        self._letters_from = letters_from
+        self._dead_letters_from = dead_letters_from
         limit = settings.streams.events_max_bytes
         self._reserve = streams.events_reserve(limit)
         accepted = streams.dispatch_limit(limit + self._reserve)
         max_age_seconds = settings.streams.events_max_age_days * _DAY_SECONDS
         self._pace = Pace(limit, max_age_seconds, accepted)
-        self._whole_carrier = WholeCarrier(bus, self._subjects, source, wholes)
+        self._workflow_carrier = WorkflowCarrier(bus, self._subjects, source, workflows)
         subject = self._subjects.state("cursor", "history")
         self.uncarried = Uncarried(bus, self._subjects, source, self._reserve // 2)
         self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
         self.book = Logbook(limit)
-        self._report = self._subjects.state("cursor", "log")
-        self._told_at = float("-inf")
+        self._report_subject = self._subjects.state("cursor", "log")
+        self._reported_at = float("-inf")
         self._carried_bytes = self._removed_bytes = 0  # of the pass that is going on
         self._oldest: datetime | None = None
         self._ahead: list[Stored] = []
@@ -136,16 +137,16 @@ class History:
 
     async def _lead(self, running: Service, term: Term) -> None:
         self.leads, self._is_ready, trouble = True, False, ""
-        while term.held and await running.pause(_LOOK_SECONDS):
+        while term.held and await running.pause(_CHECK_SECONDS):
             try:
                 if not self._is_ready:
-                    await self._wholes.look_for_gap()
+                    await self._workflows.look_for_gap()
                     await self._bus.adapt_streams()
                     self._is_ready = True
                 await self.shorten(lambda: term.held and not running.stopping.is_set())
                 trouble = ""
             except StreamFull as error:
-                log.warning("the event log gets more room, to carry what lives: %s", error)
+                log.warning("the event log is enlarged, to carry what has not ended: %s", error)
                 await self._widen()
             except BusError as error:
                 if str(error) != trouble:
@@ -163,7 +164,7 @@ class History:
             await self._bus.adapt_streams(self._extra)
             await self.shorten()
         except BusError as error:
-            log.error("the event log is full, and nothing can be carried: %s", error)
+            log.error("the event log is full, and no job can be carried: %s", error)
         else:
             self._extra, self._is_ready = 0, False
 
@@ -172,7 +173,7 @@ class History:
         """One pass, if it is time; returns how many messages left the log. Raises BusError."""
         extent = await self._bus.extent(self._stream)
         age = await self._age(extent, self.uncarried.begins)
-        await self._tell(extent, age)
+        await self._report_state(extent, age)
         began = time.monotonic()
         if not extent.messages or not self._pace.is_due(extent.bytes, age, began):
             return 0
@@ -194,17 +195,17 @@ class History:
         self.book.passed(self._bus.now(), part, extent.bytes)
         return self.removed - before
 
-    async def _tell(self, extent: Extent, age_seconds: float) -> None:
-        """How the log is, for :mod:`penstock.health`; now and then."""
-        if time.monotonic() - self._told_at > _TOLD_SECONDS:
+    async def _report_state(self, extent: Extent, age_seconds: float) -> None:
+        """Stores the state of the log for :mod:`penstock.health`, every few seconds."""
+        if time.monotonic() - self._reported_at > _REPORT_SECONDS:
             facts = replace(
                 self.book.facts(self._bus.now(), extent.bytes, age_seconds),
                 uncarried=len(self.uncarried.names),
                 uncarried_bytes=self.uncarried.bytes,
                 uncarried_name=" ".join(min(self.uncarried.names, default=())),
             )
-            await self._bus.append(Outgoing(self._report, msgspec.json.encode(facts)))
-            self._told_at = time.monotonic()
+            await self._bus.append(Outgoing(self._report_subject, msgspec.json.encode(facts)))
+            self._reported_at = time.monotonic()
 
     async def _age(self, extent: Extent, begins: int) -> float:
         """Seconds since the first message was stored, of those from sequence ``begins`` on."""
@@ -229,26 +230,29 @@ class History:
             raise Incomplete(f"nothing of {self._stream} can be read from {begins} on")
         if not part.through:  # what was behind has left, too
             return extent.last + 1
-        await self._whole_carrier.catch_up(part)
+        await self._workflow_carrier.catch_up(part)
         stay, through = set(self.uncarried.names), part.through
         ahead = window.read(following)
-        jobs = window.living(part, ahead, stay, self._letters_from(), self._is_needed)
-        wholes = [name for name in part.wholes if name not in stay]
+        jobs = window.living(part, ahead, stay, self._dead_letters_from(), self._is_needed)
+        workflows = [name for name in part.workflows if name not in stay]
         too_large = await self._carry_jobs(jobs, through)
-        self.uncarried.keep([*too_large, *await self._whole_carrier.carry(wholes, through)], part)
+        self.uncarried.keep(
+            [*too_large, *await self._workflow_carrier.carry(workflows, through)], part
+        )
         await self.uncarried.remove(self._stream, part)
         self.removed += part.through - begins + 1
-        gone = part.sizes.keys() - self.uncarried.names
-        self._removed_bytes += _BESIDE_BYTES * len(messages) + sum(part.sizes[one] for one in gone)
+        removed = part.sizes.keys() - self.uncarried.names
+        removed_bytes = sum(part.sizes[name] for name in removed)
+        self._removed_bytes += _BESIDE_BYTES * len(messages) + removed_bytes
         return part.through + 1
 
     def _is_kept(self, record: JobRecord) -> bool:
-        return window.is_kept(record, self._letters_from(), self._is_needed)
+        return window.is_kept(record, self._dead_letters_from(), self._is_needed)
 
     def _is_needed(self, job_id: str) -> bool:
         """Whether a later step of a graph that has not ended may take this job's result."""
         step = derived_ids.step(job_id)
-        return step is not None and ("graph", step[0]) in self._wholes.known
+        return step is not None and ("graph", step[0]) in self._workflows.unfinished
 
     # --- reading ----------------------------------------------------------------------------------
     async def _read(self, extent: Extent, begins: int) -> tuple[list[Stored], list[Stored]]:
@@ -263,10 +267,10 @@ class History:
         following = messages[-1].sequence + 1 if messages else begins
         await self._read_on(messages, following, extent.last, 2 * most)
         size = 0
-        for at, one in enumerate(messages):
-            if size >= most or at >= _MOST_MESSAGES:
-                self._ahead = messages[at:]
-                return messages[:at], self._ahead
+        for index, one in enumerate(messages):
+            if size >= most or index >= _MOST_MESSAGES:
+                self._ahead = messages[index:]
+                return messages[:index], self._ahead
             size += _size(one)
         self._ahead = []
         return messages, []
@@ -278,7 +282,7 @@ class History:
             page = await self._bus.history(self._stream, _EVERYTHING, _PAGE, following)
             for stored in page:
                 if stored.sequence < following:
-                    continue  # of a replica that has not heard of the last removal
+                    continue  # of a replica that lags behind the last removal
                 if stored.sequence > last or size >= most:
                     return
                 if stored.sequence != following:
@@ -309,19 +313,19 @@ class History:
         too_large: list[Living] = []
         for _ in range(_TRIES):
             changed: list[Living] = []
-            again: list[Living] = []
+            to_cut: list[Living] = []
             for part in _parts([self._outgoing(one) for one in left]):
                 answers = await self._bus.append_many([message for message, _ in part])
-                for (message, at), answer in zip(part, answers, strict=True):
+                for (message, index), answer in zip(part, answers, strict=True):
                     if isinstance(answer, WrongSequence):
-                        changed.append(left[at])
+                        changed.append(left[index])
                     elif isinstance(answer, PayloadTooLarge):
-                        (too_large if left[at].is_cut else again).append(left[at])
+                        (too_large if left[index].is_cut else to_cut).append(left[index])
                     elif isinstance(answer, BusError):
                         raise answer
                     else:
-                        self._note_carried(left[at], message)
-            left = [_smaller(one) for one in again]
+                        self._note_carried(left[index], message)
+            left = [_smaller(one) for one in to_cut]
             left += await self._all_latest(changed, through)
             if not left:
                 latest = await self._all_latest(too_large, through)
@@ -353,8 +357,8 @@ class History:
             return None
         if record.state is State.COMPLETED and record.changed_by > through:
             return None  # its end stays in the log, with the result
-        if any(at > through and isinstance(event, JobCarried) for at, event in events):
-            return None  # another orchestrator was at it, too
+        if any(sequence > through and isinstance(e, JobCarried) for sequence, e in events):
+            return None  # another orchestrator has carried it
         return Living(record, one.trace)
 
 
@@ -374,10 +378,10 @@ def _parts(messages: Sequence[Outgoing]) -> list[list[tuple[Outgoing, int]]]:
     """Messages with their places, in groups of a bounded number and size."""
     parts: list[list[tuple[Outgoing, int]]] = []
     size = 0
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if not parts or len(parts[-1]) >= _AT_ONCE or size + len(message.body) > _AT_ONCE_BYTES:
             parts.append([])
             size = 0
-        parts[-1].append((message, at))
+        parts[-1].append((message, index))
         size += len(message.body)
     return parts

@@ -48,7 +48,7 @@ class Uncarried:
         self.names, self.bytes, self.begins = set(), 0, 0
 
     def keep(self, names: Iterable[Name], window: Window) -> None:
-        """Has the messages of these stay, as far as there is room; and of those that stay already.
+        """Keeps the messages of these in the log, up to the limit, and of those kept already.
 
         Args:
             names: of the window, and none that stays already.
@@ -58,8 +58,8 @@ class Uncarried:
             if self.bytes + size > self._most_bytes:
                 self.names.discard(name)
                 log.error(
-                    "%s %s is lost: it is too large to be carried past the old end of the event "
-                    "log, and with it %d bytes would stay there, at most %d",
+                    "%s %s is lost: it is too large for one event, and with its messages "
+                    "%d bytes would stay at the old end of the event log, at most %d may",
                     *name, self.bytes + size, self._most_bytes,
                 )  # fmt: skip
                 continue
@@ -68,15 +68,15 @@ class Uncarried:
             if name not in self._logged:
                 self._logged.add(name)
                 log.error(
-                    "%s %s is too large to be carried past the old end of the event log; its "
-                    "messages stay there until it ends", *name,
+                    "%s %s is too large for one event: its messages stay at the old end of "
+                    "the event log until it ends", *name,
                 )  # fmt: skip
 
     async def remove(self, stream: str, window: Window) -> None:
         """Removes the window but for what stays. Raises BusError.
 
         Readers take a job without events for one that ended where the log no longer reaches back
-        to it: where something stays at its old end, an event says from where on it is whole.
+        to it: where something stays at its old end, an event says from where on it is complete.
         """
         before = window.through + 1
         self.begins = before if self.names else 0

@@ -45,27 +45,27 @@ class Window(msgspec.Struct, frozen=True):
         through: sequence of the last of them. until: when that was stored.
         members: id of each job that may be one of a batch or graph, and the sequence of its last
             event.
-        jobs: of which it holds events. wholes: noun and id of batches and graphs, of the same.
-        whole_events: sequence of the last event of any of these.
+        jobs: of which it holds events. workflows: noun and id of batches and graphs, of the same.
+        workflow_events: sequence of the last event of any of these.
         sizes: bytes of all that it holds events of, by noun and id.
     """
 
     through: int
     jobs: dict[str, list[Stored]]
-    wholes: dict[tuple[str, str], int]
+    workflows: dict[tuple[str, str], int]
     members: dict[str, int]
     sizes: dict[tuple[str, str], int]
     until: datetime | None = None
 
     @property
-    def whole_events(self) -> int:
-        return max(self.wholes.values(), default=0)
+    def workflow_events(self) -> int:
+        return max(self.workflows.values(), default=0)
 
 
 def read(messages: Iterable[Stored]) -> Window:
     """Sorts what was read, in order of the log."""
     jobs: dict[str, list[Stored]] = {}
-    wholes: dict[tuple[str, str], int] = {}
+    workflows: dict[tuple[str, str], int] = {}
     members: dict[str, int] = {}
     sizes: dict[tuple[str, str], int] = {}
     through, until = 0, None
@@ -79,15 +79,15 @@ def read(messages: Iterable[Stored]) -> Window:
             if "_" in key:
                 members[key] = through
         elif noun in ("batch", "graph"):
-            wholes[noun, key] = through
-    return Window(through, jobs, wholes, members, sizes, until)
+            workflows[noun, key] = through
+    return Window(through, jobs, workflows, members, sizes, until)
 
 
 def living(
     window: Window,
     ahead: Window,
     stay: Container[tuple[str, str]],
-    letters_from: int,
+    dead_letters_from: int,
     is_needed: Callable[[str], bool],
 ) -> list[Living]:
     """The jobs that must be carried, as far as it was read.
@@ -96,10 +96,10 @@ def living(
         ahead: what follows the window, as far as it was read: most jobs that went on behind the
             window ended in it.
         stay: noun and id of what is not carried.
-        letters_from: dead letters of earlier deaths were looked after.
+        dead_letters_from: dead letters of earlier deaths were looked after.
         is_needed: whether the result of a completed job is still to be read, by its id.
     """
-    found = []
+    living = []
     for job_id, begun in window.jobs.items():
         events = [*begun, *ahead.jobs.get(job_id, ())]
         is_left = events[-1].sequence > window.through  # its end stays in the log, with the result
@@ -113,17 +113,17 @@ def living(
         if record.changed_by > window.through:
             is_living = record.state is not State.COMPLETED
         else:
-            is_living = is_kept(record, letters_from, is_needed)
+            is_living = is_kept(record, dead_letters_from, is_needed)
         if is_living and not _was_carried(events, window.through):
-            found.append(Living(record, events[0].headers.get("traceparent", "")))
-    return found
+            living.append(Living(record, events[0].headers.get("traceparent", "")))
+    return living
 
 
 _USUAL = ("JobDispatched", "JobStarted", "JobCompleted")
 
 
 def _has_completed(events: Sequence[Stored]) -> bool:
-    """Of most jobs the names of their events tell it, and none has to be decoded."""
+    """For most jobs the names of their events suffice, and none has to be decoded."""
     return len(events) == len(_USUAL) and all(
         one.subject.endswith(name) for one, name in zip(events, _USUAL, strict=True)
     )
@@ -134,11 +134,11 @@ def _was_carried(events: Sequence[Stored], through: int) -> bool:
     return any(one.sequence > through and one.subject.endswith(_CARRIED) for one in events)
 
 
-def is_kept(record: JobRecord, letters_from: int, is_needed: Callable[[str], bool]) -> bool:
+def is_kept(record: JobRecord, dead_letters_from: int, is_needed: Callable[[str], bool]) -> bool:
     """Whether a job still counts: it has not ended, or its end is yet to be looked after."""
     match record.state:
         case State.DEAD:
-            return record.changed_by >= letters_from
+            return record.changed_by >= dead_letters_from
         case State.COMPLETED:
             return is_needed(record.id)
         case State.CANCELLED:

@@ -21,10 +21,10 @@ from penstock.jobs import derived_ids, event_log
 from penstock.jobs.batches import batch_record
 from penstock.jobs.workflows import graph_record
 from penstock.orchestrator.retention.window import Window
-from penstock.orchestrator.workflows.tracker import Wholes
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
 
 _CATCH_UP_SECONDS = 10.0
-_AGAIN_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _TRIES = 100
 
 
@@ -32,12 +32,14 @@ class NotCounted(BusError):
     """What would leave the log is not in the counts of batches and graphs yet."""
 
 
-class WholeCarrier:
+class WorkflowCarrier:
     """Carries batches and graphs as this process follows them."""
 
-    def __init__(self, bus: Bus, subjects: Subjects, source: str, wholes: Wholes) -> None:
+    def __init__(
+        self, bus: Bus, subjects: Subjects, source: str, workflows: WorkflowTracker
+    ) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
-        self._wholes = wholes
+        self._workflows = workflows
 
     async def catch_up(self, window: Window) -> None:
         """Returns when all of the window that counts was counted, and is kept outside the log.
@@ -46,21 +48,21 @@ class WholeCarrier:
             BusError: it is not yet.
         """
         deadline = asyncio.get_running_loop().time() + _CATCH_UP_SECONDS
-        while self._wholes.position < self._needed(window):
+        while self._workflows.position < self._needed(window):
             if asyncio.get_running_loop().time() > deadline:
-                raise NotCounted("batches and graphs are counted too slowly; trying again")
-            await asyncio.sleep(_AGAIN_SECONDS)
-        if self._wholes.known:
-            await self._wholes.keep()
+                raise NotCounted("batches and graphs lag behind the event log; trying again")
+            await asyncio.sleep(_POLL_SECONDS)
+        if self._workflows.unfinished:
+            await self._workflows.keep()
 
     def _needed(self, window: Window) -> int:
         """Sequence of the last event of the window that the counting has to reach."""
-        needed = window.whole_events
+        needed = window.workflow_events
         for job_id, names in window.members.items():
             place = derived_ids.member(job_id)
             step = None if place else derived_ids.step(job_id)
             name = ("batch", place.batch) if place else ("graph", step[0]) if step else None
-            if name in self._wholes.known:
+            if name in self._workflows.unfinished:
                 needed = max(needed, names)
         return needed
 
@@ -93,14 +95,14 @@ class WholeCarrier:
                 )
                 return
             except WrongSequence:  # it went on: its events are on their way to the counting
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
         raise NotCounted(f"{noun} {key} changes too quickly to be carried; trying again")
 
     async def _event(self, noun: str, key: str, through: int) -> tuple[Event | None, int]:
         """What takes the place of its events, and the last of these; None where nothing must."""
-        whole = self._wholes.known.get((noun, key))
-        if whole is not None:
-            return whole.carried(self._wholes.position), whole.record.sequence
+        workflow = self._workflows.unfinished.get((noun, key))
+        if workflow is not None:
+            return workflow.carried(self._workflows.position), workflow.record.sequence
         stream, subject = self._subjects.events_stream, self._subjects.events(noun, key)
         codec = BATCH_EVENTS if noun == "batch" else GRAPH_EVENTS
         events = await event_log.read_subject(self._bus, stream, subject, codec)

@@ -17,11 +17,11 @@ from penstock.orchestrator.core.unresolved import Step
 log = logging.getLogger("penstock.orchestrator")
 
 MOST_KEPT = 100_000
-_LOOK_SECONDS = 0.2
+_ROUND_SECONDS = 0.2
 
 
 class CancelledSchedules:
-    """What cancelled jobs leave behind.
+    """Remembers cancelled jobs and removes their schedules.
 
     Args:
         pause: waits so many seconds; False when it is time to end.
@@ -40,7 +40,7 @@ class CancelledSchedules:
 
     async def run(self) -> None:
         """Until it is time to end."""
-        while await self._pause(_LOOK_SECONDS):
+        while await self._pause(_ROUND_SECONDS):
             try:
                 while self._cancelled:
                     await self._remove(self._cancelled[0])

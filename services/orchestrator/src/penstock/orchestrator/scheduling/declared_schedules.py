@@ -1,4 +1,4 @@
-"""Schedules that the settings ask for: they are there while the settings do."""
+"""Schedules that the settings declare: added, kept up to date, and removed with the settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger("penstock.orchestrator")
 _MARK = "settings:"
 """What the tag of such a schedule begins with; behind it stands what it was made of."""
 _EXPIRES_SECONDS = 900.0
-"""A tick that waited so long behind others is left to the next one."""
-_AGAIN_SECONDS = 2.0
+"""A tick that waited so long behind others is skipped."""
+_RETRY_SECONDS = 2.0
 
 
 async def keep(running: Service, client: Client) -> None:
@@ -34,21 +34,25 @@ async def keep(running: Service, client: Client) -> None:
         except (BadSchedule, MissingKey) as error:
             log.error("schedules of the settings: %s", error)
             return
-        except (BusError, JobRefused, NotFound) as error:  # or another orchestrator was at it
+        except (
+            BusError,
+            JobRefused,
+            NotFound,
+        ) as error:  # or another orchestrator changed it at the same time
             log.warning("schedules of the settings wait: %s", error)
-        if not await running.pause(_AGAIN_SECONDS):
+        if not await running.pause(_RETRY_SECONDS):
             return
 
 
 async def agree(schedules: Schedules, wanted: Mapping[str, tuple[str, Call]], zone: str) -> None:
-    """Adds what is missing or was made of other settings, and removes what nobody asks for.
+    """Adds what is missing or was made of other settings; removes what is not declared any more.
 
-    A schedule of that name that somebody else made is left alone, as is one that is paused.
+    A schedule of that name that a client made is left alone, as is one that is paused.
     """
     there = {one.name: one.tags for one in await schedules.all()}
     for name, (cron, call) in wanted.items():
         mark = _mark(cron, zone, call)
-        if name not in there or (_is_ours(there[name]) and mark not in there[name]):
+        if name not in there or (_is_declared(there[name]) and mark not in there[name]):
             await schedules.add(
                 name,
                 call,
@@ -59,15 +63,18 @@ async def agree(schedules: Schedules, wanted: Mapping[str, tuple[str, Call]], zo
                 replace=True,
             )
             log.info("schedule %s: %s", name, cron)
-        elif not _is_ours(there[name]):
-            log.warning("schedule %s is not that of the settings: remove one of them", name)
+        elif not _is_declared(there[name]):
+            log.warning(
+                "schedule %s of a client has the name of one of the settings: remove one of them",
+                name,
+            )
     for name in there.keys() - wanted.keys():
-        if _is_ours(there[name]):
+        if _is_declared(there[name]):
             await schedules.remove(name)
-            log.info("schedule %s is removed, as the settings do not ask for it", name)
+            log.info("schedule %s is removed: the settings do not declare it any more", name)
 
 
-def _is_ours(tags: tuple[str, ...]) -> bool:
+def _is_declared(tags: tuple[str, ...]) -> bool:
     return any(tag.startswith(_MARK) for tag in tags)
 
 

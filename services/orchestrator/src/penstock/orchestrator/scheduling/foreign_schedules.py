@@ -14,12 +14,12 @@ from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
 from penstock.bus.wire import parse_lines
 from penstock.events.subjects import Subjects
-from penstock.orchestrator.core.foreign import oddity
+from penstock.orchestrator.core.foreign_schedule import oddity
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
-LOOK_SECONDS = 1.0
+ROUND_SECONDS = 1.0
 _PAGE = 500
 _PAGES_OF_SCHEDULES, _PAGES_OF_QUEUES = 20, 2
 """A look reads so much: each message once, and of those in queues few wait for long."""
@@ -53,12 +53,12 @@ class ForeignSchedules:
                     await self._look(pattern)
             except BusError as error:
                 log.debug("schedules of the broker: %s", error)
-            if not await self._service.pause(LOOK_SECONDS):
+            if not await self._service.pause(ROUND_SECONDS):
                 return
 
     async def _look(self, pattern: str) -> None:
         for _ in range(self._pages[pattern]):
-            page = await self._bus.raw_page(
+            page = await self._bus.reader.raw_page(
                 self._subjects.jobs_stream, pattern, _PAGE, self._positions[pattern]
             )
             for message, block in page:
@@ -76,7 +76,7 @@ class ForeignSchedules:
         if now - self._logged_at < _LOGGED_EVERY_SECONDS:
             return
         log.warning(
-            "removed %d schedules of the broker's that belong to no delayed job, the last at %s: "
+            "removed %d schedules from the broker that belong to no delayed job, the last at %s: "
             "%s. Only a key that may dispatch can have stored them: see the broker's log, and "
             "'penstock deploy key revoke'",
             self.removed - self._logged,

@@ -1,4 +1,4 @@
-"""Dispatching the ticks of schedules. Every orchestrator does; the record lets one of them win."""
+"""Dispatches the ticks of schedules. Every orchestrator does; the record lets one of them win."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from penstock.jobs.schedules import schedule as core
 from penstock.jobs.schedules.client import put, read
 from penstock.jobs.schedules.schedule import Schedule
 from penstock.runtime.poison_messages import note
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.orchestrator")
 
 _LEFT_SECONDS = 2.0
-"""A tick that is due and was not dispatched for so long was left by whoever began it."""
+"""A tick that was begun and not dispatched for so long: the orchestrator that began it died."""
 _LONGEST_SECONDS = 1.0
-_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 _AT_ONCE = 50
 
 
 @dataclass(slots=True)
-class _Known:
+class _Followed:
     """A record, and when to look at it: seconds of the monotonic clock, and a wall clock's time."""
 
     schedule: Schedule
     sequence: int
-    seen_at: float
+    read_at: float
     next_tick: datetime | None
 
 
@@ -49,7 +49,7 @@ class Ticker:
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
         self._sender = Sender(bus, subjects)
-        self._known: dict[str, _Known] = {}
+        self._schedules: dict[str, _Followed] = {}
         self._changed = asyncio.Event()
         self.dispatched = 0
 
@@ -66,77 +66,79 @@ class Ticker:
         while True:
             self._changed.clear()
             now = broker_time(self._bus)
-            due = [each for each in self._known.values() if self._is_due(each, now)]
+            due = [one for one in self._schedules.values() if self._is_due(one, now)]
             for start in range(0, len(due), _AT_ONCE):
                 group = due[start : start + _AT_ONCE]
-                await asyncio.gather(*(self._act(known, now) for known in group))
+                await asyncio.gather(*(self._act(one, now) for one in group))
             await within(self._pause_seconds(broker_time(self._bus)), self._changed.wait())
 
-    def _is_due(self, known: _Known, now: datetime) -> bool:
-        if known.schedule.firing:
-            return time.monotonic() - known.seen_at >= _LEFT_SECONDS
-        return known.next_tick is not None and known.next_tick <= now
+    def _is_due(self, followed: _Followed, now: datetime) -> bool:
+        if followed.schedule.firing:
+            return time.monotonic() - followed.read_at >= _LEFT_SECONDS
+        return followed.next_tick is not None and followed.next_tick <= now
 
     def _pause_seconds(self, now: datetime) -> float:
-        ticks = [each.next_tick for each in self._known.values() if each.next_tick]
+        ticks = [one.next_tick for one in self._schedules.values() if one.next_tick]
         if not ticks:
             return _LONGEST_SECONDS
         return min(max((min(ticks) - now).total_seconds(), 0.001), _LONGEST_SECONDS)
 
-    async def _act(self, known: _Known, now: datetime) -> None:
+    async def _act(self, followed: _Followed, now: datetime) -> None:
         try:
-            if known.schedule.firing:
-                if await self._is_current(known):
-                    await self._dispatch(known)
-            elif (due := core.step(known.schedule, now)) and (won := await self._put(known, due)):
+            if followed.schedule.firing:
+                if await self._is_current(followed):
+                    await self._dispatch(followed)
+            elif (due := core.step(followed.schedule, now)) and (
+                written := await self._put(followed, due)
+            ):
                 if due.firing:
-                    await self._dispatch(won)
+                    await self._dispatch(written)
                 else:
                     log.warning("schedule %s: ticks until %s are skipped", due.name, due.done_until)
         except BusError as error:
-            log.warning("schedule %s waits: %s", known.schedule.name, error)
-            await asyncio.sleep(_AGAIN_SECONDS)
+            log.warning("schedule %s waits: %s", followed.schedule.name, error)
+            await asyncio.sleep(_RETRY_SECONDS)
         except Exception as error:  # of one schedule: the others go on
-            note(f"schedule {known.schedule.name}", error)
-            await asyncio.sleep(_AGAIN_SECONDS)
+            note(f"schedule {followed.schedule.name}", error)
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _is_current(self, known: _Known) -> bool:
+    async def _is_current(self, followed: _Followed) -> bool:
         """Whether the record is as it was; of one that another finished, the job may be long over.
 
         What the log keeps of a job's id ends with its history, so a tick is not left to that alone.
         """
-        subject = self._subjects.state("schedule", known.schedule.name)
+        subject = self._subjects.state("schedule", followed.schedule.name)
         stored = await self._bus.last(self._subjects.state_stream, subject)
-        if stored is not None and stored.sequence == known.sequence:
+        if stored is not None and stored.sequence == followed.sequence:
             return True
         if stored is None:
-            self._known.pop(known.schedule.name, None)
+            self._schedules.pop(followed.schedule.name, None)
         else:
             self._note(stored)
         return False
 
-    async def _dispatch(self, known: _Known) -> None:
-        """The job of a tick that is due; whoever else does the same, there is one."""
-        schedule = known.schedule
+    async def _dispatch(self, followed: _Followed) -> None:
+        """Dispatches the job of a tick that is due; however many orchestrators do, there is one."""
+        schedule = followed.schedule
         assert schedule.firing is not None
         event = core.dispatched(schedule, schedule.firing, self._source, broker_time(self._bus))
         try:
             await self._sender.ensure_sent(event)
         except AlreadyDispatched as error:
             log.error("schedule %s: %s", schedule.name, error)
-        if await self._put(known, core.fired(schedule)):
+        if await self._put(followed, core.fired(schedule)):
             self.dispatched += 1
             late = (broker_time(self._bus) - schedule.firing).total_seconds()
             log.info("schedule %s: job %s, %.3f s late", schedule.name, event.job_id, late)
 
-    async def _put(self, known: _Known, schedule: Schedule) -> _Known | None:
+    async def _put(self, followed: _Followed, schedule: Schedule) -> _Followed | None:
         """The new record; None, and the one that is there is looked up, if another was quicker."""
-        if sequence := await put(self._bus, self._subjects, schedule, known.sequence):
+        if sequence := await put(self._bus, self._subjects, schedule, followed.sequence):
             return self._remember(schedule, sequence)
         subject = self._subjects.state("schedule", schedule.name)
         stored = await self._bus.last(self._subjects.state_stream, subject)
         if stored is None:
-            self._known.pop(schedule.name, None)
+            self._schedules.pop(schedule.name, None)
         else:
             self._note(stored)
         return None
@@ -147,16 +149,16 @@ class Ticker:
         except (BadSchedule, ValueError, RecursionError, OverflowError) as error:
             log.error("%s is left alone: %s", stored.subject, error)
 
-    def _remember(self, schedule: Schedule, sequence: int) -> _Known:
-        before = self._known.get(schedule.name)
+    def _remember(self, schedule: Schedule, sequence: int) -> _Followed:
+        before = self._schedules.get(schedule.name)
         if before and before.sequence >= sequence:
             return before
         idle = schedule.paused or schedule.removed or schedule.firing
         tick = None if idle else core.next_tick(schedule, schedule.done_until)
-        known = _Known(schedule, sequence, time.monotonic(), tick)
+        followed = _Followed(schedule, sequence, time.monotonic(), tick)
         if schedule.removed:
-            self._known.pop(schedule.name, None)
+            self._schedules.pop(schedule.name, None)
         else:
-            self._known[schedule.name] = known
+            self._schedules[schedule.name] = followed
         self._changed.set()
-        return known
+        return followed

@@ -1,7 +1,7 @@
-"""Has delayed jobs start at their time: the broker looks at its schedules only every 250 ms.
+"""Timers of delayed jobs: the broker looks at its own schedules only every 250 ms.
 
 What is due is stored in its queue, in place of its schedule: one message, of which the broker takes
-it or refuses it because the schedule has fired, or somebody else was first. So any number of
+it or refuses it because the schedule has fired, or another orchestrator was first. So any number of
 orchestrators may do this, and none: the broker is up to 250 ms later, and nothing is lost.
 """
 
@@ -21,12 +21,12 @@ log = logging.getLogger("penstock.orchestrator")
 
 MOST_KEPT = 100_000
 MOST_AT_ONCE = 100
-"""More that are due at one instant are the broker's, which is quicker at many."""
-_LOOK_SECONDS = 0.2
+"""When more are due at one instant, the broker fires them: it is quicker at many."""
+_LONGEST_PAUSE_SECONDS = 0.2
 
 
-class Punctual:
-    """Knows which jobs are due when.
+class Timers:
+    """Keeps which jobs are due when, and starts them.
 
     Args:
         pause: waits so many seconds; False when it is time to end.
@@ -58,17 +58,17 @@ class Punctual:
 
     def take(self, now: float) -> list[tuple[str, str]]:
         """Queue and id of those that are due (POSIX seconds by the broker), and no longer kept."""
-        found = []
+        due = []
         while self._due and self._due[0][0] <= now:
             entry = heapq.heappop(self._due)
             self._kept.discard(entry)
             _, queue, job_id = entry
-            found.append((queue, job_id))
-        return found
+            due.append((queue, job_id))
+        return due
 
     def _next_look(self, now: float) -> float:
-        first = self._due[0][0] if self._due else now + _LOOK_SECONDS
-        return min(max(first - now, 0.001), _LOOK_SECONDS)
+        first = self._due[0][0] if self._due else now + _LONGEST_PAUSE_SECONDS
+        return min(max(first - now, 0.001), _LONGEST_PAUSE_SECONDS)
 
     async def _start(self, queue: str, job_id: str) -> None:
         schedule = self._subjects.schedule(queue, job_id)

@@ -1,4 +1,4 @@
-"""Doing what is to be done for a batch or graph."""
+"""Executes the instructions of batches and graphs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from penstock.jobs.job_log import JobLog
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
+    Append,
     CallBack,
     Cancel,
     Instruction,
-    Revive,
-    Say,
+    Requeue,
     StartSteps,
 )
 
@@ -41,29 +41,29 @@ _MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered", "JobCarried
 _NIL = b"\xc0"
 
 
-class Hands:
-    """Carries out instructions; each may be carried out again without harm."""
+class InstructionExecutor:
+    """Executes instructions; each may be executed again without harm."""
 
     def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
         self._bus, self._subjects, self.client = bus, subjects, client
         self._dispatcher, self._log = client.dispatcher, JobLog(bus, subjects)
 
-    async def carry_out(self, whole: Batch | Graph, step: Instruction) -> bool:
+    async def execute(self, workflow: Batch | Graph, step: Instruction) -> bool:
         """True when nothing is left to be done for it. Raises BusError."""
         match step:
-            case Say():
+            case Append():
                 await event_log.append_if(self._bus, self._subjects, step.event, step.sequence)
             case Cancel():
                 await self.cancel(step.job_ids, step.reason)
-            case StartSteps() if isinstance(whole, Graph):
+            case StartSteps() if isinstance(workflow, Graph):
                 for index in step.indices:
-                    await self._start(whole, index)
-            case Revive() if isinstance(whole, Graph):
+                    await self._start(workflow, index)
+            case Requeue() if isinstance(workflow, Graph):
                 for index in step.indices:
-                    await self._revive(whole, index)
+                    await self._requeue(workflow, index)
             case CallBack():
                 source = self._dispatcher.source
-                due = due_callbacks(step.callbacks, step.outcome, source, step.success, step.again)
+                due = due_callbacks(step.callbacks, step.outcome, source, step.success, step.round)
                 await self._dispatch(list(due))
                 return True
         return False
@@ -100,20 +100,22 @@ class Hands:
             handed=handed,
         )
 
-    async def _revive(self, graph: Graph, index: int) -> None:
+    async def _requeue(self, graph: Graph, index: int) -> None:
         try:
             await self.client.retry(derived_ids.step_id(graph.record.id, index))
         except (JobsError, ValueError, msgspec.MsgspecError) as error:
-            if type(error) is not JobRefused:  # else it goes already, and its event is on its way
+            if (
+                type(error) is not JobRefused
+            ):  # else it was requeued already, and its event is on its way
                 name = graph.record.steps[index].name
-                graph.refused(index, f"step {name!r} cannot go again: {error}")
+                graph.refused(index, f"step {name!r} cannot be requeued: {error}")
 
     async def _result(self, graph_id: str, index: int) -> bytes:
         return (await self.client.job(derived_ids.step_id(graph_id, index))).record.result or _NIL
 
     # --- cancelling -------------------------------------------------------------------------------
     async def cancel(self, job_ids: tuple[str, ...], reason: str) -> None:
-        """Cancels jobs that have not ended; running ones are told at once. Raises BusError."""
+        """Cancels jobs that have not ended; running ones are notified at once. Raises BusError."""
         for start in range(0, len(job_ids), _AT_ONCE):
             await self._cancel(job_ids[start : start + _AT_ONCE], reason)
 
@@ -123,17 +125,17 @@ class Hands:
             *(self._bus.last(stream, self._subjects.job(job_id)) for job_id in job_ids)
         )
         names = [last.subject.rpartition(".")[2] if last else "" for last in lasts]
-        open_ones = [
+        unended = [
             (job_id, last.sequence, name)
             for job_id, last, name in zip(job_ids, lasts, names, strict=True)
             if last and (name not in _ENDS or await self._lives(job_id))
         ]
         answers = await self._bus.append_many(
-            [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in open_ones]
+            [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in unended]
         )
-        for (job_id, _, name), answer in zip(open_ones, answers, strict=True):
+        for (job_id, _, name), answer in zip(unended, answers, strict=True):
             if isinstance(answer, WrongSequence):
-                continue  # it went on; it is looked at again
+                continue  # another event came first: it is looked at again
             if isinstance(answer, BusError):
                 raise answer
             if name in _MAY_BE_SCHEDULED:

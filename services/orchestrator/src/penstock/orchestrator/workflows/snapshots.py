@@ -1,7 +1,7 @@
-"""What is known of batches and graphs, kept in the broker so that a restart goes on from there.
+"""Snapshots of batches and graphs, stored at the broker so that a restart goes on from there.
 
 Each snapshot says how far into the log it reaches, and a restart reads from the earliest of these:
-wherever an orchestrator was killed, nothing is missed. What a snapshot knows is passed over.
+wherever an orchestrator was killed, nothing is missed. Events that are in a snapshot are skipped.
 Of two orchestrators the one that has read further stores it: the log may be shortened up to there.
 """
 
@@ -26,7 +26,7 @@ from penstock.bus.protocol import (
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.graph import Graph, GraphSnapshot
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -47,8 +47,8 @@ class _Stored(msgspec.Struct, frozen=True):
     snapshot: msgspec.Raw
 
 
-class Kept:
-    """The stored snapshots, and the place in the log up to which all is in them."""
+class WorkflowSnapshots:
+    """The stored snapshots, and the position in the log up to which all events are in them."""
 
     def __init__(self, bus: Bus, subjects: Subjects, source: str) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
@@ -61,43 +61,45 @@ class Kept:
     async def load(self) -> tuple[int, dict[Name, Batch | Graph]]:
         """From where to read the log, and all that was not finished with. Raises BusError."""
         stored = await self._bus.last(self._stream, self._cursor)
-        places = [_place(stored)]
-        known: dict[Name, Batch | Graph] = {}
+        positions = [_position(stored)]
+        restored: dict[Name, Batch | Graph] = {}
         for noun in _KINDS:
             for subject in await self._bus.count(self._stream, self._subjects.state(noun, "*")):
-                found = await self._bus.last(self._stream, subject)
-                if found is not None:
+                snapshot = await self._bus.last(self._stream, subject)
+                if snapshot is not None:
                     name = noun, subject.rpartition(".")[2]
-                    self._sequences[name] = found.sequence
-                    places.append(self._restore(name, found, known))
-        return min(places), known
+                    self._sequences[name] = snapshot.sequence
+                    positions.append(self._restore(name, snapshot, restored))
+        return min(positions), restored
 
-    def _restore(self, name: Name, found: Stored, known: dict[Name, Batch | Graph]) -> int:
-        kind, restored = _KINDS[name[0]]
+    def _restore(self, name: Name, stored: Stored, restored: dict[Name, Batch | Graph]) -> int:
+        kind, restore = _KINDS[name[0]]
         try:
-            kept = msgspec.msgpack.decode(found.body, type=_Stored)
-            whole = msgspec.msgpack.decode(kept.snapshot, type=kind)
-            known[name] = restored(whole, self._source)
+            kept = msgspec.msgpack.decode(stored.body, type=_Stored)
+            snapshot = msgspec.msgpack.decode(kept.snapshot, type=kind)
+            restored[name] = restore(snapshot, self._source)
         except (ValueError, RecursionError, zlib.error) as error:
-            log.error("%s %s: what was kept cannot be read: %s", *name, error)
+            log.error("%s %s: its snapshot cannot be read: %s", *name, error)
             return 0  # the log has it all
         return kept.seen_to
 
-    async def keep(self, position: int, known: Mapping[Name, Batch | Graph]) -> None:
+    async def keep(self, position: int, workflows: Mapping[Name, Batch | Graph]) -> None:
         """Stores what changed. Raises BusError."""
         now = time.monotonic()
-        for name, whole in tuple(known.items()):
-            at, when = self._stored.get(name, (-1, 0.0))
-            if at != whole.position or now - when > _REFRESH_SECONDS:
-                with passing_over(f"{name[0]} {name[1]}"):  # is read from the log after a restart
-                    await self._store(name, whole, position)
-                self._stored[name] = whole.position, now
+        for name, workflow in tuple(workflows.items()):
+            stored_position, stored_at = self._stored.get(name, (-1, 0.0))
+            if stored_position != workflow.position or now - stored_at > _REFRESH_SECONDS:
+                with skipping_poison(
+                    f"{name[0]} {name[1]}"
+                ):  # is read from the log after a restart
+                    await self._store(name, workflow, position)
+                self._stored[name] = workflow.position, now
         if position != self._position:
             await self._bus.append(Outgoing(self._cursor, msgspec.json.encode(position)))
             self._position = position
 
-    async def _store(self, name: Name, whole: Batch | Graph, seen_to: int) -> None:
-        snapshot = msgspec.Raw(msgspec.msgpack.encode(whole.snapshot()))
+    async def _store(self, name: Name, workflow: Batch | Graph, seen_to: int) -> None:
+        snapshot = msgspec.Raw(msgspec.msgpack.encode(workflow.snapshot()))
         body = msgspec.msgpack.encode(_Stored(seen_to, snapshot))
         subject = self._subjects.state(*name)
         for _ in range(_TRIES):
@@ -106,13 +108,13 @@ class Kept:
                 self._sequences[name] = await self._bus.append(Outgoing(subject, body, {}, expect))
                 return
             except PayloadTooLarge as error:
-                log.error("%s %s cannot be kept: %s", *name, error)
+                log.error("%s %s: its snapshot cannot be stored: %s", *name, error)
                 return
-            except WrongSequence:  # another orchestrator's, or our own whose answer was lost
+            except WrongSequence:  # another orchestrator's, or an own one whose answer was lost
                 stored = await self._bus.last(self._stream, subject)
                 self._sequences[name] = stored.sequence if stored else 0
                 if stored is not None and _seen_to(stored) > seen_to:
-                    return  # it knows more: the log may not hold any more what we lack
+                    return  # it has read further: the log may no longer hold what this one lacks
 
     async def forget(self, name: Name) -> None:
         """Nothing is left to be done for it. Raises BusError."""
@@ -128,10 +130,10 @@ def _seen_to(stored: Stored) -> int:
         return 0
 
 
-def _place(stored: Stored | None) -> int:
-    """The kept place; the beginning of the log, which has it all, where it cannot be read."""
+def _position(stored: Stored | None) -> int:
+    """The stored position; the beginning of the log, which has it all, where it cannot be read."""
     try:
         return msgspec.json.decode(stored.body, type=int) if stored else 0
     except (ValueError, RecursionError) as error:
-        log.error("the place in the log cannot be read: %s", error)
+        log.error("the stored position in the event log cannot be read: %s", error)
         return 0

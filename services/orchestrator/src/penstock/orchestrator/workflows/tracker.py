@@ -34,15 +34,15 @@ from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction
 from penstock.orchestrator.core.tally import SLOTS
-from penstock.orchestrator.workflows.instruction_executor import Hands
-from penstock.orchestrator.workflows.snapshots import Kept
+from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
+from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
 from penstock.runtime.limited_log import LimitedLog
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.orchestrator")
 
-Whole = Batch | Graph
-_LOOK_SECONDS = 0.25
+Workflow = Batch | Graph
+_ROUND_SECONDS = 0.25
 _STOPPED_SECONDS = 3.0
 _STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
 _CODECS = {"batch": BATCH_EVENTS, "graph": GRAPH_EVENTS}
@@ -52,11 +52,11 @@ _FINAL = {
 }
 
 
-class Wholes:
-    """All batches and graphs that have not been finished with.
+class WorkflowTracker:
+    """All batches and graphs that have not ended, or whose end is not finished with.
 
     Args:
-        client: what dispatches their jobs, and says where their events come from.
+        client: dispatches their jobs; its source is that of their events.
         now: the time that decisions are made by.
     """
 
@@ -68,10 +68,11 @@ class Wholes:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._now = now
-        self._bus, self._subjects, self._source = bus, subjects, client.dispatcher.source
-        self._hands = Hands(bus, subjects, client)
-        self._kept = Kept(bus, subjects, client.dispatcher.source)
-        self._passed_over = LimitedLog(log)
+        source = client.dispatcher.source
+        self._bus, self._subjects, self._source = bus, subjects, source
+        self._executor = InstructionExecutor(bus, subjects, client)
+        self._snapshots = WorkflowSnapshots(bus, subjects, source)
+        self._skipped = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
         self._tried: dict[tuple[str, str], tuple[int, float]] = {}
@@ -79,22 +80,22 @@ class Wholes:
         self._reading: asyncio.Future[None] | None = None
         self._acted_at = time.monotonic()
         self.position = 0
-        self.known: dict[tuple[str, str], Whole] = {}
+        self.unfinished: dict[tuple[str, str], Workflow] = {}
 
     # --- starting and keeping the place -----------------------------------------------------------
     async def load(self) -> None:
-        """What an earlier process knew. Raises BusError."""
-        self.position, self.known = await self._kept.load()
+        """Restores the snapshots of an earlier process. Raises BusError."""
+        self.position, self.unfinished = await self._snapshots.load()
 
     async def look_for_gap(self) -> None:
-        """Has all of it loaded anew if the log no longer holds what would be read next.
+        """Has the snapshots loaded again if the log no longer holds what would be read next.
 
         Another orchestrator shortened it while this one was behind, and has kept what was there.
 
         Raises:
             BusError
         """
-        if not self.known or self._reload:
+        if not self.unfinished or self._reload:
             return
         stream, following = self._subjects.events_stream, self.position + 1
         extent = await self._bus.extent(stream)
@@ -106,11 +107,11 @@ class Wholes:
             self._reload = True
             if self._reading is not None:
                 self._reading.cancel()
-            log.info("batches and graphs are loaded anew: the log goes on at %d", begins)
+            log.info("loading batches and graphs again: the event log begins at %d now", begins)
 
     async def keep(self) -> None:
-        """What this process knows, so that the next goes on from here. Raises BusError."""
-        await self._kept.keep(self.position, self.known)
+        """Stores snapshots, so that the next process goes on from here. Raises BusError."""
+        await self._snapshots.keep(self.position, self.unfinished)
 
     # --- events in --------------------------------------------------------------------------------
     async def follow(self) -> None:
@@ -127,14 +128,14 @@ class Wholes:
                     raise
 
     async def _read_on(self) -> None:
-        everything = bool(self.known)
+        everything = bool(self.unfinished)
         following: Any = self._bus.follow(
             self._subjects.events_stream, self.patterns(), self.position + 1
         )
         async with aclosing(following) as messages:
             async for stored in messages:
                 await self.see(stored)
-                if bool(self.known) is not everything:
+                if bool(self.unfinished) is not everything:
                     return
 
     def _is_cancelled(self) -> bool:
@@ -145,17 +146,17 @@ class Wholes:
     async def _load_again(self) -> None:
         while self._reload:
             try:
-                self.position, self.known = await self._kept.load()
+                self.position, self.unfinished = await self._snapshots.load()
                 self._reload = False
             except BusError as error:
                 log.warning("batches and graphs wait for the broker: %s", error)
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_ROUND_SECONDS)
 
     def patterns(self) -> Sequence[str]:
         """What is read: the jobs' events only while there is something to count."""
         own = [self._subjects.events("batch"), self._subjects.events("graph")]
         jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
-        return [*own, *jobs] if self.known else own
+        return [*own, *jobs] if self.unfinished else own
 
     async def see(self, stored: Stored) -> None:
         """The next event of the log."""
@@ -166,39 +167,41 @@ class Wholes:
             if noun == "job":
                 self._see_job(key, name, stored)
             else:
-                await self._see_whole(noun, key, name, stored)
+                await self._see_workflow(noun, key, name, stored)
         except BusError:
             raise
-        except Exception as error:  # who may dispatch may write anything; the log keeps it for days
-            self._passed_over.write(
+        except (
+            Exception
+        ) as error:  # any key that may dispatch can store it; the log keeps it for days
+            self._skipped.write(
                 logging.WARNING, f"{noun} {key}",
-                "%s %s: event %d is passed over: %r", noun, key, stored.sequence, error,
+                "%s %s: event %d is skipped: %r", noun, key, stored.sequence, error,
             )  # fmt: skip
         self.position = stored.sequence
 
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
         if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
             return
-        if place := derived_ids.member(job_id):
-            batch = self.known.get(("batch", place.batch))
+        if member := derived_ids.member(job_id):
+            batch = self.unfinished.get(("batch", member.batch))
             if isinstance(batch, Batch):
-                batch.see_job(place, name, stored.sequence, stored.at.timestamp())
-                self._touch("batch", place.batch)
+                batch.see_job(member, name, stored.sequence, stored.at.timestamp())
+                self._touch("batch", member.batch)
         elif step := derived_ids.step(job_id):
-            graph = self.known.get(("graph", step[0]))
+            graph = self.unfinished.get(("graph", step[0]))
             if isinstance(graph, Graph):
                 graph.see_job(step[1], name, stored.sequence)
                 self._touch("graph", step[0])
 
-    async def _see_whole(self, noun: str, key: str, name: str, stored: Stored) -> None:
+    async def _see_workflow(self, noun: str, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, _CODECS[noun])
-        whole = self.known.get((noun, key))
-        if whole is not None:
-            whole.see(event, stored.sequence)
+        workflow = self.unfinished.get((noun, key))
+        if workflow is not None:
+            workflow.see(event, stored.sequence)
         elif isinstance(event, UnknownEvent):
             return
         elif name in ("BatchCreated", "GraphStarted"):
-            self.known[noun, key] = self._new(event, stored.sequence)
+            self.unfinished[noun, key] = self._new(event, stored.sequence)
         elif isinstance(event, BatchCarried | GraphCarried):
             if not _STATES[noun](event.state).ended:
                 await self._read_again(noun, key, stored.sequence)
@@ -206,36 +209,36 @@ class Wholes:
             await self._read_again(noun, key, stored.sequence)
         self._touch(noun, key)
 
-    def _new(self, event: Any, sequence: int) -> Whole:
+    def _new(self, event: Any, sequence: int) -> Workflow:
         if event.noun == "batch":
             return Batch(batch_record.evolve(None, event, sequence), self._source)
         return Graph(graph_record.evolve(None, event, sequence), self._source)
 
     async def _read_again(self, noun: str, key: str, until: int) -> None:
-        """One that was finished with goes on (a batch reopened): its story from the beginning."""
+        """One that was finished with goes on (a batch reopened): its events from the first."""
         stream, own = self._subjects.events_stream, self._subjects.events(noun, key)
         first = await self._patiently_next(stream, own)
-        again = Wholes(self._bus, self._subjects, self._hands.client)
+        replayed = WorkflowTracker(self._bus, self._subjects, self._executor.client)
         start = (
-            again.begin(noun, key, first) if first is not None and first.sequence <= until else 0
+            replayed.begin(noun, key, first) if first is not None and first.sequence <= until else 0
         )
         if not start:
-            log.error("%s %s cannot be followed: its beginning has left the log", noun, key)
+            log.error("%s %s cannot be followed: its first events have left the log", noun, key)
             return
         jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
         following: Any = self._bus.follow(stream, [own, *jobs], start)
         async with aclosing(following) as messages:
             async for stored in messages:
-                await again.see(stored)
+                await replayed.see(stored)
                 if stored.sequence >= until:
                     break
-        self.known.update(again.known)
+        self.unfinished.update(replayed.unfinished)
 
     def begin(self, noun: str, key: str, first: Stored) -> int:
         """Begins with the first event there is of a batch or graph.
 
         Returns:
-            From where the log must be read for what came then; 0 where that cannot be told.
+            The sequence from which the log must be read for what came then; 0 where none is known.
         """
         event = read_event(first, _CODECS[noun])
         if isinstance(event, BatchCreated | GraphStarted):
@@ -243,12 +246,12 @@ class Wholes:
         if not isinstance(event, BatchCarried | GraphCarried) or event.slots is None:
             return 0
         with suppress(JobsError):
-            whole: Whole
+            workflow: Workflow
             if isinstance(event, BatchCarried):
-                whole = Batch.carried_on(event, first.sequence, self._source)
+                workflow = Batch.carried_on(event, first.sequence, self._source)
             else:
-                whole = Graph.carried_on(event, first.sequence, self._source)
-            self.known[noun, key] = whole
+                workflow = Graph.carried_on(event, first.sequence, self._source)
+            self.unfinished[noun, key] = workflow
             self.position = event.counted_to
             return event.counted_to + 1
         return 0
@@ -258,7 +261,7 @@ class Wholes:
             try:
                 return await self._bus.next(stream, subject, 1)
             except BusUnavailable:
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_ROUND_SECONDS)
 
     def _touch(self, noun: str, key: str) -> None:
         self._touched.add((noun, key))
@@ -266,14 +269,14 @@ class Wholes:
 
     # --- instructions out -------------------------------------------------------------------------
     async def act(self) -> None:
-        """Does what is to be done, as soon as it is, without end."""
+        """Executes what is due, as soon as it is, without end."""
         away, looked = False, time.monotonic()
         while True:
-            await within(_LOOK_SECONDS, self._woken.wait())
+            await within(_ROUND_SECONDS, self._woken.wait())
             self._woken.clear()
-            await self._after_a_pause()
-            whole_round = time.monotonic() - looked >= _LOOK_SECONDS
-            names = tuple(self.known if whole_round else self._touched)
+            await self._resume_after_pause()
+            whole_round = time.monotonic() - looked >= _ROUND_SECONDS
+            names = tuple(self.unfinished if whole_round else self._touched)
             self._touched.clear()
             looked = time.monotonic() if whole_round else looked
             try:
@@ -284,43 +287,43 @@ class Wholes:
                 if not away:
                     log.warning("batches and graphs wait for the broker: %s", error)
                 away = True
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_ROUND_SECONDS)
 
-    async def _after_a_pause(self) -> None:
+    async def _resume_after_pause(self) -> None:
         """A process that was stopped for a while decides nothing by what it knew before."""
         paused, self._acted_at = time.monotonic() - self._acted_at, time.monotonic()
         if paused > _STOPPED_SECONDS:
             with suppress(BusError):
                 await self.look_for_gap()
         while self._reload:  # noqa: ASYNC110 - a moment, seldom
-            await asyncio.sleep(_LOOK_SECONDS / 10)
+            await asyncio.sleep(_ROUND_SECONDS / 10)
         self._acted_at = time.monotonic()
 
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
-        whole = self.known.get(name)
-        if whole is None or (step := self._decided(name, whole)) is None:
+        workflow = self.unfinished.get(name)
+        if workflow is None or (step := self._decided(name, workflow)) is None:
             return
-        at, when = self._tried.get(name, (0, 0.0))
-        if at == whole.position and time.monotonic() - when < _LOOK_SECONDS:
-            return  # done already; what came of it is on its way through the log
-        self._tried[name] = whole.position, time.monotonic()
+        position, tried_at = self._tried.get(name, (0, 0.0))
+        if position == workflow.position and time.monotonic() - tried_at < _ROUND_SECONDS:
+            return  # executed already; its events are on their way through the log
+        self._tried[name] = workflow.position, time.monotonic()
         try:
-            finished = await self._hands.carry_out(whole, step)
+            finished = await self._executor.execute(workflow, step)
         except (JobsError, ValueError, msgspec.MsgspecError) as error:
             log.error("%s %s is given up: %s", *name, error)  # what it holds cannot be dispatched
             finished = True
         if finished:
-            self.known.pop(name, None)
+            self.unfinished.pop(name, None)
             self._tried.pop(name, None)
             with suppress(BusError):  # what is left of it would do no harm
-                await self._kept.forget(name)
+                await self._snapshots.forget(name)
 
-    def _decided(self, name: tuple[str, str], whole: Whole) -> Instruction | None:
-        """The step that is due; what its own events make impossible to reckon with is given up."""
+    def _decided(self, name: tuple[str, str], workflow: Workflow) -> Instruction | None:
+        """The step that is due. A workflow whose events break the decision is given up."""
         try:
-            return whole.decide(self._now())
+            return workflow.decide(self._now())
         except Exception as error:
             log.error("%s %s is given up: %r", *name, error)
-            self.known.pop(name, None)
+            self.unfinished.pop(name, None)
             return None

@@ -64,8 +64,8 @@ def pool_of(queue: Column, pools: Mapping[str, Pool]) -> Column:
     owners = [(name, pool.name) for pool in pools.values() for name in pool.queues]
     if not owners:
         return queue
-    known = f.create_map(*(f.lit(text) for text in chain.from_iterable(owners)))
-    return f.coalesce(f.try_element_at(known, queue), queue)
+    owner_of = f.create_map(*(f.lit(text) for text in chain.from_iterable(owners)))
+    return f.coalesce(f.try_element_at(owner_of, queue), queue)
 
 
 def _recent(events: DataFrame, since: datetime, names: tuple[str, ...]) -> DataFrame:

@@ -23,12 +23,12 @@ from penstock.pipeline.lake.rollups import NOTHING, Minutes, Rollups
 from penstock.pipeline.session import evenly
 
 _FIGURES = 5
-"""Digits that are told."""
+"""Significant digits of published rates."""
 _SCHEMA = "event binary"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What `penstock pipeline forecast` was told.
+    """The arguments of `penstock pipeline forecast`.
 
     Attributes:
         lake: its folder. weeks: how far back to learn. pool: only this one, if not empty.
@@ -56,17 +56,19 @@ def forecast(settings: Settings, wanted: Wanted) -> list[ForecastMade]:
 
 
 def of_events(
-    events: DataFrame, known: Mapping[str, Pool], wanted: Wanted, summed: Minutes = NOTHING
+    events: DataFrame, configured: Mapping[str, Pool], wanted: Wanted, summed: Minutes = NOTHING
 ) -> Iterator[ForecastMade]:
     """The same from the lake's rows, and what of them is summed up.
 
     Raises:
-        ValueError: for the pool that was asked for none came in that time.
+        ValueError: no job of the requested pool came in that time.
     """
     plan, end = wanted.plan, wanted.until or datetime.now(UTC)
     since = end - timedelta(weeks=wanted.weeks)
-    came = arrived(events, summed, known, since)
-    came = came.where((f.col("micros") < int(end.timestamp() * 1e6)) & _is_wanted(known, wanted))
+    came = arrived(events, summed, configured, since)
+    came = came.where(
+        (f.col("micros") < int(end.timestamp() * 1e6)) & _is_wanted(configured, wanted)
+    )
     counted = by_step(came, plan.step_seconds).cache()
     newest = counted.agg(f.max("step")).first()
     if newest is None or newest[0] is None:
@@ -78,8 +80,8 @@ def of_events(
     counted.unpersist()
 
 
-def _is_wanted(known: Mapping[str, Pool], wanted: Wanted) -> Column:
-    off = [name for name, pool in known.items() if pool.profile.forecast == "off"]
+def _is_wanted(configured: Mapping[str, Pool], wanted: Wanted) -> Column:
+    off = [name for name, pool in configured.items() if pool.profile.forecast == "off"]
     allowed = ~f.col("pool").isin(off)
     return allowed & (f.col("pool") == wanted.pool) if wanted.pool else allowed
 
@@ -92,7 +94,7 @@ def forecasts(counted: DataFrame, first: int, end: int, plan: Plan) -> Iterator[
     """Of each pool, from the steps ``first`` to ``end - 1``.
 
     Args:
-        counted: ``pool``, ``step`` and ``count``; steps in which nothing came may be missing.
+        counted: ``pool``, ``step`` and ``count``; steps without arrivals may be missing.
     """
     inside = counted.where((f.col("step") >= first) & (f.col("step") < end))
     pools = evenly(inside, "pool").groupBy("pool")
@@ -107,14 +109,14 @@ def spread(first: int, end: int, plan: Plan) -> Callable[[pa.Table], pa.Table]:
         counts = np.zeros(end - first)
         np.add.at(counts, rows["step"].to_numpy() - first, rows["count"].to_numpy())
         event = forecast_one(rows["pool"][0].as_py(), counts, first, plan)
-        told = [] if event is None else [msgspec.msgpack.encode(event)]
-        return pa.table({"event": pa.array(told, pa.binary())})
+        encoded = [] if event is None else [msgspec.msgpack.encode(event)]
+        return pa.table({"event": pa.array(encoded, pa.binary())})
 
     return one
 
 
 def forecast_one(pool: str, counts: Floats, first: int, plan: Plan) -> ForecastMade | None:
-    """From the first day on which anything came; None where that is too short ago."""
+    """A forecast from the first arrival on; None where that is too recent."""
     came = np.flatnonzero(counts)
     begin = int(came[0]) if len(came) else len(counts)
     start = (first + begin) * plan.step_seconds
@@ -122,8 +124,8 @@ def forecast_one(pool: str, counts: Floats, first: int, plan: Plan) -> ForecastM
     return None if made is None else _event(pool, made, start, len(counts) - begin, plan)
 
 
-def _event(pool: str, made: Made, start: int, known: int, plan: Plan) -> ForecastMade:
-    end = datetime.fromtimestamp(start + known * plan.step_seconds, UTC)
+def _event(pool: str, made: Made, start: int, steps: int, plan: Plan) -> ForecastMade:
+    end = datetime.fromtimestamp(start + steps * plan.step_seconds, UTC)
     per_second = partial(_rates, plan.step_seconds)
     p80, p95, p99 = (per_second(upper) for upper in made.upper)
     return ForecastMade(

@@ -35,7 +35,7 @@ from penstock.pipeline.lake.rollups import NOTHING, Minutes, Rollups
 MOST_MOMENTS = 5
 _MOMENT_SECONDS = 300
 _BEFORE_SECONDS = 120
-"""Decisions of so long before a bad moment are told with it."""
+"""Decisions of so long before a bad moment are shown with it."""
 _MOST_DECISIONS = 4
 _MOST_REASONS = 4
 _SHARES = "array(0.5, 0.95)"
@@ -126,12 +126,12 @@ def _pool(
     )
 
 
-# --- what the lake says ------------------------------------------------------------------------
+# --- rows of the lake ------------------------------------------------------------------------
 def _of(frame: DataFrame, kind: type[Any], since: datetime, until: datetime) -> DataFrame:
     inside = f.col("at").between(f.lit(since), f.lit(until))
     recent = f.col("day") >= since.strftime("%Y-%m-%d")
-    known = (f.col("set") == KNOWN) & (f.col("event") == kind.__name__)
-    return frame.where(known & recent & inside)
+    of_kind = (f.col("set") == KNOWN) & (f.col("event") == kind.__name__)
+    return frame.where(of_kind & recent & inside)
 
 
 def _started(
@@ -173,10 +173,10 @@ def _failed(
 def _minutes(came: DataFrame, until: datetime) -> defaultdict[str, dict[int, int]]:
     """Arrivals by pool and minute since 1970."""
     before = came.where(f.col("micros") < int(until.timestamp() * 1e6))
-    found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    minutes: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for row in by_step(before, 60).toLocalIterator():
-        found[row.pool][row.step] = row["count"]
-    return found
+        minutes[row.pool][row.step] = row["count"]
+    return minutes
 
 
 def _by_hour(started: DataFrame) -> defaultdict[str, dict[int, Row]]:
@@ -184,27 +184,27 @@ def _by_hour(started: DataFrame) -> defaultdict[str, dict[int, Row]]:
     rows = started.groupBy("pool", hour).agg(
         f.count(f.lit(1)).alias("n"), f.sum("late").alias("late")
     )
-    found: defaultdict[str, dict[int, Row]] = defaultdict(dict)
+    hours: defaultdict[str, dict[int, Row]] = defaultdict(dict)
     for row in rows.collect():
-        found[row.pool][row.hour] = row
-    return found
+        hours[row.pool][row.hour] = row
+    return hours
 
 
 def _workers(
     snapshots: DataFrame | None, summed: Minutes, since: datetime, until: datetime
 ) -> defaultdict[str, dict[int, float]]:
     """Ready workers by pool and hour: the mean of its minutes, those without snapshots as none."""
-    found: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    workers: defaultdict[str, dict[int, float]] = defaultdict(dict)
     if snapshots is None:
-        return found
+        return workers
     minute = f.floor(f.unix_seconds("at") / 60).cast("long").alias("minute")
     mean = f.sum("sum") / f.sum("taken")
     means = _measured(snapshots, summed, since, until).groupBy("pool", minute)
     hour = f.floor(f.col("minute") / 60).cast("long").alias("hour")
     hours = means.agg(mean.alias("workers")).groupBy("pool", hour)
     for row in hours.agg(f.sum("workers").alias("sum")).collect():
-        found[row.pool][row.hour] = row["sum"] / 60
-    return found
+        workers[row.pool][row.hour] = row["sum"] / 60
+    return workers
 
 
 def _measured(snapshots: DataFrame, summed: Minutes, since: datetime, until: datetime) -> DataFrame:
@@ -244,7 +244,7 @@ def _worst(
         .collect()
     )
     decisions = _decisions(events, rows, since, until)
-    found: defaultdict[str, list[Moment]] = defaultdict(list)
+    moments: defaultdict[str, list[Moment]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.place):
         moment = Moment(
             at=datetime.fromtimestamp(row.start, UTC),
@@ -253,44 +253,44 @@ def _worst(
             longest_seconds=row.longest,
             decisions=tuple(_near(decisions[row.pool], row.start)),
         )
-        found[row.pool].append(moment)
-    return found
+        moments[row.pool].append(moment)
+    return moments
 
 
 def _decisions(
     events: DataFrame, moments: Sequence[Row], since: datetime, until: datetime
 ) -> defaultdict[str, list[ScalingDecisionMade]]:
     """Those that changed something around the moments."""
-    found: defaultdict[str, list[ScalingDecisionMade]] = defaultdict(list)
+    decisions: defaultdict[str, list[ScalingDecisionMade]] = defaultdict(list)
     if not moments:
-        return found
+        return decisions
     seconds = f.unix_seconds("at")
     near = f.lit(False)
     for row in moments:
         between = seconds.between(row.start - _BEFORE_SECONDS, row.start + _MOMENT_SECONDS)
         near |= (f.col("pool") == row.pool) & between
-    told = _of(events, ScalingDecisionMade, since, until).where(near)
-    for row in told.orderBy("at").select("body").toLocalIterator():
+    recorded = _of(events, ScalingDecisionMade, since, until).where(near)
+    for row in recorded.orderBy("at").select("body").toLocalIterator():
         made = msgspec.json.decode(row.body, type=ScalingDecisionMade)
-        found[made.pool].append(made)
-    return found
+        decisions[made.pool].append(made)
+    return decisions
 
 
 def _near(decisions: Iterable[ScalingDecisionMade], start: int) -> list[Decision]:
     """The first ones that changed the number, else the first ones."""
     begin, end = start - _BEFORE_SECONDS, start + _MOMENT_SECONDS
-    near = [each for each in decisions if begin <= each.at.timestamp() <= end]
-    chosen = [each for each in near if each.target != each.current] or near
+    near = [decision for decision in decisions if begin <= decision.at.timestamp() <= end]
+    chosen = [decision for decision in near if decision.target != decision.current] or near
     return [
         Decision(
-            id=each.id,
-            at=each.at,
-            current=each.current,
-            target=each.target,
-            strategy=each.strategy,
-            why=tuple(reason.text for reason in each.reasons[-_MOST_REASONS:]),
+            id=decision.id,
+            at=decision.at,
+            current=decision.current,
+            target=decision.target,
+            strategy=decision.strategy,
+            why=tuple(reason.text for reason in decision.reasons[-_MOST_REASONS:]),
         )
-        for each in chosen[:_MOST_DECISIONS]
+        for decision in chosen[:_MOST_DECISIONS]
     ]
 
 
@@ -298,12 +298,12 @@ def _forecasts(
     events: DataFrame, since: datetime, until: datetime
 ) -> dict[str, list[ForecastMade]]:
     """By pool, in order."""
-    found: defaultdict[str, list[ForecastMade]] = defaultdict(list)
+    forecasts: defaultdict[str, list[ForecastMade]] = defaultdict(list)
     rows = _of(events, ForecastMade, since, until).orderBy("at").select("body")
     for row in rows.toLocalIterator():
         made = msgspec.json.decode(row.body, type=ForecastMade)
-        found[made.pool].append(made)
-    return found
+        forecasts[made.pool].append(made)
+    return forecasts
 
 
 def _judged(

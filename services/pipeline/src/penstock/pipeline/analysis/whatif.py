@@ -27,7 +27,7 @@ order) and run times: what came out, a value for each setting."""
 
 _DAY_MICROS = 86_400_000_000
 _HOUR_MICROS = 3_600_000_000
-_SCHEMA = "pool string, found binary"
+_SCHEMA = "pool string, result binary"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +64,9 @@ def simulate(
 def jobs(events: DataFrame, pools: Mapping[str, Pool], wanted: Wanted) -> DataFrame:
     """``pool``, ``micros`` and ``run_seconds``: a row each job that came in that time."""
     came = arrivals(events, pools, wanted.since)
-    asked = [wanted.pool] if wanted.pool else list(pools)
+    wanted_pools = [wanted.pool] if wanted.pool else list(pools)
     before = f.col("micros") < int(wanted.until.timestamp() * 1e6)
-    came = came.where(before & f.col("pool").isin(asked))
+    came = came.where(before & f.col("pool").isin(wanted_pools))
     long = run_times(events, wanted.since)
     return came.join(long, "job_id", "left").select("pool", "micros", "run_seconds")
 
@@ -78,8 +78,8 @@ def spread(
     day = f.floor(f.col("micros") / _DAY_MICROS).cast("long")
     within = came.withColumn("day", day).where(_is_inside(hours))
     days = evenly(within, "pool", "day").groupBy("pool", "day")
-    for row in days.applyInArrow(_each(hours, one), _SCHEMA).collect():
-        yield row.pool, msgspec.msgpack.decode(row.found, type=kind)
+    for row in days.applyInArrow(_in_groups(hours, one), _SCHEMA).collect():
+        yield row.pool, msgspec.msgpack.decode(row.result, type=kind)
 
 
 def begin_hour(day: int, hours: float) -> float:
@@ -93,25 +93,25 @@ def _is_inside(hours: float) -> Column:
     return (into >= begin) & (into < begin + hours * _HOUR_MICROS)
 
 
-def _each(hours: float, one: Simulate[Result]) -> Callable[[pa.Table], pa.Table]:
+def _in_groups(hours: float, one: Simulate[Result]) -> Callable[[pa.Table], pa.Table]:
     def group(rows: pa.Table) -> pa.Table:
         pool, day = rows["pool"][0].as_py(), rows["day"][0].as_py()
         origin = day * 86_400.0 + begin_hour(day, hours) * 3600.0
         times = rows["micros"].to_numpy() / 1e6 - origin
         order = np.argsort(times, kind="stable")
-        long = _known(rows["run_seconds"].to_numpy().astype(float))
-        found = one(pool, origin, hours, times[order], long[order])
-        packed = [msgspec.msgpack.encode(each) for each in found]
+        long = _completed(rows["run_seconds"].to_numpy().astype(float))
+        results = one(pool, origin, hours, times[order], long[order])
+        packed = [msgspec.msgpack.encode(result) for result in results]
         names = pa.array([pool] * len(packed), pa.string())
-        return pa.table({"pool": names, "found": pa.array(packed, pa.binary())})
+        return pa.table({"pool": names, "result": pa.array(packed, pa.binary())})
 
     return group
 
 
-def _known(seconds: Floats) -> Floats:
-    """Jobs that did not end well, or not yet, take as long as the others in the mean."""
-    known = seconds[~np.isnan(seconds)]
-    mean = float(known.mean()) if len(known) else UNKNOWN_JOB_SECONDS
+def _completed(seconds: Floats) -> Floats:
+    """Run times, with the mean for jobs that did not end well, or not yet."""
+    finished = seconds[~np.isnan(seconds)]
+    mean = float(finished.mean()) if len(finished) else UNKNOWN_JOB_SECONDS
     return np.maximum(np.where(np.isnan(seconds), mean, seconds), 1e-6)
 
 

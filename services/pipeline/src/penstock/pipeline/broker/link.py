@@ -130,5 +130,5 @@ class Link:
     def next_sequence(self, stream: str, subject: str, sequence: int) -> int | None:
         """Of the next message at or behind ``sequence``, as the stream's leader has it."""
         request = {"seq": sequence, "next_by_subj": subject}
-        found = self.run(self.ask(f"STREAM.MSG.GET.{stream}", request))
-        return None if "error" in found else int(found["message"]["seq"])
+        answer = self.run(self.ask(f"STREAM.MSG.GET.{stream}", request))
+        return None if "error" in answer else int(answer["message"]["seq"])

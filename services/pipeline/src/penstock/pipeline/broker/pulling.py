@@ -45,7 +45,7 @@ class Pull:
         self._name = f"p_{uuid.uuid4().hex[:16]}"
         self._inbox = link.client.new_inbox()
         self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
-        self._want, self._seen = 0, 0
+        self._want, self._delivered = 0, 0
         self._is_full = False
         self._status, self._refusal = 0, ""
         self._ended = asyncio.Event()
@@ -105,9 +105,9 @@ class Pull:
     def _message(self, subject: str, reply: bytes, body: bytes, headers: bytes | None) -> Message:
         parts = reply.split(b".")
         _, sequence, number, time_ns, _ = parts[4:9] if len(parts) == 9 else parts[6:11]
-        self._seen += 1
-        if int(number) != self._seen:  # a delivery went missing on the way
-            raise BusUnavailable(f"expected delivery {self._seen}, found {int(number)}")
+        self._delivered += 1
+        if int(number) != self._delivered:  # a delivery went missing on the way
+            raise BusUnavailable(f"expected delivery {self._delivered}, found {int(number)}")
         return Message(int(sequence), int(time_ns), subject, body, headers)
 
     def close(self) -> None:
@@ -174,8 +174,8 @@ def _nothing_left(link: Link, options: ReadOptions, position: int, last: int) ->
     if position > last:
         return True
     for subject in options.filters or [">"]:
-        found = link.next_sequence(options.stream, subject, position)
-        if found is not None and found <= last:
+        next_sequence = link.next_sequence(options.stream, subject, position)
+        if next_sequence is not None and next_sequence <= last:
             return False
     return True
 
@@ -187,6 +187,6 @@ def sequence_before(link: Link, options: ReadOptions, time: datetime, extent: Ex
         options,
         {"deliver_policy": "by_start_time", "opt_start_time": time.isoformat()},
     )
-    found = link.run(pull.take(1))
+    messages = link.run(pull.take(1))
     pull.close()
-    return found[0].sequence - 1 if found else extent.last
+    return messages[0].sequence - 1 if messages else extent.last

@@ -59,11 +59,11 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         return send(self._options, iterator, f"{query}:{batch}:{task.partitionId()}:")
 
 
-def check_columns(options: WriteOptions, found: set[str]) -> None:
+def check_columns(options: WriteOptions, columns: set[str]) -> None:
     wanted = {"data"} | (set() if options.subject else {"subject"})
-    if not wanted <= found <= _COLUMNS:
+    if not wanted <= columns <= _COLUMNS:
         raise BadOption(
-            f"sink nats: found columns {sorted(found)}, expected data, subject (or the option "
+            f"sink nats: found columns {sorted(columns)}, expected data, subject (or the option "
             "subject), and perhaps headers and message_id"
         )
 

@@ -33,8 +33,8 @@ Shapes = dict[str, tuple[Field, ...]]
 
 def shapes(types: Iterable[type[Event]]) -> Shapes:
     """Of these events, so that a column has one type over all of them."""
-    told = {event.__name__: _fields(event) for event in types}
-    column = columns(told)
+    fields_by_event = {event.__name__: _fields(event) for event in types}
+    column = columns(fields_by_event)
     return {
         event: tuple(
             msgspec.structs.replace(field, kind="json", default=None)
@@ -42,17 +42,17 @@ def shapes(types: Iterable[type[Event]]) -> Shapes:
             else field
             for field in fields
         )
-        for event, fields in told.items()
+        for event, fields in fields_by_event.items()
     }
 
 
-def columns(told: Shapes) -> dict[str, str]:
+def columns(shapes: Shapes) -> dict[str, str]:
     """Column name to Spark type over all events; what they disagree about is text."""
-    found: dict[str, str] = {"type": "string"}
-    for field in (field for fields in told.values() for field in fields):
+    kinds: dict[str, str] = {"type": "string"}
+    for field in (field for fields in shapes.values() for field in fields):
         name, kind = column_name(field.name), _column_kind(field.kind)
-        found[name] = kind if found.get(name, kind) == kind else "string"
-    return found
+        kinds[name] = kind if kinds.get(name, kind) == kind else "string"
+    return kinds
 
 
 def column_name(field: str) -> str:
@@ -64,7 +64,7 @@ def _column_kind(kind: Kind) -> str:
 
 
 def _fields(event: type[Event]) -> tuple[Field, ...]:
-    told: Any = msgspec.inspect.type_info(event)
+    info: Any = msgspec.inspect.type_info(event)
     return tuple(
         Field(
             field.encode_name,
@@ -72,7 +72,7 @@ def _fields(event: type[Event]) -> tuple[Field, ...]:
             field.encode_name in _ENVELOPE,
             _default(field.default) if kind != "json" else None,
         )
-        for field in told.fields
+        for field in info.fields
     )
 
 

@@ -67,16 +67,16 @@ def foresee(counts: Floats, start: float, plan: Plan) -> Made | None:
     per_day = DAY_SECONDS // plan.step_seconds
     if len(counts) < _LEARNT_DAYS * per_day:
         return None
-    known = len(counts)
-    when = days(start, plan.step_seconds, known + plan.horizon_steps, plan.zone, plan.special_days)
-    ahead = when.between(known, known + plan.horizon_steps)
-    origins = _origins(known, per_day, plan)
+    steps = len(counts)
+    when = days(start, plan.step_seconds, steps + plan.horizon_steps, plan.zone, plan.special_days)
+    ahead = when.between(steps, steps + plan.horizon_steps)
+    origins = _origins(steps, per_day, plan)
     if len(origins) < LEAST_DAYS - _LEARNT_DAYS:
-        return _untried(counts, when, ahead, known // per_day)
+        return _untried(counts, when, ahead, steps // per_day)
     tried = {name: _try(model, counts, when, origins, plan) for name, model in MODELS.items()}
     best = min(tried, key=lambda name: tried[name].loss)
     reference = min(tried[name].loss for name in REFERENCES)
-    mean = MODELS[best](counts, when.between(0, known), ahead)
+    mean = MODELS[best](counts, when.between(0, steps), ahead)
     return Made(
         model=best,
         mean=mean,
@@ -88,20 +88,20 @@ def foresee(counts: Floats, start: float, plan: Plan) -> Made | None:
     )
 
 
-def _origins(known: int, per_day: int, plan: Plan) -> list[int]:
+def _origins(steps: int, per_day: int, plan: Plan) -> list[int]:
     """Whole days before the end, the first of them only for its errors."""
-    last = known - plan.horizon_steps
-    found = [last - back * per_day for back in range(plan.origins + 1)]
-    return [origin for origin in reversed(found) if origin >= _LEARNT_DAYS * per_day]
+    last = steps - plan.horizon_steps
+    origins = [last - back * per_day for back in range(plan.origins + 1)]
+    return [origin for origin in reversed(origins) if origin >= _LEARNT_DAYS * per_day]
 
 
-def _untried(counts: Floats, when: Days, ahead: Days, days_known: int) -> Made:
+def _untried(counts: Floats, when: Days, ahead: Days, days_counted: int) -> Made:
     mean = MODELS["naive-day"](counts, when.between(0, len(counts)), ahead)
     return Made(
         model="naive-day",
         mean=mean,
         upper=_upper(mean, np.quantile([-1.0, 1.0], SHARES)),
-        off=f"too little to tell: {days_known} of {LEAST_DAYS} days seen",
+        off=f"too few observations: {days_counted} of {LEAST_DAYS} days",
     )
 
 
@@ -111,18 +111,18 @@ def _try(model: Model, counts: Floats, when: Days, origins: Sequence[int], plan:
     for origin in origins:
         end = origin + plan.horizon_steps
         mean = model(counts[:origin], when.between(0, origin), when.between(origin, end))
-        found = counts[origin:end]
+        observed = counts[origin:end]
         if errors:
             upper = _upper(mean, _offsets(errors))
-            losses.append(loss(upper, found))
-            covered.append((found <= upper).mean(axis=1))
-        errors.append((found - mean) / _deviation(mean))
+            losses.append(loss(upper, observed))
+            covered.append((observed <= upper).mean(axis=1))
+        errors.append((observed - mean) / _deviation(mean))
     return Trial(float(np.mean(losses)), np.mean(covered, axis=0), np.concatenate(errors))
 
 
-def loss(upper: Floats, found: Floats) -> float:
+def loss(upper: Floats, observed: Floats) -> float:
     """Pinball losses of the quantiles, summed, the mean over the steps (Koenker & Bassett)."""
-    missed = found - upper
+    missed = observed - upper
     return float(np.maximum(_SHARES * missed, (_SHARES - 1.0) * missed).sum(axis=0).mean())
 
 

@@ -1,4 +1,4 @@
-"""Who may write to a lake: the record that a run keeps there, and what another makes of it."""
+"""The right to write to a lake: the record that a run keeps there, and how others judge it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         host / pid: for people. place: kernel and process namespace that ``pid`` belongs to.
-        born: when that process began, in seconds since 1970; tells a reused ``pid``.
+        born: when that process began, in seconds since 1970; distinguishes a reused ``pid``.
     """
 
     host: str
@@ -43,19 +43,19 @@ class LakeTaken(RuntimeError):
         )
 
 
-def is_free(found: Record | None, silent_seconds: float, holder_is_gone: bool) -> bool:
+def is_free(record: Record | None, silent_seconds: float, holder_is_gone: bool) -> bool:
     """Whether a lake may be taken.
 
     Args:
-        found: the newest record; None where there is none, or none that can be read.
+        record: the newest one; None where there is none, or none that can be read.
         silent_seconds: for how long it has been seen unchanged.
         holder_is_gone: this machine knows that the process has ended.
     """
     if silent_seconds >= LEASE_SECONDS:
         return True
-    return found is not None and (found.over or holder_is_gone)
+    return record is not None and (record.over or holder_is_gone)
 
 
 def may_act(now: float, renewed_at: float) -> bool:
-    """A holder stops by itself, before anybody else can start. Both in monotonic seconds."""
+    """A holder stops by itself, before another one can start. Both in monotonic seconds."""
     return now < renewed_at + LEASE_SECONDS * 2 / 3

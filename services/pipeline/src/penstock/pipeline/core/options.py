@@ -1,4 +1,4 @@
-"""What `spark.read.format("nats")` and its kin may be told, checked before connecting."""
+"""The options of the data source `nats` and its sinks, checked before connecting."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ _LONGEST_SECONDS = 15.0
 PATIENCE_SECONDS = 60.0
 """Without one batch for so long, session and Java are made anew: what broke may be theirs."""
 BARREN_SESSIONS = 5
-"""So many in a row that landed nothing, and the run ends: whoever started it should know."""
+"""After so many in a row that landed nothing the run fails, so that its starter notices."""
 
 
 class Trouble(msgspec.Struct, frozen=True):

@@ -46,14 +46,14 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         steps: that are over. covered: shares of them that stayed below each quantile, by its name.
         relative_loss: quantile loss over that of the same quantiles of the whole stretch, which
-            nobody could know beforehand; below 1 the forecast is worth more than knowing those.
-        said_loss: what the last forecast said of itself, against seasonal-naive.
+            could only be computed afterwards; below 1 the forecast was better than those.
+        expected_loss: as the last forecast published it, against seasonal-naive.
     """
 
     steps: int
     covered: Mapping[str, float]
     relative_loss: float | None
-    said_loss: float | None
+    expected_loss: float | None
     model: str
 
 
@@ -116,24 +116,26 @@ def judge(forecasts: Sequence[ForecastMade], counts: Mapping[int, int], end: flo
         end: POSIX seconds up to which is known what came.
     """
     last = forecasts[-1]
-    said: dict[int, tuple[float, float, float]] = {}
+    predicted: dict[int, tuple[float, float, float]] = {}
     for made in forecasts:
-        said |= _said(made, end)
+        predicted |= _predicted(made, end)
     step = round(last.step_seconds)
     minutes = max(step // 60, 1)
-    steps = sorted(said)
-    found = np.array([sum(counts.get(m, 0) for m in range(s, s + minutes)) for s in steps], float)
-    upper = np.array([said[s] for s in steps], float).reshape(-1, len(SHARES)).T * step
+    steps = sorted(predicted)
+    observed = np.array(
+        [sum(counts.get(m, 0) for m in range(s, s + minutes)) for s in steps], float
+    )
+    upper = np.array([predicted[s] for s in steps], float).reshape(-1, len(SHARES)).T * step
     return Foreseen(
         steps=len(steps),
-        covered={f"{s:.2f}": _share(found <= row) for s, row in zip(SHARES, upper, strict=True)},
-        relative_loss=_relative(upper, found),
-        said_loss=last.relative_loss,
+        covered={f"{s:.2f}": _share(observed <= row) for s, row in zip(SHARES, upper, strict=True)},
+        relative_loss=_relative(upper, observed),
+        expected_loss=last.relative_loss,
         model=last.model,
     )
 
 
-def _said(made: ForecastMade, end: float) -> dict[int, tuple[float, float, float]]:
+def _predicted(made: ForecastMade, end: float) -> dict[int, tuple[float, float, float]]:
     """Upper rates by the minute in which their step begins, of the steps that are over."""
     upper = zip(made.p80_per_second, made.p95_per_second, made.p99_per_second, strict=True)
     start, step = made.starts_at.timestamp(), made.step_seconds
@@ -148,9 +150,9 @@ def _share(hits: NDArray[np.bool_]) -> float:
     return float(hits.mean()) if len(hits) else 0.0
 
 
-def _relative(upper: Floats, found: Floats) -> float | None:
-    if not len(found):
+def _relative(upper: Floats, observed: Floats) -> float | None:
+    if not len(observed):
         return None
-    flat = np.repeat(np.quantile(found, SHARES)[:, None], len(found), axis=1)
-    reference = loss(flat, found)
-    return loss(upper, found) / reference if reference else None
+    flat = np.repeat(np.quantile(observed, SHARES)[:, None], len(observed), axis=1)
+    reference = loss(flat, observed)
+    return loss(upper, observed) / reference if reference else None

@@ -1,4 +1,4 @@
-"""The rollups' tables: what a row stands for, and its columns. docs/pipeline.md says the same.
+"""The rollups' tables: what a row stands for, and its columns. See also docs/pipeline.md.
 
 Each table lies beside the lake as Parquet, ``rollups/<table>/grain=…/day=…/version=…/…parquet``;
 :class:`penstock.pipeline.lake.rollups.Rollups` reads what counts of it. Times are UTC; a bucket has
@@ -89,7 +89,7 @@ JOBS = Table(
 )
 POOLS = Table(
     name="pools",
-    about="Pools as their snapshots tell; a bucket without snapshots has no row.",
+    about="Pools by their snapshots; a bucket without snapshots has no row.",
     columns={
         **_BUCKET,
         "snapshots": Column("bigint", "how many were taken"),

@@ -32,8 +32,8 @@ def naive_day(counts: Floats, then: Days, ahead: Days) -> Floats:
 
 def naive_week(counts: Floats, then: Days, ahead: Days) -> Floats:
     """As on the same weekday last; where there was none, as yesterday."""
-    found = _last(counts, then.of_week, then.per_week)[ahead.of_week]
-    return np.where(np.isnan(found), naive_day(counts, then, ahead), found)
+    last = _last(counts, then.of_week, then.per_week)[ahead.of_week]
+    return np.where(np.isnan(last), naive_day(counts, then, ahead), last)
 
 
 def mean_day(counts: Floats, then: Days, ahead: Days) -> Floats:
@@ -45,8 +45,8 @@ def mean_day(counts: Floats, then: Days, ahead: Days) -> Floats:
 def mean_week(counts: Floats, then: Days, ahead: Days) -> Floats:
     """As on most days of late with this name; where there was none, as on most days."""
     weights = _weights(len(counts), _WEEKS_HALVED * then.per_week)
-    found = _mean(counts, weights, then.of_week, then.per_week)[ahead.of_week]
-    return np.where(np.isnan(found), mean_day(counts, then, ahead), found)
+    mean = _mean(counts, weights, then.of_week, then.per_week)[ahead.of_week]
+    return np.where(np.isnan(mean), mean_day(counts, then, ahead), mean)
 
 
 def harmonic(counts: Floats, then: Days, ahead: Days) -> Floats:
@@ -62,9 +62,9 @@ def harmonic(counts: Floats, then: Days, ahead: Days) -> Floats:
     places = then.of_week[group // 2 : whole : group]
     mean = _mean(means, weights, places, then.per_week)
     weight = np.bincount(places, weights, then.per_week)
-    seen = np.flatnonzero(weight)
+    counted = np.flatnonzero(weight)
     waves = _waves(then.per_day, len(counts) >= 2 * then.per_week)
-    fitted = Ridge(alpha=_PENALTY).fit(waves[seen], mean[seen], sample_weight=weight[seen])
+    fitted = Ridge(alpha=_PENALTY).fit(waves[counted], mean[counted], sample_weight=weight[counted])
     return np.asarray(np.maximum(fitted.predict(waves)[ahead.of_week], 0.0))
 
 
@@ -79,9 +79,9 @@ MODELS: Mapping[str, Model] = {
 
 
 def _last(counts: Floats, places: Integers, size: int) -> Floats:
-    found = np.full(size, np.nan)
-    found[places] = counts  # of several, the last one stays
-    return found
+    values = np.full(size, np.nan)
+    values[places] = counts  # of several, the last one stays
+    return values
 
 
 def _mean(counts: Floats, weights: Floats, places: Integers, size: int) -> Floats:

@@ -1,7 +1,7 @@
-"""The right to write to a lake: one run at a time, whatever the file system and whoever died.
+"""The right to write to a lake: one run at a time, on any file system, whichever process dies.
 
 A record in the lake names the holder, who renews it. Each holding has a number, its epoch, one more
-than the last; whoever creates the file of an epoch first has it.
+than the last; the process that creates the file of an epoch first holds it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ log = logging.getLogger("penstock.pipeline")
 _HELD = "_held"
 _LOOK_SECONDS = 0.5
 _BIRTH_SECONDS = 2.0
-"""A process's birth is told by the wall clock, which may be set meanwhile."""
+"""A process's birth is read from the wall clock, which may be set meanwhile."""
 
 
 class Claim:
-    """A holding of a lake, asked right before each act that others will see.
+    """A holding of a lake, checked right before each write that others can see.
 
     Attributes:
-        epoch: its number. Names with it are nobody else's.
+        epoch: its number. No other process uses names with it.
     """
 
     def __init__(self, folder: Folder, epoch: int, renewed_at: float) -> None:
@@ -66,7 +66,9 @@ class Claim:
                 if not self._renew():
                     log.error("the lake %s was taken over", self._folder.uri)
                     return
-            except Exception as error:  # a file system that is away for a while; check() tells
+            except (
+                Exception
+            ) as error:  # a file system may be away for a while; check() ends the run
                 log.warning("the hold on %s could not be renewed: %s", self._folder.uri, error)
 
     def _renew(self) -> bool:
@@ -103,7 +105,9 @@ def claimed(folder: Folder) -> Iterator[Claim]:
     finally:
         claim.stop()
         keeper.join()
-        with suppress(Exception):  # Java may be gone: who comes next sees that this process is too
+        with suppress(
+            Exception
+        ):  # Java may be gone; the next run then sees that this process has ended
             claim.let_go()
 
 
@@ -125,11 +129,11 @@ def _await_end(folder: Folder, epoch: int) -> None:
     """Returns once the holder of ``epoch`` is known to be gone, or silent for a whole lease."""
     first, since = _read(folder, epoch), time.monotonic()
     while True:
-        found = _read(folder, epoch)
-        if is_free(found, time.monotonic() - since, found is not None and is_gone(found.holder)):
+        record = _read(folder, epoch)
+        if is_free(record, time.monotonic() - since, record is not None and is_gone(record.holder)):
             return
-        if found is not None and found != first:
-            raise LakeTaken(folder.uri, found)
+        if record is not None and record != first:
+            raise LakeTaken(folder.uri, record)
         time.sleep(_LOOK_SECONDS)
 
 

@@ -1,8 +1,8 @@
 """Rows of events as Parquet files, written by the tasks that read them.
 
 Handing rows to Spark's own writer takes more than all the rest (measured: docs/benchmarks.md). So
-where a lake is a folder of files, a task writes into one that nobody reads and tells what it wrote;
-the driver puts these files into their places. What a failed task leaves is told by nobody.
+where a lake is a folder of files, a task writes into a folder that no reader uses and returns the
+names of its files; the driver moves them into place. Files of a failed task are never named.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Landing:
 
     def close(self) -> pa.RecordBatch:
         """Ends the files; what they are, as rows of :data:`DDL`."""
-        told: defaultdict[str, list[object]] = defaultdict(list)
+        written: defaultdict[str, list[object]] = defaultdict(list)
         for place, file in self._files.items():
             size = file.close()
             aside = f"set={ASIDE}/" in place
-            told["path"].append(place)
-            told["bytes"].append(size)
+            written["path"].append(place)
+            written["bytes"].append(size)
             for name in ("rows", "first", "last"):
-                told[name].append(getattr(file, name))
+                written[name].append(getattr(file, name))
             for why in (MALFORMED, UNKNOWN):
-                told[why].append(file.rows if aside and f"/event={why}/" in place else 0)
-        columns = [pa.array(told[field.name], field.type) for field in _SCHEMA]
+                written[why].append(file.rows if aside and f"/event={why}/" in place else 0)
+        columns = [pa.array(written[field.name], field.type) for field in _SCHEMA]
         return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
@@ -76,8 +76,8 @@ class _File:
         self.rows, self.first, self.last = 0, 0, 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        found = pc.min_max(rows["stream_sequence"])
-        first, last = found["min"].as_py(), found["max"].as_py()
+        ends = pc.min_max(rows["stream_sequence"])
+        first, last = ends["min"].as_py(), ends["max"].as_py()
         self.first = min(self.first or first, first)
         self.rows, self.last = self.rows + rows.num_rows, max(self.last, last)
         self._waiting.append(rows)

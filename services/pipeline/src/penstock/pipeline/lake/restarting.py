@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 log = logging.getLogger("penstock.pipeline")
 
 _LASTING = tuple(error.__name__ for error in (BusRefused, BadOption, StreamChanged))
-"""What another try does not change; of errors in its Python processes Spark hands on the text."""
+"""Errors that last; of errors in its Python processes Spark passes on the text only."""
 
 
-_SAID_LETTERS = 500
+_MOST_LETTERS = 500
 _TRACES = ("\tat ", "  ", "Traceback ")
 """How lines of Java's and Python's stacks begin."""
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
@@ -39,22 +39,22 @@ _ABOUT_THE_QUERY = "=== Streaming Query ==="
 
 
 class QueryFailed(RuntimeError):
-    """A query failed for good: what Spark said, which only its own Java could tell later."""
+    """A query failed for good; the text is kept, as Spark's exception needs its Java to be read."""
 
 
 class Stuck(QueryFailed):
     """A query failed for as long as one session is given. ``landed``: its batches before that."""
 
-    def __init__(self, said: str, landed: int) -> None:
-        super().__init__(said)
+    def __init__(self, text: str, landed: int) -> None:
+        super().__init__(text)
         self.landed = landed
 
 
-def reason(said: str) -> str:
-    """The end of what went wrong, without where in Spark it was and which query that is."""
-    text = said.partition(_ABOUT_THE_QUERY)[0]
-    lines = [line for line in text.splitlines() if line and not line.startswith(_TRACES)]
-    return "\n".join(lines)[-_SAID_LETTERS:].strip()
+def reason(error: str) -> str:
+    """The end of the error text, without where in Spark it was and which query that is."""
+    message = error.partition(_ABOUT_THE_QUERY)[0]
+    lines = [line for line in message.splitlines() if line and not line.startswith(_TRACES)]
+    return "\n".join(lines)[-_MOST_LETTERS:].strip()
 
 
 def in_sessions(one: Callable[[], Result]) -> Result:
@@ -74,12 +74,14 @@ def in_sessions(one: Callable[[], Result]) -> Result:
             log.warning("no batch for too long: goes on with a fresh Java; last %s", stuck)
 
 
-class Tending:
+class RestartedQueries:
     """Some queries, kept running.
 
     Args:
-        starts: by name, what starts it. landed: how many batches of it have landed in this run.
-        give_up: raises where trying again is of no use, because the lake is somebody else's.
+        spark: the session.
+        starts: by name, the function that starts it.
+        landed: how many batches of it have landed in this run.
+        give_up: raises where trying again is of no use, because another run holds the lake.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Tending:
                 if query.isActive:
                     continue
                 if error := query.exception():
-                    running[name] = self._again(name, error)
+                    running[name] = self._restart(name, error)
                 else:
                     del running[name]
             self._await_one()
@@ -113,22 +115,22 @@ class Tending:
         try:
             self._spark.streams.awaitAnyTermination(_LOOK_SECONDS)
         except StreamingQueryException:
-            return  # the query itself says so too
+            return  # the query itself has the same exception
         finally:
             self._spark.streams.resetTerminated()
 
-    def _again(self, name: str, error: StreamingQueryException) -> StreamingQuery:
+    def _restart(self, name: str, error: StreamingQueryException) -> StreamingQuery:
         self._give_up()
         landed, text = self._landed(name), str(error)
         trouble = after_failure(self._troubles.get(name), landed, time.monotonic())
         self._troubles[name] = trouble
         pause = pause_seconds(trouble, time.monotonic())
-        said = f"{name}: {reason(text)}"
+        problem = f"{name}: {reason(text)}"
         if any(f"{kind}: " in text for kind in _LASTING):
-            raise QueryFailed(said)
+            raise QueryFailed(problem)
         if pause is None:
-            raise Stuck(said, landed)
-        log.warning("failed, goes on in %.1f s; %s", pause, said)
+            raise Stuck(problem, landed)
+        log.warning("failed, goes on in %.1f s; %s", pause, problem)
         time.sleep(pause)
         return self._starts[name]()
 

@@ -39,22 +39,22 @@ _MINUTE_SECONDS = 60.0
 
 
 def known_jobs(events: DataFrame, before: DataFrame) -> DataFrame:
-    """Jobs with queue and function: those known before, and those that these events tell of."""
-    told = events.where(_is(*_BEGINS)).select("job_id", "queue", "function", "stream_sequence")
-    both = told.unionByName(before.withColumn("stream_sequence", f.lit(0).cast("bigint")))
+    """Jobs with queue and function: those of before, and those that begin in these events."""
+    begun = events.where(_is(*_BEGINS)).select("job_id", "queue", "function", "stream_sequence")
+    both = begun.unionByName(before.withColumn("stream_sequence", f.lit(0).cast("bigint")))
     newest = f.max_by(f.struct("queue", "function"), "stream_sequence")
     return both.groupBy("job_id").agg(newest.alias("_job")).select("job_id", "_job.*")
 
 
-def still_open(known: DataFrame, events: DataFrame) -> DataFrame:
+def still_open(jobs: DataFrame, events: DataFrame) -> DataFrame:
     """The known jobs whose end is not among these events, or which were revived after it."""
     turns = events.where(_is(*_BEGINS, *_ENDS)).groupBy("job_id")
     last = turns.agg(f.max_by("event", "stream_sequence").alias("event"))
-    return known.join(last.where(_is(*_ENDS)), "job_id", "left_anti")
+    return jobs.join(last.where(_is(*_ENDS)), "job_id", "left_anti")
 
 
 def job_minutes(
-    events: DataFrame, known: DataFrame, promises: Mapping[str, Promise], spark: SparkSession
+    events: DataFrame, jobs_before: DataFrame, promises: Mapping[str, Promise], spark: SparkSession
 ) -> DataFrame:
     """Rows of the table ``jobs`` by the minute, of these events alone.
 
@@ -63,8 +63,8 @@ def job_minutes(
     """
     rows = [(queue, one.pool, one.sla_seconds) for queue, one in promises.items()]
     pools = spark.createDataFrame(rows, "queue string, pool string, sla_seconds double")
-    jobs = known.withColumnsRenamed({"queue": "_queue", "function": "_function"})
-    found = (
+    jobs = jobs_before.withColumnsRenamed({"queue": "_queue", "function": "_function"})
+    rows_of_jobs = (
         events.where(_is(*{one for some in _COUNTS.values() for one in some}, JobRetrying))
         .join(jobs, "job_id", "left")
         .withColumn("queue", f.coalesce("queue", "_queue", f.lit("")))
@@ -76,7 +76,7 @@ def job_minutes(
     pickup = f.when(_is(JobStarted), f.coalesce("pickup_seconds", f.lit(0.0)))
     run = f.when(_is(JobCompleted, JobFailed), f.coalesce("run_seconds", f.lit(0.0)))
     spark_cpu = f.get_json_object("spark_cost", "$.cpu_seconds").cast("double")
-    return found.groupBy(*JOBS.keys).agg(
+    return rows_of_jobs.groupBy(*JOBS.keys).agg(
         *(f.count_if(_is(*events)).alias(name) for name, events in _COUNTS.items()),
         f.count_if(pickup > f.col("sla_seconds")).alias("late"),
         f.count_if(_is(JobRetrying) & (f.coalesce("put_off", f.lit("")) == "")).alias("retried"),
@@ -105,10 +105,10 @@ def grains(table: Table, minutes: DataFrame) -> DataFrame:
     """Minutes that were counted in parts, put together, with the hours and days they make."""
     whole = _together(table, minutes, "minute")
     coarse = [_together(table, whole, grain) for grain in GRAINS if grain != "minute"]
-    found = whole.withColumn("grain", f.lit("minute"))
+    all_grains = whole.withColumn("grain", f.lit("minute"))
     for rows, grain in zip(coarse, GRAINS[1:], strict=True):
-        found = found.unionByName(rows.withColumn("grain", f.lit(grain)))
-    return found.withColumn("day", f.date_format("start", "yyyy-MM-dd"))
+        all_grains = all_grains.unionByName(rows.withColumn("grain", f.lit(grain)))
+    return all_grains.withColumn("day", f.date_format("start", "yyyy-MM-dd"))
 
 
 def _together(table: Table, rows: DataFrame, grain: str) -> DataFrame:

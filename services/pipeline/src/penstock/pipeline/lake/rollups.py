@@ -80,8 +80,8 @@ class Rollups:
 
     def state(self) -> State:
         """How far they are; nothing yet where there are none."""
-        found = [path for path, _ in self.folder.find(f"{_STATE}/*.json")]
-        return msgspec.json.decode(self.folder.read(found[-1]), type=State) if found else State()
+        states = [path for path, _ in self.folder.find(f"{_STATE}/*.json")]
+        return msgspec.json.decode(self.folder.read(states[-1]), type=State) if states else State()
 
     def read(self, table: str, grain: Grain = "minute") -> DataFrame:
         """One table by the minute, hour or day, with columns ``grain`` and ``day``.
@@ -157,10 +157,10 @@ class Rollups:
         if table is POOLS:
             state = self._merge(table, pool_minutes(rows), state, version)
         else:
-            known = known_jobs(rows, self._open(before))
-            minutes = job_minutes(rows, known, promises, self._spark)
+            jobs = known_jobs(rows, self._open(before))
+            minutes = job_minutes(rows, jobs, promises, self._spark)
             state = self._merge(table, minutes, state, version)
-            still_open(known, rows).write.parquet(f"{self.folder.uri}/_open/version={version}")
+            still_open(jobs, rows).write.parquet(f"{self.folder.uri}/_open/version={version}")
             state = msgspec.structs.replace(state, open=f"_open/version={version}")
         rows.unpersist()
         return state
@@ -195,8 +195,8 @@ class Rollups:
     def _frame(self, table: str, folders: Iterable[str]) -> DataFrame:
         place = f"{self.folder.uri}/{table}"
         reader = self._spark.read.option("basePath", place).option("mergeSchema", True)
-        found = reader.parquet(*(f"{self.folder.uri}/{folder}" for folder in folders))
-        return found.drop("version").withColumn("day", f.col("day").cast("string"))
+        rows = reader.parquet(*(f"{self.folder.uri}/{folder}" for folder in folders))
+        return rows.drop("version").withColumn("day", f.col("day").cast("string"))
 
     def _sweep(self, state: State) -> None:
         """Deletes what does not count."""

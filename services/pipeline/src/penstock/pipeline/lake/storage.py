@@ -29,10 +29,10 @@ class Folder:
 
     def find(self, pattern: str) -> list[tuple[str, int]]:
         """Paths below the folder that fit a glob, with their sizes in bytes."""
-        found = self._fs.globStatus(self._path(pattern)) or ()
+        statuses = self._fs.globStatus(self._path(pattern)) or ()
         return sorted(
             (str(one.getPath().toString()).removeprefix(f"{self.uri}/"), int(one.getLen()))
-            for one in found
+            for one in statuses
         )
 
     def read(self, path: str) -> bytes:

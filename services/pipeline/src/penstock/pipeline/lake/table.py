@@ -73,7 +73,7 @@ class Lake:
         """The rows; columns that a file does not have, of other events or newer ones, are null.
 
         Args:
-            held: what :meth:`contents` said; asked now where it is None.
+            held: as :meth:`contents` returned it; read now where it is None.
 
         Raises:
             ValueError: nothing has landed yet.
@@ -81,10 +81,10 @@ class Lake:
         files = (held or self.contents()).files
         if not files:
             raise ValueError(f"the lake {self.folder.uri} is empty; run 'penstock pipeline run'")
-        found = self._frame(files)
-        known = columns(shapes(self.types)).items()
-        lacking = {name: kind for name, kind in known if name not in found.columns}
-        return found.withColumns({n: f.lit(None).cast(kind) for n, kind in lacking.items()})
+        rows = self._frame(files)
+        kinds = columns(shapes(self.types)).items()
+        lacking = {name: kind for name, kind in kinds if name not in rows.columns}
+        return rows.withColumns({n: f.lit(None).cast(kind) for n, kind in lacking.items()})
 
     def fresh(self) -> Path | None:
         """A folder of its own for files of a query's tasks; None where Spark has to write."""
@@ -113,13 +113,13 @@ class Lake:
         self.landed += 1
         return entry
 
-    def _place(self, found: list[Row], fresh: Path, batch: str, attempt: str) -> Entry:
-        """What an earlier try of this batch left goes, the files that tasks tell of come."""
+    def _place(self, written: list[Row], fresh: Path, batch: str, attempt: str) -> Entry:
+        """Replaces the files of an earlier attempt at this batch by those of the tasks."""
         self._held()
         for left in self._paths(f"{_PARTITIONS}/batch={attempt}"):
             self.folder.delete(left)
         files = []
-        for row in found:
+        for row in written:
             partition, _, name = row.path.rpartition("/")
             path = f"{partition}/batch={attempt}/{name}"
             files.append(File(path=path, bytes=row.bytes))
@@ -130,22 +130,22 @@ class Lake:
         shutil.rmtree(fresh, ignore_errors=True)
         return Entry(
             batch=batch,
-            rows=sum(row.rows for row in found),
-            first=min((row.first for row in found), default=0),
-            last=max((row.last for row in found), default=0),
-            malformed=sum(row.malformed for row in found),
-            unknown=sum(row.unknown for row in found),
+            rows=sum(row.rows for row in written),
+            first=min((row.first for row in written), default=0),
+            last=max((row.last for row in written), default=0),
+            malformed=sum(row.malformed for row in written),
+            unknown=sum(row.unknown for row in written),
             files=tuple(sorted(files, key=attrgetter("path"))),
         )
 
     def _write(self, rows: DataFrame, batch: str, attempt: str) -> Entry:
         """By Spark's own writer, which replaces what an earlier try left."""
-        seen = Observation()
-        observed = rows.withColumn("batch", f.lit(attempt)).observe(seen, *_measures())
+        measured = Observation()
+        observed = rows.withColumn("batch", f.lit(attempt)).observe(measured, *_measures())
         writer = observed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer = writer.options(**_QUICK).partitionBy(*PARTITIONS)
         writer.parquet(self.folder.uri, compression="zstd")
-        return Entry(batch=batch, files=self._files(attempt), **seen.get)
+        return Entry(batch=batch, files=self._files(attempt), **measured.get)
 
     def sweep(self) -> int:
         """Deletes what crashes left, which the manifest does not name; how many folders."""
@@ -160,32 +160,32 @@ class Lake:
     def compact(self, target_bytes: int = TARGET_BYTES, at_least: int = MERGE_FROM) -> int:
         """Merges small files, partition by partition; how many went.
 
-        Who reads by the manifest sees every row once at every moment; who reads the folders may see
+        Readers of the manifest see every row once at every moment; readers of the folders may see
         rows of a partition twice while its old files are being deleted.
         """
         self._held()
         before, entries = self._whole(), self._entries()
         now = fold(before, entries.values())
-        gone: set[File] = set()
+        merged_away: set[File] = set()
         merged: list[File] = []
         for partition, files in small_files(now.files, target_bytes, at_least):
             merged += self._merge(partition, files, target_bytes)
-            gone.update(files)
-        if not gone and len(entries) < FOLD_FROM:
+            merged_away.update(files)
+        if not merged_away and len(entries) < FOLD_FROM:
             return 0
-        kept = tuple(file for file in now.files if file not in gone)
+        kept = tuple(file for file in now.files if file not in merged_away)
         number = before.number + 1
         whole = msgspec.structs.replace(now, number=number, files=(*kept, *merged))
         self._held()
         self.folder.write(f"{_MANIFEST}/whole-{number:09d}.json", msgspec.json.encode(whole))
-        self._forget(number, entries, gone)
-        return len(gone)
+        self._forget(number, entries, merged_away)
+        return len(merged_away)
 
     def _held(self) -> Claim:
-        """Asked before each act that others see.
+        """Checked before each write that others can see.
 
         Raises:
-            LakeTaken: somebody else writes here by now.
+            LakeTaken: another run writes here by now.
         """
         assert self._claim, "this lake was opened for reading"
         self._claim.check()
@@ -204,8 +204,8 @@ class Lake:
         frame.write.parquet(f"{self.folder.uri}/{partition}/batch={batch}", compression="zstd")
         return self._files(batch, partition)
 
-    def _forget(self, number: int, entries: dict[str, Entry], gone: Iterable[File]) -> None:
-        for path in {file.path.rsplit("/", 1)[0] for file in gone}:
+    def _forget(self, number: int, entries: dict[str, Entry], merged_away: Iterable[File]) -> None:
+        for path in {file.path.rsplit("/", 1)[0] for file in merged_away}:
             self.folder.delete(path)
         for path in entries:
             self.folder.delete(path)
@@ -219,19 +219,19 @@ class Lake:
         return reader.parquet(*(f"{uri}/{file.path}" for file in files))
 
     def _files(self, batch: str, partition: str = _PARTITIONS) -> tuple[File, ...]:
-        found = self.folder.find(f"{partition}/batch={batch}/*.parquet")
-        return tuple(File(path=path, bytes=size) for path, size in found)
+        paths = self.folder.find(f"{partition}/batch={batch}/*.parquet")
+        return tuple(File(path=path, bytes=size) for path, size in paths)
 
     def _paths(self, pattern: str) -> list[str]:
         return [path for path, _ in self.folder.find(pattern)]
 
     def _whole(self) -> Whole:
-        found = self._paths(f"{_MANIFEST}/whole-*.json")
-        if not found:
+        paths = self._paths(f"{_MANIFEST}/whole-*.json")
+        if not paths:
             return Whole(batch="whole")
-        if found[-1] != self._newest[0]:  # its contents never change
-            whole = msgspec.json.decode(self.folder.read(found[-1]), type=Whole)
-            self._newest = (found[-1], whole)
+        if paths[-1] != self._newest[0]:  # its contents never change
+            whole = msgspec.json.decode(self.folder.read(paths[-1]), type=Whole)
+            self._newest = (paths[-1], whole)
         return self._newest[1]
 
     def _entries(self) -> dict[str, Entry]:

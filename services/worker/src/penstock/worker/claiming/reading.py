@@ -87,14 +87,14 @@ class Reader:
             Rejected, Locked
         """
         call, sequence, attempt = envelope or self.envelope(delivery)
-        kind, found = self._typed(call, sequence)
+        kind, decoded = self._typed(call, sequence)
         now = self._now()
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
         return ClaimedJob(
             delivery=delivery,
             payload=call,
             kind=kind,
-            arguments=found,
+            arguments=decoded,
             attempt=attempt,
             token=0,
             sequence=sequence,
@@ -133,7 +133,7 @@ class Reader:
                 raise Rejected(
                     "not-encrypted",
                     f"job {kind.name} is declared encrypted=True, its arguments are plain: "
-                    "whoever sent them may hold no key; dispatch it with encryption.key_file set",
+                    "their sender may hold no key; dispatch it with encryption.key_file set",
                     call.id,
                     sequence,
                 )

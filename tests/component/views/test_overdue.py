@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.bus.memory import MemoryBus
 from penstock.config import Settings
 from penstock.events.envelope import utc_now
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.rules import judge
 from penstock.health.survey import services
 from penstock.jobs import Client, job
+from penstock.testing.memory.bus import MemoryBus
 from penstock.views.overdue_ticks import MOST, overdue, standstill, with_overdue
 
 
@@ -34,7 +34,7 @@ async def test_ticks_without_an_orchestrator_are_counted_and_told() -> None:
     facts = await with_overdue(facts, bus, settings, later)
 
     assert told == (
-        "no orchestrator has reported yet: schedules, batches and healing stand still; "
+        "no orchestrator has reported yet: schedules, batches and reconciling stand still; "
         "10 ticks overdue"
     )
     assert facts.overdue_ticks == 10

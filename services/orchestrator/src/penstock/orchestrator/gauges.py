@@ -9,7 +9,7 @@ from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.report import Report
 from penstock.jobs import event_log
 from penstock.orchestrator.health_watch import HealthWatch
-from penstock.runtime.poison_messages import passed_over
+from penstock.runtime.poison_messages import poison_count
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Reading
 
@@ -30,7 +30,7 @@ class Readings:
     def __call__(self) -> Iterable[Reading]:
         yield Reading(metrics.UNRESOLVED, self._unresolved())
         yield Reading(metrics.FOREIGN_SCHEDULES, self._foreign_schedules())
-        yield Reading(metrics.UNREADABLE, event_log.unreadable_messages() + passed_over())
+        yield Reading(metrics.UNREADABLE, event_log.unreadable_messages() + poison_count())
         if self._health.last is None:
             return
         facts, report = self._health.last
@@ -50,12 +50,12 @@ def _report(report: Report) -> Iterator[Reading]:
 
 
 def _broker(broker: BrokerFacts) -> Iterator[Reading]:
-    known = {
+    measured = {
         metrics.BROKER_ANSWER: broker.answer_seconds,
         metrics.BROKER_STORED: broker.stored_bytes,
         metrics.BROKER_STORAGE: broker.storage_bytes,
     }
-    yield from (Reading(each, value) for each, value in known.items() if value is not None)
+    yield from (Reading(metric, value) for metric, value in measured.items() if value is not None)
 
 
 def _streams(facts: Facts, dead_stream: str) -> Iterator[Reading]:

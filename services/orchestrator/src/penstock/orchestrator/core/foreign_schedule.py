@@ -27,8 +27,8 @@ def oddity(subject: str, headers: Sequence[Header], stored_at: datetime, subject
     odd = [(name, text) for name, text in headers if name.startswith(_SCHEDULE)]
     values = dict(odd)
     parts = subject.removeprefix(f"{subjects.prefix}.").split(".")
-    if parts[0] == "jobs":  # what the broker puts into a queue tells which schedule it was
-        return "a job in a queue is a schedule" if _SCHEDULE in values else ""
+    if parts[0] == "jobs":  # the broker names the schedule in what it puts into a queue
+        return "it lies in a queue and is a schedule" if _SCHEDULE in values else ""
     if parts[0] != "schedules" or len(parts) != 3:
         return ""
     if _SCHEDULE not in values:
@@ -36,7 +36,7 @@ def oddity(subject: str, headers: Sequence[Header], stored_at: datetime, subject
     if extra := sorted(values.keys() - {_SCHEDULE, _TARGET}):
         return f"it has the header {extra[0][:80]}"
     if len(odd) != len(values):
-        return "a header stands there twice"
+        return "a header is there twice"
     if not values[_SCHEDULE].startswith(_ONCE):
         return f"its time is {values[_SCHEDULE][:80]!r}, not one instant"
     if values.get(_TARGET) != subjects.queue(parts[1]):
