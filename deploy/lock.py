@@ -1,4 +1,4 @@
-"""Writes requirements-ROLE.lock: what one image holds, taken from the one requirements.lock.
+"""Writes requirements-ROLE.lock: the packages of one image, out of requirements.lock.
 
 python deploy/lock.py            writes them (needs the virtual environment of `make install`)
 python deploy/lock.py --check    compares; exit code 1 when one is out of date
@@ -54,13 +54,13 @@ def main(arguments: list[str]) -> int:
 def locked(text: str) -> Mapping[str, str]:
     """The lock's entries by name, without comments; one name may have an entry a Python version."""
     entries = re.findall(r"^[^\s#].*?(?=^[^\s#]|\Z)", text, re.M | re.S)
-    found: dict[str, str] = defaultdict(str)
+    by_name: dict[str, str] = defaultdict(str)
     for entry in entries:
         lines = [line for line in entry.splitlines() if not line.lstrip().startswith("#")]
         name = re.match(r"[A-Za-z0-9._-]+", entry)
         assert name, f"no name in {entry[:80]!r}"
-        found[canonicalize_name(name[0])] += "\n".join(lines).rstrip() + "\n"
-    return found
+        by_name[canonicalize_name(name[0])] += "\n".join(lines).rstrip() + "\n"
+    return by_name
 
 
 def wanted(folders: Iterable[str]) -> Iterable[Requirement]:
@@ -70,7 +70,7 @@ def wanted(folders: Iterable[str]) -> Iterable[Requirement]:
 
 
 def closure(roots: Iterable[Requirement]) -> set[str]:
-    """Names of all that is needed, ours left out."""
+    """Names of all required packages, without Penstock's own."""
     done: set[tuple[str, str]] = set()
     ahead = [(root, extra) for root in roots for extra in root.extras | {""}]
     while ahead:
@@ -81,7 +81,7 @@ def closure(roots: Iterable[Requirement]) -> set[str]:
         done.add((name, extra))
         for below in map(Requirement, requires(name) or []):
             if below.marker is None or below.marker.evaluate({**IMAGE, "extra": extra}):
-                ahead += [(below, each) for each in below.extras | {""}]
+                ahead += [(below, extra) for extra in below.extras | {""}]
     return {name for name, _ in done}
 
 

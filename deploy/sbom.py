@@ -106,7 +106,7 @@ def entries(lock: str) -> Iterator[tuple[str, str, str]]:
 
 
 def dependencies(lock: str) -> Iterator[dict[str, Any]]:
-    """Which package is there because of which, as the lock's comments say."""
+    """The dependencies of each package, as the lock's comments name them."""
     versions: dict[str, list[str]] = {}
     needed: dict[str, set[str]] = {}
     for name, version, text in entries(lock):

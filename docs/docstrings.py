@@ -57,8 +57,8 @@ def _sections(source: griffe.Class) -> list[griffe.DocstringSection]:
 def _source(kind: type) -> griffe.Class | None:
     """The class as its source declares it; None for one that was made at run time."""
     module = inspect.getmodule(kind)
-    found = module_source(module).members.get(kind.__name__) if module is not None else None
-    return found if isinstance(found, griffe.Class) else None
+    member = module_source(module).members.get(kind.__name__) if module is not None else None
+    return member if isinstance(member, griffe.Class) else None
 
 
 @cache

@@ -64,15 +64,15 @@ def with_part(page: Path, made: str) -> str:
 
 
 def check(texts: dict[Path, str]) -> int:
-    """Compares each page with what would be written; says what differs."""
+    """Compares each page with its new text, and prints the differences."""
     stale = 0
     for path, text in texts.items():
-        found = path.read_text("utf-8") if path.is_file() else ""
-        if found != text:
+        written = path.read_text("utf-8") if path.is_file() else ""
+        if written != text:
             stale += 1
             print(f"docs/{path.name} is out of date; run: make docs")
             changes = difflib.unified_diff(
-                found.splitlines(), text.splitlines(), "written", "declared", lineterm="", n=0
+                written.splitlines(), text.splitlines(), "written", "declared", lineterm="", n=0
             )
             for line in list(changes)[2:14]:
                 print(f"    {line[:140]}")
@@ -96,8 +96,8 @@ def events_page() -> str:
     subjects, shown = Subjects(), set[type]()
     parts = [ENVELOPE_INTRODUCTION.strip(), field_table(Event)]
     for kind in ALL:
-        told = entry(kind, subjects)
-        about = [f"## {told.event}", f"Subject `{told.subject}`, stream `{told.stream}`."]
+        listed = entry(kind, subjects)
+        about = [f"## {listed.event}", f"Subject `{listed.subject}`, stream `{listed.stream}`."]
         parts += [*about, prose(kind), field_table(kind, beyond=Event)]
         parts += nested_tables(kind, shown)
     return "\n\n".join(part for part in parts if part)
@@ -111,15 +111,15 @@ def nested_tables(kind: type[msgspec.Struct], shown: set[type], level: str = "##
         for part in parts_of(field.type)
         if isinstance(part, type) and issubclass(part, msgspec.Struct) and part not in shown
     ]
-    found = []
+    tables = []
     for part in dict.fromkeys(held):
         shown.add(part)
-        found += [
+        tables += [
             f"{level} {part.__name__} (first in {kind.__name__})",
             prose(part),
             field_table(part),
         ]
-    return found
+    return tables
 
 
 def parts_of(kind: Any) -> Iterator[Any]:
@@ -174,13 +174,14 @@ def profile_table() -> str:
 
 # --- strategies -----------------------------------------------------------------------------------
 def strategies_part() -> str:
-    """What each says of itself in its module, and the settings it declares."""
-    told = {name: strategy_words(strategy) for name, strategy in BUILTIN.items()}
+    """Each strategy's docstring, and the settings that it declares."""
+    texts = {name: strategy_words(strategy) for name, strategy in BUILTIN.items()}
     rows = [
-        [f"[`{name}`](#{name})", purpose, choice_in(rest)] for name, (purpose, rest) in told.items()
+        [f"[`{name}`](#{name})", purpose, choice_in(rest)]
+        for name, (purpose, rest) in texts.items()
     ]
     parts = [table(["strategy", "asks for", "choose it"], rows)]
-    for name, (purpose, rest) in told.items():
+    for name, (purpose, rest) in texts.items():
         parts += [f"### `{name}`", f"{capital(purpose)}.", rest]
         if kind := options.declared(BUILTIN[name]):
             parts += [f"`[pools.NAME.options.{name}]`:", field_table(kind)]
@@ -197,13 +198,13 @@ def strategy_words(strategy: Any) -> tuple[str, str]:
 
 def choice_in(text: str) -> str:
     """The sentence that says when to choose it."""
-    found = re.search(r"^Choose it (.+?)\.(\s|$)", text, re.M | re.S)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(r"^Choose it (.+?)\.(\s|$)", text, re.M | re.S)
+    return " ".join(match[1].split()) if match else ""
 
 
 # --- policies -------------------------------------------------------------------------------------
 def policies_part() -> str:
-    """What each policy says of itself, the settings it declares, and the linter's rules."""
+    """Each policy's sentence, the settings that it declares, and the linter's rules."""
     usual = dict.fromkeys(profiles.USUAL_POLICIES, "yes")
     usual |= dict.fromkeys(profiles.PACES, f"not with {', '.join(sorted(profiles.OWN_PACE))}")
     rows = [
@@ -215,12 +216,9 @@ def policies_part() -> str:
         if policy.options:
             head = f"`[pools.NAME.policy_options.{policy.name}]`:"
             parts += [f"### `{policy.name}`", head, field_table(policy.options)]
-    found = [[f"`{rule.name}`", rule.level, rule.about] for rule in RULES]
+    rules = [[f"`{rule.name}`", rule.level, rule.about] for rule in RULES]
     checks = "## What `penstock config check` looks at"
-    return "\n\n".join([*parts, checks, table(["rule", "level", "what is wrong"], found)])
-
-
-# --- structs --------------------------------------------------------------------------------------
+    return "\n\n".join([*parts, checks, table(["rule", "level", "what is wrong"], rules)])
 
 
 if __name__ == "__main__":

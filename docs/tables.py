@@ -59,7 +59,7 @@ def type_words(kind: Any) -> str:
 
 def limits(notes: tuple[Any, ...]) -> str:
     signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    found = [
+    bounds = [
         f"{sign} {value:g}"
         for note in notes
         if isinstance(note, Meta)
@@ -67,7 +67,7 @@ def limits(notes: tuple[Any, ...]) -> str:
         if (value := getattr(note, name)) is not None and abs(value) < NO_LIMIT
     ]
     patterns = [f"`{note.pattern}`" for note in notes if isinstance(note, Meta) and note.pattern]
-    return f" ({', '.join(found + patterns)})" if found or patterns else ""
+    return f" ({', '.join(bounds + patterns)})" if bounds or patterns else ""
 
 
 def default_words(field: Any) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from examples.demonstration import load, report, screen
-from examples.demonstration.play import Play, StageFailed
-from examples.demonstration.stage import ROOT, Stage, prepared
+from examples.demonstration.installation import ROOT, Installation, prepared
+from examples.demonstration.run import Demo, NotReady
 from rich.console import Console
 
 from penstock.bus.nats import connect
@@ -34,66 +34,66 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     LOGS.unlink(missing_ok=True)
     try:
-        with prepared() as stage:
-            return asyncio.run(_run(stage, console, options.seed))
+        with prepared() as installation:
+            return asyncio.run(_run(installation, console, options.seed))
     except (asyncio.CancelledError, KeyboardInterrupt):
         console.print("interrupted; everything has ended")
         return INTERRUPTED
     except (BrokerMissing, ChildFailed, BusError) as error:
-        console.print(f"The demo could not go on: {error}", style="bold red")
+        console.print(f"The demo failed: {error}", style="bold red")
         return FAILED
 
 
-async def _run(stage: Stage, console: Console, seed: int) -> int:
-    _listen_to_signals(stage)
-    shown = _screen(stage, console)
+async def _run(installation: Installation, console: Console, seed: int) -> int:
+    _listen_to_signals(installation)
+    shown = _screen(installation, console)
     logs_wanted = True
     try:
-        bus = await connect(stage.settings, "penstock-demo")
+        bus = await connect(installation.settings, "penstock-demo")
         try:
-            found, scene = await Play(stage, bus, shown, seed).perform()
+            result, plotted = await Demo(installation, bus, shown, seed).run()
         finally:
             await bus.close()
-        logs_wanted = not found.passed
+        logs_wanted = not result.passed
     except asyncio.CancelledError:
         logs_wanted = False
         raise
-    except StageFailed as error:
-        console.print(f"The stage did not become ready: {error}; see {LOGS.name}", style="bold red")
+    except NotReady as error:
+        console.print(f"The demo did not start: {error}; see {LOGS.name}", style="bold red")
         return FAILED
     finally:
         shown.close()
-        await stage.end()
+        await installation.end()
         if logs_wanted:
-            stage.keep_logs(LOGS)
+            installation.keep_logs(LOGS)
     from examples.demonstration import picture  # noqa: PLC0415 - seconds of imports, needed last
 
-    picture.save(scene, PICTURE)
-    report.show(found, console)
+    picture.save(plotted, PICTURE)
+    report.show(result, console)
     console.print(
-        f"\npicture in {PICTURE.name}" + ("" if found.passed else f", logs in {LOGS.name}")
+        f"\npicture in {PICTURE.name}" + ("" if result.passed else f", logs in {LOGS.name}")
     )
-    return 0 if found.passed else FAILED
+    return 0 if result.passed else FAILED
 
 
-def _screen(stage: Stage, console: Console) -> screen.Screen:
+def _screen(installation: Installation, console: Console) -> screen.Screen:
     if console.is_terminal:
-        return screen.LiveTable(console, load.SECONDS, stage.processes)
+        return screen.LiveTable(console, load.SECONDS, installation.processes)
     return screen.Words(console)
 
 
-def _listen_to_signals(stage: Stage) -> None:
-    """The first Ctrl-C ends in order, the second does not wait for busy workers."""
-    whole = asyncio.current_task()
+def _listen_to_signals(installation: Installation) -> None:
+    """The first Ctrl-C ends everything in order, the second does not wait for busy workers."""
+    demo = asyncio.current_task()
 
-    def asked() -> None:
-        if whole is None or whole.cancelling():
-            stage.hurry.set()
+    def end() -> None:
+        if demo is None or demo.cancelling():
+            installation.hurry.set()
         else:
-            whole.cancel()
+            demo.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, asked)
+        asyncio.get_running_loop().add_signal_handler(number, end)
 
 
 def _options() -> argparse.Namespace:

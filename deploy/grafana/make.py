@@ -67,7 +67,7 @@ def dashboard(name: str) -> dict[str, Any]:
             {"type": "dashboards", "tags": ["penstock"], "title": "Penstock", "keepTime": True}
         ],
         "annotations": {"list": [_decisions()] if "pool" in variables else []},
-        "templating": {"list": [_variable(each) for each in variables]},
+        "templating": {"list": [_variable(variable) for variable in variables]},
         "panels": list(_panels(rows)),
     }
 
@@ -107,13 +107,13 @@ def _panels(rows: Iterable[Row]) -> Iterable[dict[str, Any]]:
         place = {"h": 1, "w": ROW_UNITS, "x": 0, "y": y}
         yield {"id": number, "type": "row", "title": row.title, "gridPos": place, "panels": []}
         y += 1
-        for each in row.panels:
-            if x + each.width > ROW_UNITS:
+        for panel in row.panels:
+            if x + panel.width > ROW_UNITS:
                 x, y, height = 0, y + height, 0
             number += 1
-            place = {"h": each.height, "w": each.width, "x": x, "y": y}
-            yield _panel(each, number, place)
-            x, height = x + each.width, max(height, each.height)
+            place = {"h": panel.height, "w": panel.width, "x": x, "y": y}
+            yield _panel(panel, number, place)
+            x, height = x + panel.width, max(height, panel.height)
         y += height
 
 

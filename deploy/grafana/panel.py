@@ -1,4 +1,4 @@
-"""What a panel needs to be said of it."""
+"""The description of a dashboard's panel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ class Panel(NamedTuple):
     """One picture.
 
     Attributes:
-        asks: (expression, what the line is called).
-        width / height: a dashboard is 24 wide.
-        steps: colours from a value upwards. exemplars: dots that lead to traces.
+        title: above the picture.
+        asks: expressions, each with the name of its line.
+        unit: of the values, as Grafana names it.
+        kind: the type of the panel.
+        width: a dashboard is 24 wide.
+        height: in the same units.
+        about: a sentence that explains the picture.
+        steps: colours from a value upwards.
+        exemplars: dots that lead to traces.
+        stacked: lines are added up.
     """
 
     title: str

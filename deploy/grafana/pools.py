@@ -31,7 +31,7 @@ PROMISE = Row(
         Panel(
             "Burn rate",
             ((f"penstock_pool_burn_rate{{{POOL}}}", "{{pool}} {{stretch}}"),),
-            about="At 1 the budget is just used up at the window's end; 6 (short) wakes somebody.",
+            about="At 1 the budget is just used up at the window's end; 6 (short) raises an alert.",
         ),
         Panel(
             "Late jobs",
@@ -138,7 +138,7 @@ POOL_DECISIONS = Row(
             "ops",
         ),
         Panel(
-            "Decisions told",
+            "Decisions published",
             (
                 (
                     f"sum by (direction) (increase(penstock_decisions_total{{{POOL}}}[5m]))",

@@ -16,21 +16,21 @@ _SECONDS = 3.0
 
 
 def main(part: str) -> str:
-    """What is wrong; empty when nothing is."""
+    """The fault; empty where there is none."""
     if part == "master":
-        status = _told("127.0.0.1", 8080)["status"]
+        status = _status("127.0.0.1", 8080)["status"]
         return "" if status == "ALIVE" else f"it is {status}"
-    known = _told(os.environ.get("SPARK_MASTER", "spark-master"), 8080)
+    master = _status(os.environ.get("SPARK_MASTER", "spark-master"), 8080)
     if part == "worker":
-        mine = _told("127.0.0.1", 8081)["id"]
-        alive = any(w["id"] == mine and w["state"] == "ALIVE" for w in known["workers"])
+        own_id = _status("127.0.0.1", 8081)["id"]
+        alive = any(w["id"] == own_id and w["state"] == "ALIVE" for w in master["workers"])
     else:
         socket.create_connection(("127.0.0.1", 15002), _SECONDS).close()
-        alive = any(app["name"] == "penstock" for app in known["activeapps"])
-    return "" if alive else "the master does not know it"
+        alive = any(app["name"] == "penstock" for app in master["activeapps"])
+    return "" if alive else "it is not registered at the master"
 
 
-def _told(host: str, port: int) -> Any:
+def _status(host: str, port: int) -> Any:
     with urllib.request.urlopen(f"http://{host}:{port}/json/", timeout=_SECONDS) as answer:
         return json.load(answer)
 

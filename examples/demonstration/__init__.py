@@ -1,5 +1,5 @@
-"""The parts of `make demo`: stage, load, kills, audit, report, picture."""
+"""The parts of `make demo`: installation, load, kills, audit, report, picture."""
 
 import logging
 
-logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of the fonts that it looks for
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it logs each font that it tries

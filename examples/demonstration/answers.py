@@ -1,4 +1,4 @@
-"""What the Spark jobs should answer, worked out in plain Python from the same files."""
+"""The expected results of the Spark jobs, computed in plain Python from the same files."""
 
 from __future__ import annotations
 

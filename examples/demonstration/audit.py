@@ -1,4 +1,4 @@
-"""The proof: each dispatched job's own events are read again, and must tell of exactly one end."""
+"""The proof: each dispatched job's own events are read again, and must hold exactly one end."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What the event log proves.
 
     Attributes:
-        dispatched: jobs whose dispatch the broker confirmed. ended: those with exactly one end.
-        ends: how many by kind of end. problems: a sentence for each job that is not as it should.
-        answers: results of Spark jobs compared with plain Python's; wrong: of those, different.
+        dispatched: jobs whose dispatch the broker confirmed.
+        ended: jobs with exactly one end.
+        ends: number of jobs by kind of end.
+        problems: a sentence for each job that did not end as expected.
+        answers: results of Spark jobs that were compared with plain Python's.
+        wrong: results that differ.
     """
 
     dispatched: int
@@ -45,7 +48,9 @@ async def audit(bus: Bus, subjects: Subjects, dispatched: Collection[str]) -> Au
     histories: dict[str, Events] = {}
     for job_id in dispatched:
         stored = await bus.history(subjects.events_stream, subjects.job(job_id))
-        histories[job_id] = [(each.sequence, JOB_EVENTS.decode(each.body)) for each in stored]
+        histories[job_id] = [
+            (message.sequence, JOB_EVENTS.decode(message.body)) for message in stored
+        ]
     return judge(histories, sum(logged.values()))
 
 
@@ -55,10 +60,10 @@ def judge(histories: Mapping[str, Events], logged: int) -> Audit:
     problems: list[str] = []
     answers: list[bool] = []
     for job_id, events in histories.items():
-        found = [event for _, event in events if isinstance(event, ENDS)]
-        for event in found:
+        job_ends = [event for _, event in events if isinstance(event, ENDS)]
+        for event in job_ends:
             ends[event.name] = ends.get(event.name, 0) + 1
-        if text := _problem(events, len(found)):
+        if text := _problem(events, len(job_ends)):
             problems.append(f"job {job_id} {text}")
         elif (right := _answer_is_right(events)) is not None:
             answers.append(right)

@@ -12,7 +12,7 @@ from penstock.config import Pool
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool, over the play.
+    """One pool, over the whole run.
 
     Attributes:
         late: jobs that started later than promised, or never.
@@ -43,7 +43,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved_share(self) -> float:
-        """Of a fixed fleet's worker-seconds."""
+        """The share of a fixed fleet's worker-seconds that was saved."""
         fixed = self.fixed_worker_seconds
         return 1 - self.worker_seconds / fixed if fixed else 0.0
 

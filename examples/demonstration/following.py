@@ -1,4 +1,4 @@
-"""Reads the streams while the play goes on: events into the recording, snapshots into the board."""
+"""Reads the streams while the demo runs: events into the recording, snapshots into the board."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Following:
     """Keeps a recording and a board up to date.
 
     Attributes:
-        heard: called with each event of the log and its time, after it was taken.
+        received: called with each event of the log and its time, after it was recorded.
         malformed: a sentence for each message that is no event.
     """
 
@@ -27,10 +27,10 @@ class Following:
         self._recording, self._board = recording, board
         self._changed = asyncio.Condition()
         self.malformed: list[str] = []
-        self.heard: Callable[[Event, float], None] = lambda *_: None
+        self.received: Callable[[Event, float], None] = lambda *_: None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follows the streams until cancelled."""
         subjects = self._subjects
         snapshots = [subjects.pool_snapshot("*"), subjects.host_snapshot("*")]
         async with asyncio.TaskGroup() as group:
@@ -64,7 +64,7 @@ class Following:
         at = stored.at.timestamp()
         self._recording.take(event, at)
         self._board.take(event)
-        self.heard(event, at)
+        self.received(event, at)
         async with self._changed:
             self._changed.notify_all()
 

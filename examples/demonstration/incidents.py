@@ -1,4 +1,4 @@
-"""What became of the kills, and other sentences for the report. Pure."""
+"""The consequences of the kills, and other sentences for the report. Pure."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def takeover_seconds(recording: Recording, kill: Kill) -> float | None:
 
 
 def decided_seconds(recording: Recording, kill: Kill) -> float | None:
-    """From the kill to the next change of a plan, by whoever leads then."""
+    """From the kill to the next change of a plan, by the new leader."""
     changes = (at for at, made in recording.decisions if made.target != made.current)
     return next((at - kill.at for at in changes if at > kill.at), None)
 
 
-def told(recording: Recording, kills: Sequence[Kill], begins: float) -> tuple[str, ...]:
-    """A sentence for each kill and what became of it."""
+def sentences(recording: Recording, kills: Sequence[Kill], begins: float) -> tuple[str, ...]:
+    """A sentence for each kill and its consequences."""
     return tuple(
         f"{kill.at - begins:.0f} s: "
         + (_worker(recording, kill) if kill.worker else _leader(recording, kill))
@@ -54,26 +54,26 @@ def told(recording: Recording, kills: Sequence[Kill], begins: float) -> tuple[st
     )
 
 
-def unhealed(recording: Recording, kills: Sequence[Kill]) -> list[str]:
-    """What should have followed a kill and did not."""
-    found = []
+def unrecovered(recording: Recording, kills: Sequence[Kill]) -> list[str]:
+    """A sentence for each kill that was not recovered from."""
+    faults = []
     for kill in kills:
         if not kill.worker and takeover_seconds(recording, kill) is None:
-            found.append("nobody led after the leader was killed")
+            faults.append("no decider led after the leader was killed")
         elif kill.worker and kill.story and kill.story.ended_at is None:
-            found.append("the job of the killed worker never ended")
+            faults.append("the job of the killed worker never ended")
         elif kill.worker and (rerun_seconds(kill) or 0.0) > RERUN_WITHIN_SECONDS:
             late = seconds(rerun_seconds(kill))
-            found.append(f"the job of the killed worker ran again only after {late}")
-    return found
+            faults.append(f"the job of the killed worker ran again only after {late}")
+    return faults
 
 
 def notes(recording: Recording, audit: Audit) -> tuple[str, ...]:
-    """How many needed more than one try, and what Spark answered."""
+    """How many jobs needed more than one attempt, and the results of Spark jobs."""
     retried = sum(story.failures > 0 for story in recording.jobs.values())
     right = audit.answers - audit.wrong
     return (
-        f"{retried} failed at the first try and were run again",
+        f"{retried} failed at the first attempt and were retried",
         f"{audit.answers} Spark jobs wrote Parquet and read it back; "
         f"{right} answers equal plain Python's",
     )
@@ -83,8 +83,8 @@ def news(event: Event, recording: Recording, kills: Sequence[Kill]) -> str:
     """A line for the screen; empty for what is too common."""
     match event:
         case JobStarted() if (kill := _killed_job(event.job_id, kills)) and rerun_seconds(kill):
-            again = seconds(rerun_seconds(kill))
-            return f"the killed worker's job runs again, {again} after the kill"
+            delay = seconds(rerun_seconds(kill))
+            return f"the killed worker's job runs again, {delay} after the kill"
         case LeaderChanged():
             pid = event.source.rpartition(".")[2]
             return f"decider process {pid} leads (epoch {event.epoch})"
@@ -111,9 +111,9 @@ def _killed_job(job_id: str, kills: Sequence[Kill]) -> Kill | None:
 def _worker(recording: Recording, kill: Kill) -> str:
     queue = kill.story.queue if kill.story else kill.pool
     rerun, ready = rerun_seconds(kill), replaced_seconds(recording, kill)
-    again = f"ran again after {seconds(rerun)}" if rerun is not None else "had just ended"
+    fate = f"ran again after {seconds(rerun)}" if rerun is not None else "had just ended"
     return (
-        f"a busy {queue} worker killed; its job {again}, a new worker ready after {seconds(ready)}"
+        f"a busy {queue} worker killed; its job {fate}, a new worker ready after {seconds(ready)}"
     )
 
 

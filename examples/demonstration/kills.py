@@ -1,4 +1,4 @@
-"""The two kills on the way: a worker in the middle of a job, and the decider that leads."""
+"""The two kills during the load: a worker in the middle of a job, and the decider that leads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
+from examples.demonstration.installation import Installation
 from examples.demonstration.recording import JobStory, Recording, WorkerLife
-from examples.demonstration.stage import Stage
 
 Busy = tuple[WorkerLife, JobStory]
 """A worker and the job it runs."""
@@ -17,11 +17,14 @@ Busy = tuple[WorkerLife, JobStory]
 
 @dataclass(frozen=True)
 class Kill:
-    """What was killed, and when (POSIX seconds).
+    """A process that was killed; times are POSIX seconds.
 
     Attributes:
-        pid: the process. pool: of a worker; empty for a decider. story: the job it ran.
+        at: time of the kill.
+        pid: the process.
+        pool: of a worker; empty for a decider.
         worker: the worker's id; empty for a decider.
+        story: the job that the worker ran.
     """
 
     at: float
@@ -36,7 +39,7 @@ class Kill:
 
 
 class NothingToKill(RuntimeError):
-    """Nobody was there to be killed: what was looked for."""
+    """There is no process to kill."""
 
 
 def busy_workers(recording: Recording, pool: str, since: float) -> list[Busy]:
@@ -50,7 +53,7 @@ def kill_worker(busy: Sequence[Busy], now: float) -> Kill:
     """SIGKILL to the worker that began its job last: it surely still runs it.
 
     Raises:
-        NothingToKill: nobody is busy.
+        NothingToKill: no worker is busy.
     """
     if not busy:
         raise NothingToKill("expected a worker that runs a job, found none")
@@ -59,16 +62,16 @@ def kill_worker(busy: Sequence[Busy], now: float) -> Kill:
     return Kill(now, life.pid, life.pool, life.worker, story)
 
 
-def kill_leader(recording: Recording, stage: Stage, now: float) -> Kill:
+def kill_leader(recording: Recording, installation: Installation, now: float) -> Kill:
     """SIGKILL to the decider that leads.
 
     Raises:
-        NothingToKill: the leader known from the event log is no process of ours.
+        NothingToKill: the leader in the event log is no process of this demo.
     """
     source = recording.leaders[-1][1].source if recording.leaders else ""
     pid = int(source.rpartition(".")[2] or 0)
-    if stage.decider(pid) is None:
-        raise NothingToKill(f"expected the leader to be one of our deciders, found {source!r}")
+    if installation.decider(pid) is None:
+        raise NothingToKill(f"expected the leader to be a decider of this demo, found {source!r}")
     _kill(pid)
     return Kill(now, pid)
 
@@ -76,9 +79,9 @@ def kill_leader(recording: Recording, stage: Stage, now: float) -> Kill:
 def _kill(pid: int) -> None:
     """Raises NothingToKill when the process does not descend from this one."""
     try:
-        ours = any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
+        descends = any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
     except psutil.NoSuchProcess:
-        ours = False
-    if not ours:
-        raise NothingToKill(f"process {pid} is not one of ours")
+        descends = False
+    if not descends:
+        raise NothingToKill(f"process {pid} does not belong to this demo")
     os.kill(pid, signal.SIGKILL)

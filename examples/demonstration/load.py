@@ -37,7 +37,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         make: a call from the job's number and the generator of random numbers.
-        rate: how often they come. bursts: what comes on top.
+        rate: jobs per second over time.
+        bursts: jobs besides these.
     """
 
     make: Callable[[int, random.Random], Call]
@@ -45,25 +46,25 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     bursts: tuple[Burst, ...] = ()
 
 
-class Act(msgspec.Struct, frozen=True):
-    """A stretch of the play, as the screen calls it."""
+class Phase(msgspec.Struct, frozen=True):
+    """A phase of the load, as the screen names it."""
 
     begins: float
     name: str
 
 
-ACTS = (
-    Act(0, "load rises"),
-    Act(20, "steady"),
-    Act(28, "burst of 40"),
-    Act(34, "steady"),
-    Act(48, "burst of 25"),
-    Act(52, "load falls"),
+PHASES = (
+    Phase(0, "load rises"),
+    Phase(20, "steady"),
+    Phase(28, "burst of 40"),
+    Phase(34, "steady"),
+    Phase(48, "burst of 25"),
+    Phase(52, "load falls"),
 )
 
 
 def streams(lake: str) -> tuple[Stream, ...]:
-    """What the demo offers. ``lake``: folder for the Parquet files of the Spark jobs."""
+    """The jobs of the demo. ``lake``: folder for the Parquet files of the Spark jobs."""
     return (
         Stream(
             make=lambda number, dice: jobs.make_thumbnail(number, _seconds(dice, 0.65)),
@@ -96,14 +97,14 @@ def report(lake: str, number: int, dice: random.Random) -> Call:
 
 
 def arrivals(offered: tuple[Stream, ...], seed: int) -> list[Arrival]:
-    """Every job of the play in the order of its coming; the same seed gives the same play."""
-    found = [
+    """All jobs in the order of their arrival; the same seed gives the same load."""
+    jobs_at = [
         Arrival(at, stream.make(number, dice))
         for index, stream in enumerate(offered)
         for dice in (random.Random(seed * 1_000 + index),)
         for number, at in enumerate(_instants(stream, dice))
     ]
-    return sorted(found, key=lambda arrival: arrival.at)
+    return sorted(jobs_at, key=lambda arrival: arrival.at)
 
 
 def _instants(stream: Stream, dice: random.Random) -> list[float]:

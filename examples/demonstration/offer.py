@@ -1,4 +1,4 @@
-"""The demo's load on an installation that runs already; tells how the promises were kept, and ends.
+"""The demo's load on an installation that runs already; prints how the promises were kept.
 
     docker-compose --profile demo up demo
 
@@ -58,73 +58,75 @@ async def _run(settings: Settings, options: argparse.Namespace, console: Console
             console.print(f"Spark is warm; {len(offered)} jobs within {options.minutes:g} minutes")
             dispatched += await offer(client, offered)
             console.print(f"the last of {len(dispatched)} jobs is dispatched")
-            stories = await _stories(bus, settings, dispatched)
+            histories = await _histories(bus, settings, dispatched)
     finally:
         await bus.close()
-    found, proof = judged(settings, stories)
-    _show(found, proof, console)
-    return 0 if proof.clean and all(pool.kept for pool in found) else FAILED
+    pool_figures, proof = judged(settings, histories)
+    _show(pool_figures, proof, console)
+    return 0 if proof.clean and all(pool.kept for pool in pool_figures) else FAILED
 
 
 def arrivals(within: float, lake: str, seed: int) -> Iterator[load.Arrival]:
-    """The demo's play again and again, for so many seconds; another one each time."""
+    """The demo's load, repeated for so many seconds; each time with another seed."""
     for number in range(int(within // load.SECONDS) + 1):
         begins = number * load.SECONDS
-        for each in load.arrivals(load.streams(lake), seed + number):
-            if begins + each.at < within:
-                yield load.Arrival(begins + each.at, each.call)
+        for arrival in load.arrivals(load.streams(lake), seed + number):
+            if begins + arrival.at < within:
+                yield load.Arrival(begins + arrival.at, arrival.call)
 
 
 async def warmed(client: Client, lake: str) -> list[str]:
-    """Spark's first two jobs, which take as long as Spark needs to start, once they have ended."""
+    """Runs two Spark jobs, so that Spark has started; their ids."""
     dice = random.Random(0)
-    found = [await client.dispatch(load.report(lake, number, dice)) for number in range(2)]
-    for job_id in found:
+    job_ids = [await client.dispatch(load.report(lake, number, dice)) for number in range(2)]
+    for job_id in job_ids:
         await client.wait(job_id)
-    return found
+    return job_ids
 
 
 async def offer(client: Client, offered: Sequence[load.Arrival]) -> list[str]:
-    """Each job at its time, or as soon as the broker takes it; their ids."""
+    """Dispatches each job at its time, or as soon as the broker accepts it; their ids."""
     begun = time.monotonic()
-    found = []
+    job_ids = []
     for arrival in offered:
         await asyncio.sleep(max(0.0, begun + arrival.at - time.monotonic()))
-        found.append(await client.dispatch(arrival.call))
-    return found
+        job_ids.append(await client.dispatch(arrival.call))
+    return job_ids
 
 
-async def _stories(
+async def _histories(
     bus: Bus, settings: Settings, dispatched: Sequence[str]
 ) -> dict[str, list[Stored]]:
     """Each job's events, once it has ended."""
     client, subjects = Client(bus, prefix=settings.prefix), Subjects(settings.prefix)
-    found = {}
+    histories = {}
     for job_id in dispatched:
         await client.wait(job_id)
-        found[job_id] = await bus.history(subjects.events_stream, subjects.job(job_id))
-    return found
+        histories[job_id] = await bus.history(subjects.events_stream, subjects.job(job_id))
+    return histories
 
 
-def judged(settings: Settings, stories: dict[str, list[Stored]]) -> tuple[list[Figures], Audit]:
+def judged(settings: Settings, stored: dict[str, list[Stored]]) -> tuple[list[Figures], Audit]:
     """Each pool's figures, and what the event log proves."""
-    known = pools(settings)
-    recording = Recording({queue: pool.name for pool in known.values() for queue in pool.queues})
+    configured = pools(settings).values()
+    recording = Recording({queue: pool.name for pool in configured for queue in pool.queues})
     histories: dict[str, Events] = {}
-    for job_id, stored in stories.items():
-        histories[job_id] = [(each.sequence, JOB_EVENTS.decode(each.body)) for each in stored]
-        for each, (_, event) in zip(stored, histories[job_id], strict=True):
+    for job_id, messages in stored.items():
+        histories[job_id] = [
+            (message.sequence, JOB_EVENTS.decode(message.body)) for message in messages
+        ]
+        for message, (_, event) in zip(messages, histories[job_id], strict=True):
             if isinstance(event, Event):
-                recording.take(event, each.at.timestamp())
-    found = [figures(recording, pool, 0, 0) for pool in known.values()]
-    return [each for each in found if each.jobs], judge(histories, len(histories))
+                recording.take(event, message.at.timestamp())
+    all_figures = [figures(recording, pool, 0, 0) for pool in configured]
+    return [pool for pool in all_figures if pool.jobs], judge(histories, len(histories))
 
 
-def _show(found: Sequence[Figures], proof: Audit, console: Console) -> None:
+def _show(pool_figures: Sequence[Figures], proof: Audit, console: Console) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in ("pool", "promise", "jobs", "late", "p50", "p95", "max"):
         table.add_column(title, justify="left" if title in ("pool", "promise") else "right")
-    for pool in found:
+    for pool in pool_figures:
         table.add_row(
             pool.pool,
             f"{pool.quantile:.0%} in {pool.sla_seconds:g} s",

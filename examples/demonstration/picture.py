@@ -8,8 +8,8 @@ from typing import Any
 
 import matplotlib as mpl
 from examples.demonstration.figures import Figures
+from examples.demonstration.plotted import Plotted
 from examples.demonstration.recording import Step
-from examples.demonstration.scene import Scene
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-"""Okabe & Ito's palette, told apart by every kind of eye."""
+"""Okabe & Ito's palette, distinguishable with every kind of colour vision."""
 LATE, INK, FAINT, GRID = "#D55E00", "#222222", "#777777", "#E4E4E4"
 _LEAST_PICKUP_SECONDS = 0.001
 _STYLE = {
@@ -38,24 +38,24 @@ _STYLE = {
 }
 
 
-def save(scene: Scene, *files: Path) -> None:
+def save(plotted: Plotted, *files: Path) -> None:
     """Writes the picture; the format goes by each file's name."""
     with mpl.rc_context(_STYLE):
-        figure = draw(scene)
+        figure = draw(plotted)
         for file in files:
             dateless = {"Date": None} if file.suffix == ".svg" else {}
             figure.savefig(file, metadata=dateless)
 
 
-def draw(scene: Scene) -> Figure:
-    figure = Figure(figsize=(12, 5.1 + 1.55 * len(scene.pools)), dpi=110)
-    figure.text(0.072, 0.972, scene.title, size=16, weight="bold", va="top")
-    figure.text(0.072, 0.938, scene.subtitle, size=10, color=FAINT, va="top")
+def draw(plotted: Plotted) -> Figure:
+    figure = Figure(figsize=(12, 5.1 + 1.55 * len(plotted.pools)), dpi=110)
+    figure.text(0.072, 0.972, plotted.title, size=16, weight="bold", va="top")
+    figure.text(0.072, 0.938, plotted.subtitle, size=10, color=FAINT, va="top")
     rows = figure.add_gridspec(
-        2 + len(scene.pools),
+        2 + len(plotted.pools),
         2,
         width_ratios=(5.2, 1),
-        height_ratios=(0.85, 1.9, *(1.0 for _ in scene.pools)),
+        height_ratios=(0.85, 1.9, *(1.0 for _ in plotted.pools)),
         left=0.072,
         right=0.975,
         top=0.885,
@@ -64,38 +64,42 @@ def draw(scene: Scene) -> Figure:
         wspace=0.08,
     )
     left: list[Axes] = []
-    for row in range(2 + len(scene.pools)):
+    for row in range(2 + len(plotted.pools)):
         left.append(figure.add_subplot(rows[row, 0], sharex=left[0] if left else None))
-    _load(left[0], scene)
-    _pickups(left[1], scene)
-    _legend(figure.add_subplot(rows[0:2, 1]), scene)
-    most = max((pool.fixed_worker_seconds for pool in scene.pools), default=1.0)
-    for index, pool in enumerate(scene.pools):
-        _workers(left[2 + index], scene, pool, COLOURS[index])
+    _load(left[0], plotted)
+    _pickups(left[1], plotted)
+    _legend(figure.add_subplot(rows[0:2, 1]), plotted)
+    most = max((pool.fixed_worker_seconds for pool in plotted.pools), default=1.0)
+    for index, pool in enumerate(plotted.pools):
+        _workers(left[2 + index], plotted, pool, COLOURS[index])
         _cost(figure.add_subplot(rows[2 + index, 1]), pool, COLOURS[index], most)
-    _time_axis(left, scene)
-    _mark_kills(left, scene)
+    _time_axis(left, plotted)
+    _mark_kills(left, plotted)
     return figure
 
 
-def _load(axes: Axes, scene: Scene) -> None:
-    edges = range(int(scene.seconds) + 2)
-    came = [
-        [story.dispatched_at - scene.begins for story in scene.recording.jobs_of(pool.pool)]
-        for pool in scene.pools
+def _load(axes: Axes, plotted: Plotted) -> None:
+    edges = range(int(plotted.seconds) + 2)
+    dispatched = [
+        [story.dispatched_at - plotted.begins for story in plotted.recording.jobs_of(pool.pool)]
+        for pool in plotted.pools
     ]
     axes.hist(
-        came, bins=list(edges), stacked=True, color=COLOURS[: len(came)], histtype="stepfilled"
+        dispatched,
+        bins=list(edges),
+        stacked=True,
+        color=COLOURS[: len(dispatched)],
+        histtype="stepfilled",
     )
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
     _heading(axes, "Load: jobs dispatched", "jobs/s")
 
 
-def _pickups(axes: Axes, scene: Scene) -> None:
-    for index, pool in enumerate(scene.pools):
+def _pickups(axes: Axes, plotted: Plotted) -> None:
+    for index, pool in enumerate(plotted.pools):
         waits = [
-            (story.dispatched_at - scene.begins, pickup)
-            for story in scene.recording.jobs_of(pool.pool)
+            (story.dispatched_at - plotted.begins, pickup)
+            for story in plotted.recording.jobs_of(pool.pool)
             if (pickup := story.pickup_seconds) is not None
         ]
         x = [at for at, _ in waits]
@@ -122,43 +126,43 @@ def _pickups(axes: Axes, scene: Scene) -> None:
             va="center",
         )
     axes.set_yscale("log")
-    axes.set_ylim(_LEAST_PICKUP_SECONDS * 0.8, max(p.sla_seconds for p in scene.pools) * 2)
+    axes.set_ylim(_LEAST_PICKUP_SECONDS * 0.8, max(p.sla_seconds for p in plotted.pools) * 2)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _seconds(value)))
     axes.minorticks_off()
     _heading(axes, "Pickup time of each job, and the promises (dashed)", "pickup time")
 
 
-def _workers(axes: Axes, scene: Scene, pool: Figures, colour: str) -> None:
-    planned, ready = scene.recording.planned(pool.pool), scene.recording.ready(pool.pool)
-    x, y = _stairs(ready, scene)
+def _workers(axes: Axes, plotted: Plotted, pool: Figures, colour: str) -> None:
+    planned, ready = plotted.recording.planned(pool.pool), plotted.recording.ready(pool.pool)
+    x, y = _stairs(ready, plotted)
     axes.fill_between(x, y, step="post", color=colour, alpha=0.35, linewidth=0)
-    axes.step(*_stairs(planned, scene), where="post", color=colour, linewidth=1.6)
+    axes.step(*_stairs(planned, plotted), where="post", color=colour, linewidth=1.6)
     top = max([1, *(step.workers for step in (*planned, *ready))])
     for marker, up in (("^", True), ("v", False)):
-        at = _decided(scene, pool.pool, up)
+        at = _decided(plotted, pool.pool, up)
         axes.scatter(at, [top * 1.18] * len(at), s=17, marker=marker, color=INK, linewidths=0)
     axes.set_ylim(0, top * 1.32)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
     _heading(axes, f"Workers of {pool.pool}", "workers", colour)
 
 
-def _decided(scene: Scene, pool: str, up: bool) -> list[float]:
+def _decided(plotted: Plotted, pool: str, up: bool) -> list[float]:
     """When decisions changed the plan in one direction."""
     return [
-        at - scene.begins
-        for at, made in scene.recording.decisions
+        at - plotted.begins
+        for at, made in plotted.recording.decisions
         if made.pool == pool
         and made.target != made.current
         and (made.target > made.current) is up
-        and scene.begins <= at < scene.ends
+        and plotted.begins <= at < plotted.ends
     ]
 
 
-def _stairs(steps: Sequence[Step], scene: Scene) -> tuple[list[float], list[int]]:
+def _stairs(steps: Sequence[Step], plotted: Plotted) -> tuple[list[float], list[int]]:
     """Steps as points from the first second to the last."""
-    before = [step for step in steps if step.at <= scene.begins]
-    within = [step for step in steps if scene.begins < step.at <= scene.ends]
-    x = [0.0, *(step.at - scene.begins for step in within), scene.seconds]
+    before = [step for step in steps if step.at <= plotted.begins]
+    within = [step for step in steps if plotted.begins < step.at <= plotted.ends]
+    x = [0.0, *(step.at - plotted.begins for step in within), plotted.seconds]
     y = [before[-1].workers if before else 0, *(step.workers for step in within)]
     return x, [*y, y[-1]]
 
@@ -180,7 +184,7 @@ def _cost(axes: Axes, pool: Figures, colour: str, most: float) -> None:
     axes.axis("off")
 
 
-def _legend(axes: Axes, scene: Scene) -> None:
+def _legend(axes: Axes, plotted: Plotted) -> None:
     axes.axis("off")
     promises = [
         Patch(
@@ -188,7 +192,7 @@ def _legend(axes: Axes, scene: Scene) -> None:
             label=f"{pool.pool}: {pool.quantile:.0%} in {pool.sla_seconds:g} s\n"
             f"{pool.late} of {pool.jobs} late ({pool.late_share:.1%})",
         )
-        for index, pool in enumerate(scene.pools)
+        for index, pool in enumerate(plotted.pools)
     ]
     signs = [
         _sign(marker="o", color="none", markeredgecolor=LATE, markersize=7, label="started late"),
@@ -214,9 +218,9 @@ def _sign(**look: Any) -> Line2D:
     return Line2D([], [], **look)
 
 
-def _mark_kills(left: Sequence[Axes], scene: Scene) -> None:
-    for kill in scene.kills:
-        at = kill.at - scene.begins
+def _mark_kills(left: Sequence[Axes], plotted: Plotted) -> None:
+    for kill in plotted.kills:
+        at = kill.at - plotted.begins
         for axes in left:
             axes.axvline(at, color=INK, linewidth=1, linestyle=":")
         left[0].annotate(
@@ -230,8 +234,8 @@ def _mark_kills(left: Sequence[Axes], scene: Scene) -> None:
         )
 
 
-def _time_axis(left: Sequence[Axes], scene: Scene) -> None:
-    left[0].set_xlim(0, scene.seconds + 0.5)
+def _time_axis(left: Sequence[Axes], plotted: Plotted) -> None:
+    left[0].set_xlim(0, plotted.seconds + 0.5)
     left[0].xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], nbins=9))
     for axes in left[:-1]:
         axes.tick_params(labelbottom=False)

@@ -16,10 +16,12 @@ LOG = "decisions.jsonl"
 
 
 async def replay(bus: Bus, subjects: Subjects, folder: Path) -> Verdict:
-    """What `penstock replay` finds in the log so far.
+    """The verdict of `penstock replay` on the log so far.
 
     Args:
-        folder: the log is kept there as a file.
+        bus: a connection.
+        subjects: of the installation.
+        folder: the log is stored there as a file.
     """
     path = folder / LOG
     with path.open("wb") as file:
@@ -28,11 +30,11 @@ async def replay(bus: Bus, subjects: Subjects, folder: Path) -> Verdict:
 
 
 def sentence(verdict: Verdict) -> str:
-    """For the report."""
-    found = (
+    """The verdict as a sentence of the report."""
+    equal = (
         f"{verdict.equal_decisions} of {verdict.decisions} decisions recomputed equal, bit for "
         f"bit; of these {verdict.equal_published} of {verdict.published} on the event log; "
         f"{verdict.equal_states} of {verdict.states} states at checkpoints"
     )
     beside = {"rounds without their records": verdict.gaps, "without their round": verdict.orphans}
-    return "; ".join([found, *(f"{count} {what}" for what, count in beside.items() if count)])
+    return "; ".join([equal, *(f"{count} {what}" for what, count in beside.items() if count)])

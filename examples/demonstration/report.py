@@ -18,13 +18,15 @@ from penstock.views.wording import seconds
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the report says.
+    """The content of the report.
 
     Attributes:
-        incidents: a sentence for each kill and what became of it.
-        notes: sentences on jobs that needed more than one try, and on Spark.
-        replay: what recomputing all decisions found.
-        trouble: what went wrong beyond late jobs; the demo failed when there is any.
+        pools: the figures of each pool.
+        audit: the proof from the event log.
+        incidents: a sentence for each kill and its consequences.
+        notes: sentences on jobs that needed more than one attempt, and on Spark.
+        replay: the verdict on all recomputed decisions.
+        trouble: faults other than late jobs; the demo failed when there is any.
     """
 
     pools: tuple[Figures, ...]
@@ -47,12 +49,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
                 "equal."
             )
         broken = [pool.pool for pool in self.pools if not pool.kept]
-        said = [f"the promise of {', '.join(broken)} was broken"] if broken else []
+        faults = [f"the promise of {', '.join(broken)} was broken"] if broken else []
         if not self.audit.clean:
-            said.append(f"{len(self.audit.problems)} jobs are not as they should be")
+            faults.append(f"{len(self.audit.problems)} jobs did not end as expected")
         if not self.replay.is_equal:
-            said.append("not every decision was recomputed equal")
-        return f"Failed: {'; '.join([*said, *self.trouble])}."
+            faults.append("not every decision was recomputed equal")
+        return f"Failed: {'; '.join([*faults, *self.trouble])}."
 
 
 def show(report: Report, console: Console) -> None:
@@ -65,7 +67,7 @@ def show(report: Report, console: Console) -> None:
     facts = [
         ("jobs", f"{audit.dispatched} dispatched, {audit.ended} ended exactly once ({ends})"),
         *(("", note) for note in report.notes),
-        *(("on the way" if i == 0 else "", said) for i, said in enumerate(report.incidents)),
+        *(("incidents" if i == 0 else "", text) for i, text in enumerate(report.incidents)),
         ("replay", sentence(report.replay)),
         *(("problem", text) for text in audit.problems[:_SHOWN_PROBLEMS]),
         *(("problem", text) for text in _differences(report.replay)),

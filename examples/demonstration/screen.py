@@ -1,4 +1,4 @@
-"""What is seen while it runs: a live table on a terminal, else a few lines."""
+"""The screen while the demo runs: a live table on a terminal, else a few lines."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _STATES = {"ok": "green", "late": "bold red", "short": "yellow", "crash-loop": "
 
 
 class Screen(Protocol):
-    """Where the play is seen."""
+    """Shows the demo while it runs."""
 
-    def tell(self, at: float, text: str, style: str = "") -> None:
-        """Something happened, ``at`` seconds after the first job (negative: before)."""
+    def report(self, at: float, text: str, style: str = "") -> None:
+        """Shows an event, ``at`` seconds after the first job (negative: before)."""
         ...
 
-    def draw(self, at: float, act: str, pools: Sequence[Line]) -> None:
+    def draw(self, at: float, phase: str, pools: Sequence[Line]) -> None:
         """Called a few times a second."""
         ...
 
@@ -39,15 +39,15 @@ class Screen(Protocol):
 
 
 class Words:
-    """For logs: what happens, and each ten seconds how things are."""
+    """For logs: a line for each event, and each ten seconds one about the pools."""
 
     def __init__(self, console: Console) -> None:
         self._console, self._next = console, 0.0
 
-    def tell(self, at: float, text: str, style: str = "") -> None:
+    def report(self, at: float, text: str, style: str = "") -> None:
         self._console.print(Text(f"{stamp(at)}  {text}"), soft_wrap=True)
 
-    def draw(self, at: float, act: str, pools: Sequence[Line]) -> None:
+    def draw(self, at: float, phase: str, pools: Sequence[Line]) -> None:
         if at < self._next:
             return
         self._next = (at // STATUS_EACH_SECONDS + 1) * STATUS_EACH_SECONDS
@@ -56,14 +56,14 @@ class Words:
             f"{line.row.waiting or 0} waiting"
             for line in pools
         )
-        self.tell(at, f"{act}: {now}")
+        self.report(at, f"{phase}: {now}")
 
     def close(self) -> None:
         pass
 
 
 class LiveTable:
-    """A table that is drawn over itself, with the last things that happened below it."""
+    """A table that is drawn over itself, with the last events below it."""
 
     def __init__(self, console: Console, lasts: float, processes: Sequence[Supervised]) -> None:
         self._lasts, self._processes = lasts, processes
@@ -71,13 +71,13 @@ class LiveTable:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
 
-    def tell(self, at: float, text: str, style: str = "") -> None:
-        said = Text(f"{stamp(at)}  ", "dim", overflow="ellipsis", no_wrap=True)
-        self._lines.append(said.append(text, style or "default"))
+    def report(self, at: float, text: str, style: str = "") -> None:
+        line = Text(f"{stamp(at)}  ", "dim", overflow="ellipsis", no_wrap=True)
+        self._lines.append(line.append(text, style or "default"))
 
-    def draw(self, at: float, act: str, pools: Sequence[Line]) -> None:
+    def draw(self, at: float, phase: str, pools: Sequence[Line]) -> None:
         self._live.update(
-            picture(at, self._lasts, act, self._processes, pools, list(self._lines)), refresh=True
+            picture(at, self._lasts, phase, self._processes, pools, list(self._lines)), refresh=True
         )
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class LiveTable:
 def picture(
     at: float,
     lasts: float,
-    act: str,
+    phase: str,
     processes: Sequence[Supervised],
     pools: Sequence[Line],
     lines: Sequence[Text],
@@ -98,7 +98,7 @@ def picture(
         Text("Penstock demo", "bold"),
         Text(stamp(at), "bold cyan"),
         ProgressBar(total=lasts, completed=min(max(at, 0.0), lasts), width=36),
-        Text(act, "cyan"),
+        Text(phase, "cyan"),
     )
     return Group(head, _processes(processes), _pools(pools), Text(KEY, "dim"), *lines)
 
@@ -110,10 +110,10 @@ def stamp(at: float) -> str:
 
 def _processes(processes: Sequence[Supervised]) -> Text:
     text = Text()
-    for each in processes:
-        again = f" ↻{each.starts - 1}" if each.starts > 1 else ""
-        text.append("● " if each.pid else "○ ", "green" if each.pid else "bold red")
-        text.append(f"{each.name}{again}  ")
+    for process in processes:
+        restarts = f" ↻{process.starts - 1}" if process.starts > 1 else ""
+        text.append("● " if process.pid else "○ ", "green" if process.pid else "bold red")
+        text.append(f"{process.name}{restarts}  ")
     return text
 
 

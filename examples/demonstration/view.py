@@ -1,4 +1,4 @@
-"""What the screen shows, as values: made from the recording and the board. Pure."""
+"""The rows of the screen, from the recording and the board. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from datetime import datetime
 
 import msgspec
 from examples.demonstration.figures import quantile
-from examples.demonstration.load import ACTS
+from examples.demonstration.load import PHASES
 from examples.demonstration.recording import Recording
 
 from penstock.config import Pool
 from penstock.views.pool_board import Board, PoolRow
 
 RECENT = 40
-"""Pickups of so many last jobs are summed up on the screen."""
+"""The screen shows the pickup times of so many last jobs."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One pool on the screen.
 
     Attributes:
-        row: what `penstock pool ls` knows. jobs / done: so far.
-        late: started later than promised. pickup_p95_seconds: of the last jobs.
+        row: the row of `penstock pool ls`.
+        jobs: dispatched so far.
+        done: ended so far.
+        late: jobs that started later than promised.
+        pickup_p95_seconds: of the last jobs.
     """
 
     row: PoolRow
@@ -40,18 +43,20 @@ def lines(
     return [_line(recording, row) for row in rows]
 
 
-def act(seconds: float) -> str:
-    """What goes on, so long after the first job."""
-    return next((each.name for each in reversed(ACTS) if each.begins <= seconds), "curtain up")
+def phase(seconds: float) -> str:
+    """The phase of the load, so many seconds after the first job."""
+    return next(
+        (present.name for present in reversed(PHASES) if present.begins <= seconds), "starting"
+    )
 
 
 def _line(recording: Recording, row: PoolRow) -> Line:
-    stories = recording.jobs_of(row.pool)
-    pickups = [pickup for story in stories if (pickup := story.pickup_seconds) is not None]
+    jobs = recording.jobs_of(row.pool)
+    pickups = [pickup for job in jobs if (pickup := job.pickup_seconds) is not None]
     return Line(
         row=row,
-        jobs=len(stories),
-        done=sum(story.ended_at is not None for story in stories),
+        jobs=len(jobs),
+        done=sum(job.ended_at is not None for job in jobs),
         late=sum(pickup > row.sla_seconds for pickup in pickups),
         pickup_p95_seconds=quantile(sorted(pickups[-RECENT:]), 0.95),
     )

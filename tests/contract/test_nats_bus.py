@@ -49,7 +49,7 @@ class TestFollowingWithoutConsumers(FollowingContract):
     async def bus(self, examined: Examined) -> Bus:
         bus = await examined.client(30.0)
         assert isinstance(bus, NatsBus)
-        bus.makes_consumers = False
+        bus.reader.makes_consumers = False
         return bus
 
     async def test_the_last_of_one_subject_comes_first_then_what_is_new(

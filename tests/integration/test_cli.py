@@ -92,7 +92,7 @@ def test_what_is_not_there_is_said(shell: Shell) -> None:
     assert "see 'decision ls'" in unknown.stderr
     for verb in ("pause", "resume"):
         mistyped = shell.call("queue", verb, "nope", code=2)
-        assert "no pool takes queue 'nope'" in mistyped.stderr
+        assert "no pool serves queue 'nope'" in mistyped.stderr
 
 
 def test_a_worker_without_an_executor_runs_jobs(shell: Shell) -> None:

@@ -26,7 +26,7 @@ async def owner(guarded: GuardedBroker, settings: MakeSettings) -> AsyncIterator
     """The orchestrator, which follows the event log by a consumer."""
     settings.prefix = "penstock"
     bus = await connect(guarded.settings(settings, "orchestrator"))
-    bus.makes_consumers = True
+    bus.reader.makes_consumers = True
     yield bus
     await bus.close()
 

@@ -10,8 +10,8 @@ from examples.demonstration import answers, load, offer, picture, report
 from examples.demonstration.audit import Audit, judge
 from examples.demonstration.figures import Figures, figures, quantile
 from examples.demonstration.kills import Kill
+from examples.demonstration.plotted import Plotted
 from examples.demonstration.recording import Recording, height
-from examples.demonstration.scene import Scene
 from rich.console import Console
 
 from penstock.config import load as load_settings
@@ -233,7 +233,7 @@ def test_the_report_fails_when_a_promise_was_broken():
 
 def test_the_picture_is_drawn(tmp_path: Path):
     recording = recorded()
-    scene = Scene(
+    scene = Plotted(
         recording=recording,
         pools=(figures(recording, POOLS["thumbnails"], 100, 120),),
         kills=(Kill(115, 2, "thumbnails", "w2"),),

@@ -284,8 +284,8 @@ async def test_the_outbox_is_sent_in_order_and_once(
         broker.start()
         ids.append(await client.dispatch(note(diary="d", name="after")))
         ids += await client.dispatch_many([note(diary="d", name=f"m{n}") for n in range(3)])
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
         views = [await client.job(each) for each in (before, *ids)]
         assert [view.state for view in views] == [State.WAITING] * 10
         sequences = [view.record.sequence for view in views]
@@ -307,8 +307,8 @@ async def test_many_jobs_survive_a_broker_that_goes_while_they_are_dispatched(
         broker.kill()
         broker.start()
         ids = await dispatching
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
         subjects = Subjects(known.prefix)
         events = await client._bus.count(subjects.events_stream, subjects.events("job", "*"))
     assert events == {subjects.events("job", job_id, "JobDispatched"): 1 for job_id in ids}
@@ -335,8 +335,8 @@ async def test_a_full_outbox_refuses(
         with pytest.raises(OutboxFull, match="no room for 1 more of at most 2"):
             await client.dispatch(note(diary="d", name="j2"))
         broker.start()
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
     assert await waiting_in(known) == 2
 
 
@@ -381,8 +381,8 @@ async def test_what_a_killed_process_left_is_sent_by_the_next(
     await Client(bus, prefix=known.prefix).dispatcher.sender.send_many([entry.event])
     await bus.close()
     async with Client.connect(known) as client:
-        assert client._when_away is not None
-        await client._when_away.sent()
+        assert client.dispatcher.offline is not None
+        await client.dispatcher.offline.sent()
         assert [(await client.job(each)).state for each in ids] == [State.WAITING] * 4
         names = [len((await client.job(each)).events) for each in ids]
         assert names == [1, 1, 1, 1]

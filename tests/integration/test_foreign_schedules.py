@@ -35,7 +35,7 @@ async def owner(guarded: GuardedBroker, settings: MakeSettings) -> AsyncIterator
     """The connection of an orchestrator that has not started."""
     settings.prefix = "penstock"
     bus = await connect(guarded.settings(settings, "orchestrator"))
-    bus.makes_consumers = True
+    bus.reader.makes_consumers = True
     yield bus
     if bus.connected:
         await bus.close()

@@ -114,7 +114,7 @@ async def test_invented_queues_take_no_more_than_their_share(
     guarded: GuardedBroker, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_consumers, "MOST_UNNAMED", 20)
-    monkeypatch.setattr(queue_consumers, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(queue_consumers, "_SURVEY_SECONDS", 0.2)
     monkeypatch.setattr(queue_consumers, "_COUNT_SECONDS", 0.2)
     settings.prefix = "penstock"
     pools = {"pools": {"mail": {"queues": ["named"]}}}

@@ -37,7 +37,7 @@ async def guarded(tmp_path: Path, settings: MakeSettings) -> AsyncIterator[Guard
 @pytest.fixture
 async def owner(guarded: GuardedBroker, settings: MakeSettings) -> AsyncIterator[NatsBus]:
     bus = await connect(guarded.settings(settings, "orchestrator"))
-    bus.makes_queues = True
+    bus.queues.makes_consumers = True
     yield bus
     await bus.close()
 
@@ -94,7 +94,7 @@ async def test_a_key_speaks_for_its_host_and_queues_alone(
 async def test_a_bound_worker_takes_and_acknowledges_its_jobs(
     guarded: GuardedBroker, owner: NatsBus, settings: MakeSettings
 ) -> None:
-    await owner.make_queue("mail")
+    await owner.queues.make("mail")
     shop = await connect(guarded.settings(settings, "shop"))
     mailer = await connect(guarded.settings(settings, "mailer"))
     await shop.append(Outgoing("penstock.jobs.mail", b"letter"))
@@ -115,7 +115,7 @@ async def test_a_bound_worker_takes_and_acknowledges_its_jobs(
 async def test_a_revoked_key_is_refused_and_the_others_stay_connected(
     guarded: GuardedBroker, owner: NatsBus, settings: MakeSettings
 ) -> None:
-    await owner.make_queue("mail")
+    await owner.queues.make("mail")
     heard: list[str] = []
     staying = await connect(guarded.settings(settings, "dispatcher"))
     mailer = await connect(guarded.settings(settings, "mailer"))

@@ -65,7 +65,7 @@ def test_the_command_line_tells_where_jobs_wait_for_ever(shell: Shell) -> None:
 
 def test_a_queue_that_is_nowhere_is_not_paused_by_mistake(shell: Shell) -> None:
     refused = shell.call("queue", "pause", "report", code=2)
-    assert "no pool takes queue 'report' and it holds no jobs; did you mean 'reports'?" in (
+    assert "no pool serves queue 'report' and it holds no jobs; did you mean 'reports'?" in (
         refused.stderr
     )
     assert "report" not in {row["queue"] for row in shell.json("queue", "ls")}

@@ -18,7 +18,7 @@ TWO_SECONDS = Quantiles(
 POOL = Pool(name="mails", kind="queue", queues=("mails",), profile=Profile())
 
 
-def inputs(at: str, per_second: float = 0.0, **more: Any) -> StrategyInputs:
+def inputs(at: str, per_second: float = 0.0, **others: Any) -> StrategyInputs:
     """So many jobs a second, of 2 s each, at this time."""
     snapshot = PoolSnapshot(
         pool="mails",
@@ -28,8 +28,8 @@ def inputs(at: str, per_second: float = 0.0, **more: Any) -> StrategyInputs:
         service=TWO_SECONDS,
     )
     now = datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp()
-    more = {"current": 0, "age_seconds": 0.5, **more}
-    return StrategyInputs(pool=POOL, snapshot=snapshot, now=now, **more)
+    others = {"current": 0, "age_seconds": 0.5, **others}
+    return StrategyInputs(pool=POOL, snapshot=snapshot, now=now, **others)
 
 
 @pytest.mark.parametrize(
@@ -54,30 +54,30 @@ def test_more_traffic_goes_over_the_floor() -> None:
 class TestBudget:
     options = budget_aware.Options(worker_hours_per_day=24)
 
-    def demand(self, at: str, **more: Any) -> Demand:
-        given = inputs(f"2026-10-20 {at}", per_second=5, options=self.options, **more)
+    def demand(self, at: str, **others: Any) -> Demand:
+        given = inputs(f"2026-10-20 {at}", per_second=5, options=self.options, **others)
         return budget_aware.BudgetAware().demand(given)
 
     def test_a_fresh_day_has_all_of_it(self) -> None:
-        found = self.demand("09:00")
-        assert found.workers == 10
-        assert found.memory["spent_hours"] == 0
+        demand = self.demand("09:00")
+        assert demand.workers == 10
+        assert demand.memory["spent_hours"] == 0
 
     def test_what_runs_is_counted_and_what_is_left_paces(self) -> None:
-        found = self.demand("11:00", current=10, memory=self.demand("09:00").memory)
-        assert found.memory["spent_hours"] == pytest.approx(20)
-        assert found.workers == 4
+        demand = self.demand("11:00", current=10, memory=self.demand("09:00").memory)
+        assert demand.memory["spent_hours"] == pytest.approx(20)
+        assert demand.workers == 4
 
     def test_nothing_is_left(self) -> None:
-        found = self.demand("12:00", current=10, memory=self.demand("09:00").memory)
-        assert found.workers == 0
-        assert "0.0 of 24 worker-hours are left today" in found.reasons[-1].text
+        demand = self.demand("12:00", current=10, memory=self.demand("09:00").memory)
+        assert demand.workers == 0
+        assert "0.0 of 24 worker-hours are left today" in demand.reasons[-1].text
 
     def test_midnight_begins_anew(self) -> None:
         yesterday = {"day": "2026-10-19", "spent_hours": 24.0, "at": inputs("2026-10-19 23:00").now}
-        found = self.demand("01:00", current=2, memory=yesterday)
-        assert found.memory["spent_hours"] == pytest.approx(2)
+        demand = self.demand("01:00", current=2, memory=yesterday)
+        assert demand.memory["spent_hours"] == pytest.approx(2)
 
     def test_a_clock_that_was_set_back_takes_nothing_back(self) -> None:
-        found = self.demand("08:00", current=10, memory=self.demand("09:00").memory)
-        assert found.memory["spent_hours"] == 0
+        demand = self.demand("08:00", current=10, memory=self.demand("09:00").memory)
+        assert demand.memory["spent_hours"] == 0

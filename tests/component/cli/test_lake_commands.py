@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def test_what_is_not_installed_is_named() -> None:
         required("penstock-nowhere"),
     ):
         importlib.import_module("penstock.nowhere.forecasts")
+
+
+def test_a_command_names_the_package_that_it_needs(penstock, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, "penstock.cli.scaling.replay", raising=False)
+    for module in [name for name in sys.modules if name.startswith("penstock.decider")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "penstock.decider", None)
+    refused = penstock("replay")
+    assert refused.exit_code == 1
+    assert "needs the package penstock-decider; install it" in refused.output
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,12 @@ def test_a_server_that_is_gone_is_no_error() -> None:
 async def test_only_of_workers_that_died(spark: tuple[Spark, str]) -> None:
     heard, remote = spark
     orphans = SparkOrphans(remote)
-    orphans.hear(report())
+    orphans.learn(report())
     orphans.ended("w", -9)  # never had a session
-    orphans.hear(report(spark_session=SESSION))
-    orphans.hear(report())  # between sessions
+    orphans.learn(report(spark_session=SESSION))
+    orphans.learn(report())  # between sessions
     orphans.ended("w", 0)
-    orphans.hear(report(spark_session=SESSION))
+    orphans.learn(report(spark_session=SESSION))
     orphans.ended("w", -9)
     orphans.ended("w", -9)
     await eventually(lambda: len(heard.asked) == 2)
@@ -88,7 +88,7 @@ async def test_only_of_workers_that_died(spark: tuple[Spark, str]) -> None:
 
 async def test_the_hosts_own_spark_is_its_keepers() -> None:
     orphans = SparkOrphans("")
-    orphans.hear(report(spark_session=SESSION))
+    orphans.learn(report(spark_session=SESSION))
     orphans.ended("w", -9)
     assert not orphans._tasks
 

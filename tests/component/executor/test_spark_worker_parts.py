@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock.config import ConfigError
-from penstock.executor.spark.executors import Found, active_tasks
+from penstock.executor.spark.executors import SparkExecutor, active_tasks
 from penstock.executor.spark.java import find_spark
 from penstock.executor.spark.standalone import Offer, environment, read_secret
 from penstock.executor.spark.workers import Daemon
@@ -57,7 +57,7 @@ def test_it_is_busy_where_tasks_run_or_will_at_once(
 def test_one_that_an_application_waits_for_is_ready_when_its_executor_is() -> None:
     worker = daemon()
     worker.mirror(view("ALIVE"), 0)
-    worker.executors, worker.active = (Found(1, "app-1", "1"),), (None,)
+    worker.executors, worker.active = (SparkExecutor(1, "app-1", "1"),), (None,)
     worker.settle(3)
     assert worker.state == "starting"
     worker.active = (0,)
@@ -68,7 +68,7 @@ def test_one_that_an_application_waits_for_is_ready_when_its_executor_is() -> No
 def test_an_executor_that_nobody_tells_about_is_not_waited_for_too_long() -> None:
     worker = daemon()
     worker.mirror(view("ALIVE"), 0)
-    worker.executors, worker.active = (Found(1, "app-1", "1"),), (None,)
+    worker.executors, worker.active = (SparkExecutor(1, "app-1", "1"),), (None,)
     worker.settle(15)
     assert worker.state == "busy"
 
@@ -78,9 +78,9 @@ def test_it_may_end_when_the_master_gives_it_no_more() -> None:
     worker.mirror(view("ALIVE"), 0)
     worker.settle(1)
     worker.leaving = True
-    assert (worker.state, worker.gone) == ("draining", False)
+    assert (worker.state, worker.is_free) == ("draining", False)
     worker.mirror(view("DECOMMISSIONED"), 1)
-    assert worker.gone
+    assert worker.is_free
 
 
 def test_one_that_its_master_forgot_is_lost_after_a_while_and_found_again() -> None:
@@ -135,10 +135,10 @@ def test_who_has_tasks_is_asked_of_the_applications(
     ]
     executors = {
         "without any": [],
-        "two": [Found(1, "app-1", "1"), Found(2, "app-1", "2")],
-        "not known yet": [Found(3, "app-1", "3")],
-        "silent application": [Found(4, "app-2", "1")],
-        "no application at all": [Found(5, "", "")],
+        "two": [SparkExecutor(1, "app-1", "1"), SparkExecutor(2, "app-1", "2")],
+        "not known yet": [SparkExecutor(3, "app-1", "3")],
+        "silent application": [SparkExecutor(4, "app-2", "1")],
+        "no application at all": [SparkExecutor(5, "", "")],
     }
     assert active_tasks(master, executors) == {
         "without any": (),

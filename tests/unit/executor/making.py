@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import Claim, WorkerEvent, WorkerReport
-from penstock.executor.core import stimulus as s
+from penstock.executor.core import facts
 from penstock.executor.core.fleet import Fleet, Limits
 from penstock.executor.core.instruction import Announce, Instruction, Start
 from penstock.executor.core.lifecycle import Phase
@@ -28,12 +28,12 @@ def command(
     reached: int | None = None,
 ) -> Any:
     plan = WorkersScaled(host=host, epoch=epoch, version=version, pools=pools)
-    return s.Commanded(command=plan, reached=reached)
+    return facts.Commanded(command=plan, reached=reached)
 
 
-def report(worker: str, state: str = "idle", **fields: Any) -> s.Reported:
+def report(worker: str, state: str = "idle", **fields: Any) -> facts.Reported:
     known = {"host": HOST, "pool": "mail", "pid": 1, "number": 1, "at": 0.0, "started_at": 0.0}
-    return s.Reported(report=WorkerReport(worker=worker, state=state, **{**known, **fields}))
+    return facts.Reported(report=WorkerReport(worker=worker, state=state, **{**known, **fields}))
 
 
 def claim(job_id: str, running_seconds: float = 1.0) -> Claim:
@@ -46,7 +46,7 @@ class Played:
     def __init__(self, fleet: Fleet, now: float = 100.0) -> None:
         self.fleet, self.now = fleet, now
 
-    def play(self, *facts: s.Stimulus, after: float = 0.0) -> list[Instruction]:
+    def play(self, *facts: facts.Fact, after: float = 0.0) -> list[Instruction]:
         """What facts lead to, ``after`` seconds later."""
         self.now += after
         instructions: list[Instruction] = []
@@ -60,7 +60,7 @@ class Played:
         starts = [i for i in self.play(command(pools, version)) if isinstance(i, Start)]
         names = [each.worker for each in starts]
         for number, name in enumerate(names, 1):
-            self.play(s.Forked(worker=name, pid=1000 + number), report(name))
+            self.play(facts.Forked(worker=name, pid=1000 + number), report(name))
         return names
 
     def phases(self, pool: str = "mail") -> dict[str, Phase]:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.executor.making import Played, command, events, fleet, of, report
 
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
-from penstock.executor.core import stimulus as s
+from penstock.executor.core import facts
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.instruction import Kill, Note, Pause, Resume, Start, Terminate
 from penstock.executor.core.lifecycle import Phase
@@ -22,7 +22,7 @@ def test_a_command_starts_what_it_plans() -> None:
 def test_the_same_fleet_needs_nothing_more() -> None:
     played = Played(fleet())
     played.start({"mail": 2})
-    assert played.play(s.Ticked()) == []
+    assert played.play(facts.Ticked()) == []
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_same_fleet_needs_nothing_more() -> None:
         command({"mail": 10**9}, version=9, epoch=2),
     ],
 )
-def test_a_command_that_is_not_newer_or_not_sound_changes_nothing(late: s.Commanded) -> None:
+def test_a_command_that_is_not_newer_or_not_sound_changes_nothing(late: facts.Commanded) -> None:
     played = Played(fleet())
     played.play(command({"mail": 1}, version=5, epoch=2))
     before = played.fleet
@@ -73,14 +73,16 @@ def test_a_pool_that_the_settings_lack_is_noted_and_the_rest_is_obeyed() -> None
 
 def test_without_a_command_nobody_is_ended() -> None:
     played = Played(fleet())
-    adopted = s.Adopted(worker="old", pool="mail", pid=7, age_seconds=60)
-    assert [type(e) for e in events(played.play(adopted, s.Ticked()))] == [WorkerStarted]
+    adopted = facts.Adopted(worker="old", pool="mail", pid=7, age_seconds=60)
+    assert [type(e) for e in events(played.play(adopted, facts.Ticked()))] == [WorkerStarted]
     assert played.phases() == {"old": Phase.STARTING}
 
 
 def test_an_adopted_worker_fills_the_plan() -> None:
     played = Played(fleet())
-    played.play(s.Adopted(worker="old", pool="mail", pid=7, age_seconds=60), report("old", "busy"))
+    played.play(
+        facts.Adopted(worker="old", pool="mail", pid=7, age_seconds=60), report("old", "busy")
+    )
     assert of(Start, played.play(command({"mail": 1}))) == []
     assert by_pool(played.fleet, played.now)["mail"].ready == 1
 
@@ -88,7 +90,7 @@ def test_an_adopted_worker_fills_the_plan() -> None:
 def test_ready_counts_from_the_command() -> None:
     played = Played(fleet())
     [start] = of(Start, played.play(command({"mail": 1})))
-    played.play(s.Forked(worker=start.worker, pid=5), after=0.02)
+    played.play(facts.Forked(worker=start.worker, pid=5), after=0.02)
     [ready] = of(WorkerReady, played.play(report(start.worker), after=0.06))
     assert ready.spawn_seconds == pytest.approx(0.08)
     assert ready.together == 1
@@ -97,10 +99,12 @@ def test_ready_counts_from_the_command() -> None:
 def test_planned_started_and_ready_are_kept_apart() -> None:
     played = Played(fleet())
     first, second, third = (i.worker for i in of(Start, played.play(command({"mail": 3}))))
-    played.play(s.Forked(worker=first, pid=1), s.Forked(worker=second, pid=2), report(first))
+    played.play(
+        facts.Forked(worker=first, pid=1), facts.Forked(worker=second, pid=2), report(first)
+    )
     sets = by_pool(played.fleet, played.now)["mail"]
     assert (sets.planned, sets.started, sets.ready) == (3, 2, 1)
-    played.play(s.Forked(worker=third, pid=3), report(third, "draining"))  # paused
+    played.play(facts.Forked(worker=third, pid=3), report(third, "draining"))  # paused
     assert by_pool(played.fleet, played.now)["mail"].ready == 1
 
 
@@ -112,7 +116,7 @@ def test_starting_ones_end_first_then_idle_then_the_youngest_busy() -> None:
     played.play(report(oldest, "busy"), report(young, "busy"))
     played.now += 10
     [starting] = of(Start, played.play(command({"mail": 4}, version=3)))
-    played.play(s.Forked(worker=starting.worker, pid=9))
+    played.play(facts.Forked(worker=starting.worker, pid=9))
     for version, victim in enumerate([starting.worker, older, young, oldest], 4):
         instructions = played.play(command({"mail": 7 - version}, version=version))
         assert [i.worker for i in of(Terminate, instructions)] == [victim]
@@ -124,10 +128,10 @@ def test_a_draining_worker_does_not_count_and_is_killed_at_its_deadline() -> Non
     played.play(report(name, "busy"))
     played.play(command({"mail": 0}, version=2))
     assert of(Start, played.play(command({"mail": 1}, version=3))), "its place is free"
-    assert of(Kill, played.play(s.Ticked(), after=29.9)) == []
-    assert [k.worker for k in of(Kill, played.play(s.Ticked(), after=0.2))] == [name]
-    assert of(Kill, played.play(s.Ticked(), after=1)) == [], "once is enough"
-    [stopped] = of(WorkerStopped, played.play(s.Exited(worker=name, code=-9)))
+    assert of(Kill, played.play(facts.Ticked(), after=29.9)) == []
+    assert [k.worker for k in of(Kill, played.play(facts.Ticked(), after=0.2))] == [name]
+    assert of(Kill, played.play(facts.Ticked(), after=1)) == [], "once is enough"
+    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=-9)))
     assert stopped.cause == "drain-deadline"
 
 
@@ -135,7 +139,7 @@ def test_one_that_is_not_wanted_before_its_fork_is_ended_after_it() -> None:
     played = Played(fleet())
     [start] = of(Start, played.play(command({"mail": 1})))
     assert of(Terminate, played.play(command({"mail": 0}, version=2))) == []
-    instructions = played.play(s.Forked(worker=start.worker, pid=5))
+    instructions = played.play(facts.Forked(worker=start.worker, pid=5))
     assert [i.worker for i in of(Terminate, instructions)] == [start.worker]
 
 
@@ -144,10 +148,10 @@ def test_only_so_many_start_at_once_and_the_emptiest_pool_first() -> None:
     first = of(Start, played.play(command({"mail": 3, "etl": 3})))
     assert sorted(start.pool for start in first) == ["etl", "mail"]
     [then] = of(
-        Start, played.play(s.Forked(worker=first[0].worker, pid=1), report(first[0].worker))
+        Start, played.play(facts.Forked(worker=first[0].worker, pid=1), report(first[0].worker))
     )
     assert then.together == 2
-    stuck = played.play(s.Ticked(), after=11)
+    stuck = played.play(facts.Ticked(), after=11)
     assert len(of(Start, stuck)) == 2, "a start that hangs does not hold up the others for ever"
 
 
@@ -155,9 +159,9 @@ def test_of_those_that_keep_a_core_busy_no_more_start_at_once_than_there_are_cor
     played = Played(fleet(costly=frozenset({"etl"}), costly_starts=2))
     first = of(Start, played.play(command({"etl": 5, "mail": 4})))
     assert sorted(start.pool for start in first) == ["etl"] * 2 + ["mail"] * 4
-    assert of(Start, played.play(s.Ticked())) == []
+    assert of(Start, played.play(facts.Ticked())) == []
     worker = next(start.worker for start in first if start.pool == "etl")
-    [then] = of(Start, played.play(s.Forked(worker=worker, pid=1), report(worker, pool="etl")))
+    [then] = of(Start, played.play(facts.Forked(worker=worker, pid=1), report(worker, pool="etl")))
     assert then.pool == "etl"
 
 
@@ -165,13 +169,13 @@ def test_paused_it_starts_nobody_and_tells_every_worker_to_take_no_jobs() -> Non
     played = Played(fleet(costly=frozenset({"etl"}), costly_starts=1))
     played.start({"mail": 1, "etl": 1})
     [mail], [spark] = played.phases("mail"), played.phases("etl")
-    paused = played.play(s.PauseAsked(paused=True))
+    paused = played.play(facts.PauseRequested(paused=True))
     assert [each.worker for each in of(Pause, paused)] == [mail], "Spark's own take no jobs"
     assert of(Start, played.play(command({"mail": 2, "etl": 1}, version=2))) == []
-    assert of(Pause, played.play(s.Ticked(), after=1)) != [], "it was not ready to hear it"
+    assert of(Pause, played.play(facts.Ticked(), after=1)) != [], "it was not ready to hear it"
     played.play(report(mail, "draining"))
-    assert of(Pause, played.play(s.Ticked(), after=1)) == []
-    resumed = played.play(s.PauseAsked(paused=False))
+    assert of(Pause, played.play(facts.Ticked(), after=1)) == []
+    resumed = played.play(facts.PauseRequested(paused=False))
     assert mail in [each.worker for each in of(Resume, resumed)]
     assert len(of(Start, resumed)) == 1
     assert spark not in [each.worker for each in of(Resume, resumed)]
@@ -179,7 +183,7 @@ def test_paused_it_starts_nobody_and_tells_every_worker_to_take_no_jobs() -> Non
 
 def test_an_adopted_worker_that_its_last_executor_paused_goes_on() -> None:
     played = Played(fleet())
-    adopted = s.Adopted(worker="a", pool="mail", pid=7, age_seconds=60)
+    adopted = facts.Adopted(worker="a", pool="mail", pid=7, age_seconds=60)
     assert [each.worker for each in of(Resume, played.play(adopted))] == ["a"]
 
 
@@ -191,8 +195,8 @@ def test_told_to_end_it_ends_everybody_and_starts_nobody() -> None:
     played = Played(fleet())
     one, other = played.start({"mail": 2})
     played.play(report(other, "draining", stopping_because="orphaned"))
-    instructions = played.play(s.EndAsked())
+    instructions = played.play(facts.EndRequested())
     assert {i.worker for i in of(Terminate, instructions)} >= {one, other}
-    [stopped] = of(WorkerStopped, played.play(s.Exited(worker=one, code=0)))
+    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=one, code=0)))
     assert stopped.cause == "shutdown"
     assert of(Start, played.play(command({"mail": 5}, version=9))) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.events.snapshot import HostSnapshot, PoolWorkers
 from penstock.events.worker import WorkerReady, WorkerStopped
-from penstock.executor.readings import Readings
+from penstock.executor.gauges import Readings
 from penstock.telemetry.meters import Meters, Reading, Spread
 
 
@@ -24,14 +24,14 @@ def test_workers_by_pool_and_state() -> None:
     meters = Meters()
     readings = Readings(meters)
     mails = PoolWorkers(planned=3, started=2, ready=1, crash_loop=True)
-    readings.told(
+    readings.published(
         HostSnapshot(source="x", host="a", cpu_cores=2, memory_bytes=8, pools={"mails": mails})
     )
     found = told(meters)
     assert found["penstock.host.workers", "a", "mails", "planned"].value == 3
     assert found["penstock.host.workers", "a", "mails", "ready"].value == 1
     assert found["penstock.host.crash_loop", "a", "mails"].value == 1
-    readings.told(HostSnapshot(source="x", host="a", cpu_cores=2, memory_bytes=8))
+    readings.published(HostSnapshot(source="x", host="a", cpu_cores=2, memory_bytes=8))
     assert ("penstock.host.crash_loop", "a", "mails") not in told(meters), "a pool that is gone"
 
 

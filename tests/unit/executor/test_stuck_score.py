@@ -12,7 +12,7 @@ from tests.unit.executor.making import HOST, Played, claim, fleet, of, report
 
 from penstock.config.settings import Stuck
 from penstock.events.worker import QueueReport, WorkerStopped
-from penstock.executor.core import stimulus as s
+from penstock.executor.core import facts
 from penstock.executor.core.instruction import GiveBack, Kill, Start
 from penstock.executor.core.stuck import IDLE, Case, Usual, Vital, score
 
@@ -95,11 +95,11 @@ def test_a_condemned_worker_is_killed_at_once_replaced_and_no_failed_start() -> 
     played = Played(fleet())
     [name] = played.start({"mail": 1})
     played.play(report(name, "busy", claims=(claim("a", 5.0),)))
-    first = played.play(s.Condemned(worker=name))
+    first = played.play(facts.Condemned(worker=name))
     assert [each.worker for each in of(Kill, first)] == [name]
     assert [each.cause for each in of(Start, first)] == ["respawn"]
-    assert played.play(s.Condemned(worker=name)) == []
-    then = played.play(s.Exited(worker=name, code=-9))
+    assert played.play(facts.Condemned(worker=name)) == []
+    then = played.play(facts.Exited(worker=name, code=-9))
     assert [event.cause for event in of(WorkerStopped, then)] == ["stuck"]
     assert [(each.job_ids, each.ran) for each in of(GiveBack, then)] == [(("a",), "")]
     assert played.fleet.troubles == {}
@@ -109,7 +109,7 @@ def test_what_is_killed_at_its_drain_deadline_loses_its_worker_by_no_fault_of_it
     played = Played(fleet())
     [name] = played.start({"mail": 1})
     played.play(report(name, "busy", claims=(claim("a", 5.0),)))
-    played.play(s.EndAsked())
-    assert of(Kill, played.play(s.Ticked(), after=31))
-    [returned] = of(GiveBack, played.play(s.Exited(worker=name, code=-9)))
+    played.play(facts.EndRequested())
+    assert of(Kill, played.play(facts.Ticked(), after=31))
+    [returned] = of(GiveBack, played.play(facts.Exited(worker=name, code=-9)))
     assert (returned.ran, returned.ended) == ("", f"worker {name} on {HOST} did not end in time")

@@ -29,7 +29,7 @@ def config() -> None:
 
 
 @config.command(example="penstock config check --config penstock.toml --strict")
-@click.option("--strict", is_flag=True, help="Refuse warnings too.")
+@click.option("--strict", is_flag=True, help="Refuse settings with warnings, too.")
 @click.option("--offline", is_flag=True, help="Do not read measurements from the broker.")
 @click.pass_context
 def check(ctx: click.Context, strict: bool, offline: bool) -> None:

@@ -1,4 +1,4 @@
-"""Types of options and arguments; checked before anything is sent."""
+"""Types of options and arguments, checked before anything is sent, and shared options."""
 
 from __future__ import annotations
 
@@ -41,3 +41,10 @@ JOB_ID = Name("job", "id")
 QUEUE = Name("queue")
 POOL = Name("pool")
 SECONDS = Seconds()
+
+LAKE = click.option(
+    "--lake", required=True, metavar="DIR", help="Folder on any file system that Hadoop knows."
+)
+MASTER = click.option(
+    "--master", default="local[2]", show_default=True, help="Spark master to run on."
+)

@@ -49,6 +49,6 @@ class TimeOfDay:
 def _floor(options: Options, now: float) -> tuple[str, int]:
     """The floor that began last; before the first of a day it is still yesterday's last."""
     clock = datetime.fromtimestamp(now, zone(options.time_zone)).time()
-    floors = sorted(options.floors.items(), key=lambda each: time.fromisoformat(each[0]))
-    begun = [each for each in floors if time.fromisoformat(each[0]) <= clock]
+    floors = sorted(options.floors.items(), key=lambda entry: time.fromisoformat(entry[0]))
+    begun = [entry for entry in floors if time.fromisoformat(entry[0]) <= clock]
     return (begun or floors or [("00:00", 0)])[-1]

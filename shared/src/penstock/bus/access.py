@@ -1,4 +1,4 @@
-"""How a broker is told who we are, how we know that it is the right one, and what it refuses us."""
+"""Credentials, the check that a broker is the right one, and requests that it refuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import re
+import ssl
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -20,16 +21,18 @@ T = TypeVar("T")
 _REFUSED_PUBLISH = re.compile(r'publish to "([^"]+)"', re.IGNORECASE)
 
 TLS_FIRST = "; TLS must come before all else there (handshake_first, as in deploy/nats/nats.conf)"
+_NOT_YET_VALID, _EXPIRED = 9, 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 
 class NotPermitted(BusRefused):
-    """The broker said that a permission was violated."""
+    """The broker reported a violation of permissions."""
 
 
 class Refusals:
-    """What waits for an answer, by subject: it fails at once when the broker refuses the subject.
+    """Requests under way, by subject: each fails at once when the broker refuses its subject.
 
-    A request that a key may not make is not answered: only that it was refused is said, beside.
+    NATS does not reply to an unauthorised request; it reports a permissions violation by itself.
 
     Args:
         nkey_file: the key of this connection, for the text of the error.
@@ -68,12 +71,21 @@ class Refusals:
         return refused[1].lower()
 
     def error(self, subject: str) -> NotPermitted:
-        """The error of whoever wanted to publish to ``subject``."""
+        """The error for a refused publish to ``subject``."""
         key = f"the key {self._nkey_file}" if self._nkey_file else "this user"
         return NotPermitted(
             f"{key} may not publish to {subject} (permissions violation); set nats.nkey_file to "
             "the key of a role that may: the operator's for commands, for a service its own"
         )
+
+
+def tls_failure(error: Exception) -> str:
+    """Why no secure connection came about, with what to check first."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error}{TLS_FIRST}"
+    if error.verify_code in {_NOT_YET_VALID, _EXPIRED}:
+        return f"{error}; compare this host's clock with the certificate's dates"
+    return str(error)
 
 
 def servers(url: str) -> list[str]:
@@ -139,7 +151,7 @@ def options(
         if has_identity and not is_loopback(address.hostname or ""):
             raise BusRefused(
                 f"nats.url names the server {address.hostname} and credentials are set, but not "
-                "nats.ca_file: whoever is on the way could read and use the connection; set "
+                "nats.ca_file: any machine on the way could read and use the connection; set "
                 "nats.ca_file (or tls://, where the system knows the authority). Without TLS, "
                 "credentials go to servers on loopback only"
             )
@@ -201,9 +213,9 @@ def refused_credentials(reach: NatsSettings) -> str:
 
 
 async def unless_refused(refused: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` gives; it is begun in any case, and cancelled once ``refused`` is set.
+    """The result of ``work``, which is begun in any case and cancelled once ``refused`` is set.
 
-    A request that one may not make is not answered: only that it was refused is told, beside.
+    NATS does not reply to an unauthorised request; it reports a permissions violation by itself.
 
     Raises:
         NotPermitted: it was set before ``work`` had ended.
@@ -220,5 +232,5 @@ async def unless_refused(refused: asyncio.Event, work: Coroutine[Any, Any, T]) -
 
 
 def _is_no_end_of_tls(record: logging.LogRecord) -> bool:
-    """nats-py does not tell its reader of TLS, and asyncio grumbles about that at each end."""
+    """nats-py does not mark its reader as one of TLS, so asyncio logs a warning at each end."""
     return "eof_received() has no effect when using ssl" not in str(record.msg)

@@ -1,4 +1,4 @@
-"""Time as the broker counts it: ages can be told where machines' clocks differ, or are set."""
+"""Time by the broker's clock, so that ages are right where the clocks of machines differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class BrokerClock:
     """The local monotonic clock, shifted to what the broker's time stamps prove.
 
     Args:
-        wall: POSIX seconds of this machine, a first guess. monotonic: seconds that never jump.
+        wall: POSIX seconds of this machine, a first guess.
+        monotonic: seconds that never jump.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Connection:
         self.subjects = Subjects(settings.prefix)
         self._settings = settings
         self._client = WireClient()
-        self._client.ours = streams.names(settings, self.subjects)
+        self._client.own_prefixes = streams.names(settings, self.subjects)
         self.clock = BrokerClock()
         self._inboxes: set[Inbox] = set()
         self._may_not_make = False
@@ -119,7 +119,7 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, (ssl.SSLError, NotPrivate)):
-            self.trouble = f"{error}{access.TLS_FIRST}"
+            self.trouble = access.tls_failure(error)
         if isinstance(error, NotTheBroker):
             if self.trouble != str(error):  # one line, however often it is tried
                 log.warning("%s", error)

@@ -33,7 +33,10 @@ async def late_bus(settings: Settings, name: str, locate: Locate) -> Bus:
 
 
 class LateBus:
-    """Has every method of :class:`penstock.bus.protocol.Bus`."""
+    """Has every method of :class:`penstock.bus.protocol.Bus`.
+
+    Connects in a loop of its own: each try looks for the broker anew, and logs a refusal once.
+    """
 
     def __init__(self, settings: Settings, name: str, locate: Locate) -> None:
         self._settings, self._name, self._locate = settings, name, locate

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,22 +13,17 @@ import nats.errors
 
 from penstock.bus import access, clock, ending, streams
 from penstock.bus.connection import Connection
-from penstock.bus.nkeys import HEARD
+from penstock.bus.nkeys import IMPORT_PREFIX
 from penstock.bus.protocol import (
-    BusError,
     BusRefused,
     BusUnavailable,
     Delivery,
-    Extent,
     NotLetIn,
     Outgoing,
-    QueueDepth,
     StorageTooSmall,
-    Stored,
     Subscription,
 )
-from penstock.bus.pull import Inbox
-from penstock.bus.puller import NatsPuller
+from penstock.bus.queue_consumers import QueueConsumers
 from penstock.bus.reading import Reader
 from penstock.bus.wire import frame
 from penstock.config import Settings
@@ -38,16 +31,13 @@ from penstock.config.masking import masked
 
 log = logging.getLogger("penstock.bus")
 
-_HEARD = f"{HEARD}."
-_ASK_AGAIN_SECONDS = 0.2
+_FROM_OTHERS = f"{IMPORT_PREFIX}."
+_RETRY_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
 _NO_STREAM = 10059
-_NO_CONSUMER = 10014
 _NO_STORAGE = 10047
 _NO_MESSAGE = {10037, 10057}
-"""There is no such message; it could not be deleted, since it went meanwhile."""
-_FAR = "2200-01-01T00:00:00Z"
-_MOMENTS_SECONDS = (0.05, 0.2, 1.0, 5.0)
+"""The message does not exist; it was removed meanwhile."""
 
 
 async def connect(
@@ -56,6 +46,8 @@ async def connect(
     """A bus, connected, with the installation's streams in place.
 
     Args:
+        settings: of this installation.
+        name: of the connection, for people.
         makes_streams: its key, if it has one, may make streams: each is looked for.
 
     Raises:
@@ -86,46 +78,72 @@ async def connect(
 
 
 class NatsBus(Connection):
-    """See :class:`penstock.bus.protocol.Bus`; one connection, one process."""
+    """See :class:`penstock.bus.protocol.Bus`; one connection, one process.
+
+    Args:
+        settings: of this installation.
+        makes_streams: its key, if it has one, may make streams.
+
+    Attributes:
+        reader: reads streams; its methods are the bus's own.
+        queues: the consumers of queues.
+    """
 
     def __init__(self, settings: Settings, makes_streams: bool = False) -> None:
         super().__init__(settings)
-        self._timing: asyncio.Task[None] | None = None
-        self._queues: set[str] = set()
+        self._clock_task: asyncio.Task[None] | None = None
         self._handlers: set[asyncio.Future[Any]] = set()
         self._updating = asyncio.Lock()
-        # With a key, this client has an account of its own: it hears others under a prefix, and
-        # the orchestrator alone may make consumers of queues.
-        self.makes_queues = not self.has_account
-        self._asks_for_all = makes_streams or not self.has_account
-        self._reader = Reader(self._client, self._api, self._inboxes, self._timeout, self._refusals)
-        self.makes_consumers = not self.has_account
+        # A client with a key has an account of its own: it receives the messages of others under
+        # a prefix, and only the orchestrator may make consumers of queues.
+        self._looks_for_all = makes_streams or not self.has_account
+        self.reader = Reader(self._client, self._api, self._inboxes, self._timeout, self._refusals)
+        self.reader.makes_consumers = not self.has_account
+        self.queues = QueueConsumers(
+            self._client,
+            self._api,
+            self.subjects,
+            self._inboxes,
+            claim_seconds=settings.jobs.claim_seconds,
+            request_timeout_seconds=self._timeout,
+            signal=self.signal,
+            give_back=lambda ack_subjects: self._spawn(self.give_back(ack_subjects)),
+            makes_consumers=not self.has_account,
+        )
+        self.append = self._publisher.append
+        self.append_many = self._publisher.append_many
+        self.append_atomic = self._publisher.append_atomic
+        self.last, self.next = self.reader.last, self.reader.next
+        self.history, self.count = self.reader.history, self.reader.count
+        self.extent, self.follow = self.reader.extent, self.reader.follow
+        self.ensure_queue, self.puller = self.queues.ensure, self.queues.puller
+        self.pause_queue, self.depths = self.queues.pause, self.queues.depths
 
     async def open(self, name: str) -> None:
-        """Connects, and returns when the installation's streams are there."""
+        """Connects, and returns when the installation's streams exist."""
         await super().open(name)
-        await self._ensure_patiently()
-        ask = partial(self._api, f"STREAM.INFO.{self.subjects.events_stream}")
-        self._timing = asyncio.create_task(clock.keep(ask), name="broker's clock")
+        await self._wait_for_streams()
+        request = partial(self._api, f"STREAM.INFO.{self.subjects.events_stream}")
+        self._clock_task = asyncio.create_task(clock.keep(request), name="broker's clock")
 
-    async def _ensure_patiently(self) -> None:
-        """Until the broker answers; how long that may take is :func:`connect`'s to say."""
+    async def _wait_for_streams(self) -> None:
+        """Retries until the broker answers; :func:`connect` limits how long that may take."""
         while True:
             try:
                 return await self._ensure_streams()
             except BusUnavailable as error:
                 self.trouble = str(error)
-                log.info("%s; asking again", error)
-                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+                log.info("%s; retrying", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _ensure_streams(self) -> None:
         """Makes what is missing. Most roles may not: they wait for one that may."""
         replicas = self._settings.streams.replicas
-        wanted = streams.streams(self._settings, self.subjects)
+        configs = streams.streams(self._settings, self.subjects)
         missing = await self.missing_streams()
-        if missing and not self._asks_for_all:
-            missing = [config["name"] for config in wanted]  # it may not ask for the others
-        for config in wanted:
+        if missing and not self._looks_for_all:
+            missing = [config["name"] for config in configs]  # it may not look for the others
+        for config in configs:
             if config["name"] in missing:
                 await self._make_stream(streams.complete(config, replicas))
 
@@ -137,7 +155,7 @@ class NatsBus(Connection):
             raise BusRefused(f"stream {config['name']} cannot be made: {error.get('description')}")
 
     async def _create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Who may not is not answered, only told at once that a permission was violated."""
+        """NATS does not reply to an unauthorised request; it reports the violation by itself."""
         if not self._may_not_make:
             with suppress(access.NotPermitted):
                 return await self._api(f"STREAM.CREATE.{config['name']}", config, fail=False)
@@ -147,13 +165,13 @@ class NatsBus(Connection):
         )
 
     async def update_streams(self, extra_bytes: int = 0) -> dict[str, dict[str, Any]]:
-        """Has streams that exist take over what changed in the settings.
+        """Applies changed settings to the streams that exist.
 
         Args:
             extra_bytes: what the event log may hold beyond its bound.
 
         Returns:
-            What was changed, by the stream's name.
+            The changed fields, by the stream's name.
 
         Raises:
             BusError: the broker did not answer, or did not accept a change.
@@ -171,64 +189,40 @@ class NatsBus(Connection):
         return updated
 
     async def close(self) -> None:
-        if self._timing is not None:
-            self._timing.cancel()
+        if self._clock_task is not None:
+            self._clock_task.cancel()
         await super().close()
 
-    # --- how the broker is -----------------------------------------------------------------------
+    # --- streams ----------------------------------------------------------------------------------
     async def stream_states(self) -> list[dict[str, Any]]:
-        """Configuration and state of all streams that may be seen, as the JetStream API has it."""
-        found: list[dict[str, Any]] = []
+        """Configuration and state of all visible streams, as the JetStream API has it."""
+        states: list[dict[str, Any]] = []
         while True:
-            page = await self._api("STREAM.LIST", {"offset": len(found)})
+            page = await self._api("STREAM.LIST", {"offset": len(states)})
             streams = page.get("streams") or []
-            found += streams
-            if not streams or len(found) >= page.get("total", 0):
-                return found
+            states += streams
+            if not streams or len(states) >= page.get("total", 0):
+                return states
 
     async def missing_streams(self) -> list[str]:
         """The streams that the broker lacks, of those that this client looks for.
 
-        With a key that makes no streams that is the event log alone, which is made last: each role
-        may ask for it, and of other streams only for those that it reads.
+        With a key that makes no streams that is only the event log, which is made last: each role
+        may look for it, and of other streams for those that it reads.
 
         Raises:
             BusError
         """
         names = [stream["name"] for stream in streams.streams(self._settings, self.subjects)]
-        if not self._asks_for_all:
+        if not self._looks_for_all:
             names = [self.subjects.events_stream]
         answers = [await self._api(f"STREAM.INFO.{name}", fail=False) for name in names]
         codes = [answer.get("error", {}).get("err_code") for answer in answers]
         return [name for name, code in zip(names, codes, strict=True) if code == _NO_STREAM]
 
     async def account(self) -> dict[str, Any]:
-        """What the account uses and may use, as the JetStream API has it."""
+        """Usage and limits of the account, as the JetStream API has it."""
         return await self._api("INFO")
-
-    # --- storing and reading ----------------------------------------------------------------------
-    async def append(self, message: Outgoing) -> int:
-        return await self._publisher.append(message)
-
-    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
-        return await self._publisher.append_many(messages)
-
-    async def append_atomic(self, messages: Sequence[Outgoing]) -> int:
-        return await self._publisher.append_atomic(messages)
-
-    async def last(self, stream: str, subject: str) -> Stored | None:
-        return await self._reader.last(stream, subject)
-
-    async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
-        return await self._reader.next(stream, subject, sequence)
-
-    async def history(
-        self, stream: str, subject: str, limit: int = 1000, start: int = 1
-    ) -> list[Stored]:
-        return await self._reader.history(stream, subject, limit, start)
-
-    async def count(self, stream: str, subject: str) -> dict[str, int]:
-        return await self._reader.count(stream, subject)
 
     async def adapt_streams(self, extra_bytes: int = 0) -> None:
         try:
@@ -236,21 +230,12 @@ class NatsBus(Connection):
         except access.NotPermitted:
             raise BusRefused("this key may not update streams: make its keys anew") from None
 
-    async def extent(self, stream: str) -> Extent:
-        return await self._reader.extent(stream)
-
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
         bound = {"seq": before} if before else {}
         await self._api(f"STREAM.PURGE.{stream}", {"filter": subject, **bound})
 
-    async def raw_page(
-        self, stream: str, subject: str, limit: int, start: int
-    ) -> list[tuple[Stored, bytes | None]]:
-        """As :meth:`history`, with the header block, where the broker's own headers stand too."""
-        return await self._reader.raw_page(stream, subject, limit, start)
-
     async def remove_message(self, stream: str, sequence: int) -> None:
-        """Deletes one message; nothing happens if it is not there. Raises BusError."""
+        """Deletes one message, if it exists. Raises BusError."""
         answer = await self._api(
             f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, fail=False
         )
@@ -258,89 +243,7 @@ class NatsBus(Connection):
         if error and error.get("err_code") not in _NO_MESSAGE:
             raise BusRefused(f"message {sequence} of {stream}: {error.get('description')}")
 
-    @property
-    def makes_consumers(self) -> bool:
-        """Whether followers have consumers, which with keys only services may make."""
-        return self._reader.makes_consumers
-
-    @makes_consumers.setter
-    def makes_consumers(self, value: bool) -> None:
-        self._reader.makes_consumers = value
-
-    def follow(
-        self, stream: str, subjects: Sequence[str], start: str | int = "new"
-    ) -> AsyncIterator[Stored]:
-        return self._reader.follow(stream, subjects, start)
-
-    # --- queues -----------------------------------------------------------------------------------
-    async def ensure_queue(self, queue: str) -> None:
-        if queue in self._queues:
-            return
-        if self.makes_queues:
-            await self.make_queue(queue)
-        else:
-            await self.signal(self.subjects.queue_wanted(queue))
-
-    async def make_queue(self, queue: str) -> None:
-        """Makes the queue's consumer, even if it was there when it was last looked at."""
-        stream = self.subjects.jobs_stream
-        config = streams.consumer(self.subjects, queue, self._settings.jobs.claim_seconds)
-        await self._api(
-            f"CONSUMER.DURABLE.CREATE.{stream}.{config['name']}",
-            {"stream_name": stream, "config": config},
-        )
-        self._queues.add(queue)
-
-    def puller(self, queue: str) -> NatsPuller:
-        return NatsPuller(self, queue)
-
-    def queue_inbox(self, queue: str) -> Inbox:
-        """Where a puller of this queue gets its deliveries."""
-        stream, name = self.subjects.jobs_stream, self.subjects.consumer(queue)
-        inbox = Inbox(
-            self._client,
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}",
-            lambda reply: self._soon(self.give_back([reply.decode()])),
-        )
-        self._inboxes.add(inbox)
-        return inbox
-
-    def forget_inbox(self, inbox: Inbox) -> None:
-        self._inboxes.discard(inbox)
-
-    def forget_queue(self, queue: str) -> None:
-        """Its consumer may be gone: it is made again at the next use."""
-        self._queues.discard(queue)
-
-    async def pause_queue(self, queue: str, paused: bool) -> None:
-        await self.ensure_queue(queue)
-        place = f"{self.subjects.jobs_stream}.{self.subjects.consumer(queue)}"
-        await self._made(queue, place)
-        if paused:
-            await self._api(f"CONSUMER.PAUSE.{place}", {"pause_until": _FAR})
-            return
-        # A pause that is lifted wakes nobody until the next message comes; one that ends does.
-        for moment in _MOMENTS_SECONDS:
-            info = await self._api(f"CONSUMER.INFO.{place}")
-            if not info.get("paused"):
-                return
-            ends = datetime.fromisoformat(info["ts"]) + timedelta(seconds=moment)
-            await self._api(f"CONSUMER.PAUSE.{place}", {"pause_until": ends.isoformat()})
-            await asyncio.sleep(moment)
-
-    async def _made(self, queue: str, place: str) -> None:
-        """Returns when the queue has its consumer; another process may have to make it."""
-        deadline = time.monotonic() + self._timeout
-        while not self.makes_queues:
-            info = await self._api(f"CONSUMER.INFO.{place}", fail=False)
-            if info.get("error", {}).get("err_code") != _NO_CONSUMER:
-                return
-            if time.monotonic() > deadline:
-                raise BusUnavailable(
-                    f"queue {queue} has no consumer; the orchestrator makes it: does one run?"
-                )
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
-
+    # --- answering deliveries ---------------------------------------------------------------------
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         await self._answer([d.ack_subject for d in deliveries], b"+ACK")
 
@@ -356,44 +259,6 @@ class NatsBus(Connection):
                 b"".join(b"PUB %b 4\r\n%b\r\n" % (subject.encode(), body) for subject in subjects)
             )
 
-    async def remove_idle_queues(self, kept: Set[str]) -> list[str]:
-        """Removes consumers that no worker pulls from and that wait for no answer; jobs stay.
-
-        Args:
-            kept: queues that keep theirs.
-
-        Returns:
-            The queues whose consumers were removed.
-        """
-        stream, idle, seen = self.subjects.jobs_stream, [], 0
-        while True:
-            page = await self._api(f"CONSUMER.LIST.{stream}", {"offset": seen})
-            consumers = page.get("consumers") or []
-            seen += len(consumers)
-            idle += [streams.depth(info).queue for info in consumers if streams.is_idle(info)]
-            if not consumers or seen >= page.get("total", 0):
-                break
-        removed = [queue for queue in idle if queue not in kept]
-        for queue in removed:
-            place = f"{stream}.{self.subjects.consumer(queue)}"
-            await self._api(f"CONSUMER.DELETE.{place}", fail=False)
-            self._queues.discard(queue)
-        return removed
-
-    async def depths(self) -> dict[str, QueueDepth]:
-        stream, found, seen = self.subjects.jobs_stream, {}, 0
-        while True:
-            page = await self._api(f"CONSUMER.LIST.{stream}", {"offset": seen})
-            consumers = page.get("consumers") or []
-            seen += len(consumers)
-            for info in consumers:
-                if info["name"].startswith("q_"):
-                    depth = streams.depth(info)
-                    found[depth.queue] = depth
-            if not consumers or seen >= page.get("total", 0):
-                self._queues.intersection_update(found)  # one that vanished is made again
-                return found
-
     # --- signals ----------------------------------------------------------------------------------
     async def signal(self, subject: str, body: bytes = b"") -> None:
         with suppress(nats.errors.Error):
@@ -405,28 +270,28 @@ class NatsBus(Connection):
         handler: Callable[[str, bytes], Awaitable[None] | None],
         at_most: int = 0,
     ) -> Subscription:
-        def on(found: str, _: bytes, body: bytes, __: bytes | None) -> None:
-            if at_most and listening.heard >= at_most:
+        def on_message(source: str, _: bytes, body: bytes, __: bytes | None) -> None:
+            if at_most and subscriptions.received >= at_most:
                 return
-            listening.heard += 1
+            subscriptions.received += 1
             try:
-                result = handler(found.removeprefix(_HEARD), body)
+                result = handler(source.removeprefix(_FROM_OTHERS), body)
             except Exception:
                 log.exception("handler of %s failed", subject)
                 return
             if result is not None:
-                self._soon(result)
+                self._spawn(result)
 
-        listening = _Listening()
-        sources = (subject, f"{_HEARD}{subject}") if self.has_account else (subject,)
+        subscriptions = _Subscriptions()
+        sources = (subject, f"{_FROM_OTHERS}{subject}") if self.has_account else (subject,)
         for source in sources:
-            subscription = await self._client.subscribe_raw(source, on)
-            listening.subscriptions.append(subscription)
+            subscription = await self._client.subscribe_raw(source, on_message)
+            subscriptions.parts.append(subscription)
             if at_most:
                 await subscription.unsubscribe(limit=at_most)
-        return listening
+        return subscriptions
 
-    def _soon(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._handlers.add(task)
         task.add_done_callback(self._handled)
@@ -437,14 +302,14 @@ class NatsBus(Connection):
             log.error("handler failed: %r", error, exc_info=error)
 
 
-class _Listening:
-    """What is heard from processes with the same key, and from those with others."""
+class _Subscriptions:
+    """One subscription to processes with the same key, one to those with other keys."""
 
     def __init__(self) -> None:
-        self.subscriptions: list[Any] = []
-        self.heard = 0
+        self.parts: list[Any] = []
+        self.received = 0
 
     async def unsubscribe(self) -> None:
-        for subscription in self.subscriptions:
+        for part in self.parts:
             with suppress(nats.errors.Error):
-                await subscription.unsubscribe()
+                await part.unsubscribe()

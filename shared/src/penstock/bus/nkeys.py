@@ -1,4 +1,4 @@
-"""Who we are to a broker that knows us by NKey: an Ed25519 key pair in NATS' own spelling."""
+"""Authentication by NKey: an Ed25519 key pair in the encoding of NATS."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.bus.protocol import BusRefused
 
-HEARD = "heard"
-"""First token of what other keys publish, in the account of a key that hears it."""
+IMPORT_PREFIX = "heard"
+"""First token of subjects that an account imports from those of other keys."""
 MAX_SEED_BYTES = 200
 
 
@@ -35,5 +35,5 @@ def options(seed_file: str) -> dict[str, Any]:
 
 
 def inbox(public_key: str) -> str:
-    """Where the broker's answers to this user go: nobody else may listen there."""
+    """Where the broker's answers to this user go: no other user may subscribe to it."""
     return f"_INBOX.{public_key}"

@@ -9,14 +9,14 @@ def matches(pattern: str, subject: str) -> bool:
     """Whether a subject falls under a pattern."""
     if pattern == subject:
         return True
-    wanted, found = pattern.split("."), subject.split(".")
+    wanted, actual = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         wanted.pop()
-        if len(found) <= len(wanted):
+        if len(actual) <= len(wanted):
             return False
-    elif len(found) != len(wanted):
+    elif len(actual) != len(wanted):
         return False
-    return all(want in ("*", token) for want, token in zip(wanted, found, strict=False))
+    return all(want in ("*", token) for want, token in zip(wanted, actual, strict=False))
 
 
 def covering(patterns: Sequence[str]) -> str:

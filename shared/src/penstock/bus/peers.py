@@ -31,7 +31,7 @@ def owner_in(token: str) -> int | None:
 def user_of(peer: Address, own: Address) -> int | None:
     """The user that has the other end of an IPv4 connection on this machine.
 
-    Linux tells the user of each socket. It cannot be another process' by now: the connection is
+    Linux shows the user of each socket. It cannot be another process' by now: the connection is
     made, and is that socket's until its end.
 
     Returns:

@@ -27,18 +27,18 @@ class BusError(Exception):
         ├── BusUnavailable     no answer in time, or not connected
         │   ├── TooManyBatches the broker has too many atomic batches open; nothing was stored
         │   └── NotLetIn       the broker refuses the credentials
-        └── BusRefused         the broker said no: permissions, a missing stream, a full stream
+        └── BusRefused         the broker refused: permissions, a missing stream, a full stream
     """
 
 
 class WrongSequence(BusError):
-    """Somebody else appended first; ``found`` is the sequence in the way (0: unknown)."""
+    """Another writer was first; ``actual`` is the last sequence (0: unknown)."""
 
-    def __init__(self, subject: str, expected: int, found: int = 0) -> None:
+    def __init__(self, subject: str, expected: int, actual: int = 0) -> None:
         super().__init__(
-            f"{subject}: expected last sequence {expected}, found {found or 'another'}"
+            f"{subject}: expected last sequence {expected}, found {actual or 'another'}"
         )
-        self.subject, self.expected, self.found = subject, expected, found
+        self.subject, self.expected, self.actual = subject, expected, actual
 
 
 class PayloadTooLarge(BusError):
@@ -120,8 +120,8 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """How much a stream holds.
 
     Attributes:
-        first: sequence of its oldest message, or of the next one where it is empty. last: of the
-            latest there ever was; both 0 before the first.
+        first: sequence of its oldest message, or of the next one where it is empty.
+        last: sequence of the latest there ever was; both are 0 before the first.
         max_bytes: what it may hold; 0 for no bound of its own.
         configured_bytes: the same by the settings, which is less while the orchestrator widens it.
     """
@@ -139,7 +139,8 @@ class Delivery(msgspec.Struct, frozen=True):
 
     Attributes:
         ack_subject: what an answer is published to; also by the executor for a dead worker.
-        sequence: in the JOBS stream. deliveries: 1 for the first.
+        sequence: in the JOBS stream.
+        deliveries: 1 for the first.
         stored_at: POSIX seconds, broker's clock, when the job became available.
         pending: messages of this queue still waiting when this one was delivered.
     """
@@ -231,7 +232,7 @@ class Bus(Protocol):
         Only the first message may carry an expectation.
 
         Raises:
-            TooManyBatches: the broker keeps 50 open a stream, whoever began them.
+            TooManyBatches: the broker keeps 50 open a stream, of all clients together.
         """
         ...
 
@@ -326,7 +327,7 @@ class Bus(Protocol):
     ) -> Subscription:
         """Calls ``handler(subject, body)`` for each signal; ends after ``at_most`` if positive.
 
-        Stored messages are heard too, as they pass.
+        Stored messages are received too, as they are published.
         """
         ...
 

@@ -121,13 +121,13 @@ class Publisher:
         """Sends frames of messages that ask for ``n`` answers and waits for these."""
         gather = _Gather(n)
         self._open[gather] = messages
-        asked: list[str] = []
+        subjects: list[str] = []
 
         def reply(index: int) -> bytes:
             self._count += 1
             subject = f"{self._inbox}.{self._count}"
             self._rounds[subject] = (gather, index)
-            asked.append(subject)
+            subjects.append(subject)
             return subject.encode()
 
         try:
@@ -141,7 +141,7 @@ class Publisher:
         finally:
             del self._open[gather]
             if gather.missing or gather.refused:
-                for subject in asked:
+                for subject in subjects:
                     self._rounds.pop(subject, None)
         return gather
 
@@ -230,9 +230,9 @@ class Publisher:
         if (error := ack.error) is None:
             return ack.seq
         if error.err_code == _WRONG_SEQUENCE:
-            found = error.description.rpartition(":")[2].strip()
+            actual = error.description.rpartition(":")[2].strip()
             expected = message.expect.sequence if message.expect else 0
-            return WrongSequence(message.subject, expected, int(found) if found.isdigit() else 0)
+            return WrongSequence(message.subject, expected, int(actual) if actual.isdigit() else 0)
         if error.err_code in _BATCH_NOT_KEPT:
             return TooManyBatches(f"{message.subject}: {error.description}; nothing was stored")
         if error.err_code == _FULL:

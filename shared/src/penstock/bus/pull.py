@@ -2,7 +2,7 @@
 
 nats-py's ``fetch`` leaves a live pull behind when it is cancelled: the next job lands in the
 abandoned inbox and is invisible until its claim lapses. Here one inbox lives as long as its puller,
-and what arrives while nobody fetches is given back at once.
+and a message that arrives without a fetch is given back at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Inbox:
 
     Args:
         api_subject: ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>``.
-        unwanted: called with the ack subject of a message nobody waits for.
+        unwanted: called with the ack subject of a message that no fetch waits for.
     """
 
     def __init__(
@@ -169,14 +169,14 @@ class Inbox:
 
 def _go_on_ending() -> None:
     """nats-py waits by `asyncio.wait_for`, which up to Python 3.11 may swallow a cancellation
-    (CPython issue 86296): a loop that was told to stop would go on for ever."""
+    (CPython issue 86296): a loop that was cancelled would go on for ever."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
 def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Delivery:
-    """A queue message, with what its ack subject tells: ``$JS.ACK.<stream>.<consumer>.…``."""
+    """A queue message, with the fields of its ack subject: ``$JS.ACK.<stream>.<consumer>.…``."""
     _, headers = parse_headers(block)
     deliveries, sequence, _, stored_ns, pending = ack_numbers(reply)
     return Delivery(
@@ -207,11 +207,11 @@ def ack_numbers(reply: bytes) -> list[bytes]:
 
 def stored(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Stored:
     """A followed message."""
-    found = delivery(subject, reply, body, block)
+    followed = delivery(subject, reply, body, block)
     return Stored(
         subject=subject,
-        sequence=found.sequence,
-        at=datetime.fromtimestamp(found.stored_at, UTC),
+        sequence=followed.sequence,
+        at=datetime.fromtimestamp(followed.stored_at, UTC),
         body=body,
-        headers=own_headers(found.headers),
+        headers=own_headers(followed.headers),
     )

@@ -106,30 +106,30 @@ class Reader:
         self, stream: str, subject: str, limit: int, start: int
     ) -> list[tuple[Stored, bytes | None]]:
         """As :meth:`history`, with the header block as it came."""
-        found: list[tuple[Stored, bytes | None]] = []
+        messages: list[tuple[Stored, bytes | None]] = []
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def on(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
+        def on_message(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
             status, headers = parse_headers(block)
             if not status:
-                found.append((_direct(body, headers), block))
+                messages.append((_direct(body, headers), block))
             elif not done.done():
                 done.set_result(status)
 
         inbox = self._client.new_inbox()
-        subscription = await self._client.subscribe_raw(inbox, on)
+        subscription = await self._client.subscribe_raw(inbox, on_message)
         request = {
             "seq": max(start, 1), "next_by_subj": subject, "batch": limit, "max_bytes": PAGE_BYTES
         }  # fmt: skip
-        asked = f"$JS.API.DIRECT.GET.{stream}"
+        api_subject = f"$JS.API.DIRECT.GET.{stream}"
 
-        async def ask() -> int:
-            await self._client.publish(asked, json.dumps(request).encode(), reply=inbox)
+        async def request_page() -> int:
+            await self._client.publish(api_subject, json.dumps(request).encode(), reply=inbox)
             return await done
 
         try:
             async with self._pages, asyncio.timeout(self._timeout):
-                status = await self._refusals.watch([asked], ask())
+                status = await self._refusals.watch([api_subject], request_page())
                 if status not in (_END_OF_BATCH, _NOTHING_FOUND):
                     kind = BusUnavailable if self._client.is_away(stream) else BusRefused
                     raise kind(f"{stream}: no such stream, or no direct reading ({status})")
@@ -138,7 +138,7 @@ class Reader:
         finally:
             with suppress(nats.errors.Error):
                 await subscription.unsubscribe()
-        return found
+        return messages
 
     async def count(self, stream: str, subject: str) -> dict[str, int]:
         counts: dict[str, int] = {}

@@ -18,9 +18,9 @@ async def first_since(bus: Bus, stream: str, subject: str, moment: datetime) -> 
     low, high = 1, last.sequence + 1
     while low < high:
         middle = (low + high) // 2
-        found = await bus.next(stream, subject, middle)
-        if found is None or found.at >= moment:
+        message = await bus.next(stream, subject, middle)
+        if message is None or message.at >= moment:
             high = middle
         else:
-            low = found.sequence + 1
+            low = message.sequence + 1
     return low

@@ -187,20 +187,23 @@ def changes(
     """What a stream that exists has to take over from the settings, of what may change.
 
     Args:
-        stored: its configuration, as the broker returns it. wanted: the one of the settings.
+        stored: its configuration, as the broker returns it.
+        wanted: the one of the settings.
         held_bytes: what it holds; a bound below that would have the broker refuse everything.
     """
-    found = {key: wanted.get(key, default) for key, default in _UPDATED.items()}
+    settings = {key: wanted.get(key, default) for key, default in _UPDATED.items()}
     least = held_bytes + _LEAST_RESERVE_BYTES // 4
-    if found["discard"] == "new" and found["max_bytes"] < least:  # lowered later
-        found["max_bytes"] = max(stored.get("max_bytes", 0), found["max_bytes"])
+    if settings["discard"] == "new" and settings["max_bytes"] < least:  # lowered later
+        settings["max_bytes"] = max(stored.get("max_bytes", 0), settings["max_bytes"])
     metadata = stored.get("metadata") or {}
     others = {key: value for key, value in metadata.items() if key != CONFIGURED_BYTES}
     configured = configured_bytes(wanted)
-    is_wider = found["max_bytes"] > configured > 0
+    is_wider = settings["max_bytes"] > configured > 0
     mark = {CONFIGURED_BYTES: str(configured)} if is_wider else {}
-    found["metadata"] = {**others, **mark}
-    return {key: value for key, value in found.items() if stored.get(key, _UPDATED[key]) != value}
+    settings["metadata"] = {**others, **mark}
+    return {
+        key: value for key, value in settings.items() if stored.get(key, _UPDATED[key]) != value
+    }
 
 
 def consumer(subjects: Subjects, queue: str, claim_seconds: float) -> dict[str, Any]:
@@ -226,7 +229,7 @@ def is_idle(info: dict[str, Any]) -> bool:
 
 
 def depth(info: dict[str, Any]) -> QueueDepth:
-    """A queue as the answer about its consumer tells it."""
+    """A queue by the description of its consumer."""
     return QueueDepth(
         queue=info["name"].removeprefix("q_"),
         waiting=info["num_pending"],

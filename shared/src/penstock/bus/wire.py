@@ -2,7 +2,7 @@
 
 nats-py formats, validates and flushes each publish by itself (about 25 µs) and builds a message
 object for each delivery (about 20 µs). A worker that moves 8,000 jobs a second sends 24,000
-messages and hears as many answers, so here frames are built in one buffer, and hot subscriptions
+messages and receives as many answers, so here frames are built in one buffer, and hot subscriptions
 get the raw parts. Everything else (connecting, reconnecting, TLS, authentication, pings) stays
 nats-py's. The private hooks used, ``_process_msg`` and ``_send_command``, are pinned by the lock
 file and held by the contract suite.
@@ -113,21 +113,21 @@ class WireClient(Client):  # type: ignore[misc]
         super().__init__()
         self._raw: dict[int, RawHandler] = {}
         self._ps = WireParser(self)
-        self.ours: tuple[str, ...] = ()
-        """What names of the installation's streams, and of their subjects, begin with."""
+        self.own_prefixes: tuple[str, ...] = ()
+        """Prefixes of the installation's streams and of their subjects."""
 
     @property
     def clustered(self) -> bool:
         """Whether the server has others beside it: then a stream may be without a leader a while,
-        and what nobody answers is worth asking again."""
+        and a request without an answer is worth a retry."""
         return bool(self._server_info.get("cluster"))
 
     def is_away(self, place: str) -> bool:
-        """Whether a stream, or the one of a subject, that nobody answers for will come back.
+        """Whether a stream, or the one of a subject, that no server answers for will come back.
 
         A broker that ends stops its streams before it closes the connections of its clients.
         """
-        return self.clustered or place.startswith(self.ours)
+        return self.clustered or place.startswith(self.own_prefixes)
 
     async def subscribe_raw(self, subject: str, handler: RawHandler) -> Subscription:
         """Calls ``handler`` for each message of ``subject``, without queue or task."""
@@ -228,10 +228,10 @@ def _check_owner(owner: int, peer: Any, own: Any) -> None:
     except (OSError, ValueError) as error:
         raise NotTheBroker(f"nats: the user of port {port} cannot be found: {error}") from None
     if user != owner:
-        found = "no user" if user is None else f"user {user}"
+        actual = "no user" if user is None else f"user {user}"
         raise NotTheBroker(
-            f"nats: port {port} is for the broker of user {owner} ('penstock up'), but {found} has "
-            "it; it was sent nothing. End that process, or start 'penstock up' again"
+            f"nats: port {port} is for the broker of user {owner} ('penstock up'), but "
+            f"{actual} has it; it was sent nothing. End that process, or start 'penstock up' again"
         )
 
 
@@ -264,7 +264,7 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     if not headers:
         return b""
     text = "".join([f"{key}: {value}\r\n" for key, value in headers.items()])
-    ends = len(headers)  # one a line, or somebody has brought one along
+    ends = len(headers)  # one a line; more, where a value holds a line break
     if text.count("\r") != ends or text.count("\n") != ends or ":" in "".join(headers):
         raise ValueError(f"one of the headers {list(headers)[:9]} holds a line break or a colon")
     return text.encode()
@@ -280,12 +280,12 @@ def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
         return 0, {}
     lines = block.decode("utf-8", "replace").split("\r\n")
     status = lines[0][9:12]
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line in lines[1:]:
         key, colon, value = line.partition(":")
-        if colon and (key not in found or key.startswith(_OF_BROKER)):
-            found[key] = value.strip()
-    return int(status) if status.isdigit() else 0, found
+        if colon and (key not in headers or key.startswith(_OF_BROKER)):
+            headers[key] = value.strip()
+    return int(status) if status.isdigit() else 0, headers
 
 
 def parse_lines(block: bytes | None) -> list[tuple[str, str]]:
@@ -296,5 +296,5 @@ def parse_lines(block: bytes | None) -> list[tuple[str, str]]:
 
 
 def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The sender's headers, without those by which the broker was told or tells something."""
+    """The sender's headers, without those that the broker reads or writes."""
     return {key: value for key, value in headers.items() if not key.startswith(_OF_BROKER)}

@@ -84,8 +84,8 @@ class BatchStopping(BatchEvent, frozen=True, kw_only=True, tag=True):
     """Its remaining jobs are being cancelled.
 
     Attributes:
-        cause: ``failures`` (more than allowed), ``client`` (somebody cancelled it), ``abandoned``
-            (left open by whoever was adding jobs).
+        cause: ``failures`` (more than allowed), ``client`` (a client cancelled it), ``abandoned``
+            (its producers left it open).
     """
 
     cause: Literal["failures", "client", "abandoned"]
@@ -99,7 +99,7 @@ class BatchCompleted(BatchEvent, frozen=True, kw_only=True, tag=True):
 
 
 class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """All its jobs have ended; more failed than allowed, or nobody closed it."""
+    """All its jobs have ended; more failed than allowed, or it was never closed."""
 
     counts: Counts
     reason: str

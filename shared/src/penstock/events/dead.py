@@ -1,4 +1,4 @@
-"""What people do with dead letters. That a job goes again is told by the job: `JobRevived`."""
+"""Dead letters that were deleted. A requeued job has an event of its own: `JobRevived`."""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ class Event(
     Attributes:
         id: UUIDv7 of this event.
         at: when it happened, UTC.
-        source: service and instance that says so, e.g. ``worker/host-a.7f3c``.
+        source: service and instance that recorded it, e.g. ``worker/host-a.7f3c``.
         causation_id: id of the event or message that led to this one.
-        correlation_id: id of the story it belongs to (scaling round, batch of a callback); none for
-            that of its own key: a job's event belongs to the job's story.
+        correlation_id: id of the history it belongs to (scaling round, batch of a callback); none
+            for that of its own key: a job's event belongs to the job's history.
     """
 
     noun: ClassVar[str] = ""

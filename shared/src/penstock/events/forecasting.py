@@ -1,4 +1,4 @@
-"""Forecasts that were made of the lake, told with how far off such forecasts were."""
+"""Forecasts made of the lake, with the errors of earlier forecasts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ForecastMade(PoolEvent, frozen=True, kw_only=True, tag=True):
         p80_per_second: jobs a second that one step in 5 exceeds.
         p95_per_second: jobs a second that one step in 20 exceeds.
         p99_per_second: jobs a second that one step in 100 exceeds.
-        relative_loss: quantile loss over seasonal-naive's; None where it cannot be told yet.
+        relative_loss: quantile loss over seasonal-naive's; None where it is not known yet.
         coverage: share of the steps that stayed below each quantile, by its name.
         origins: number of earlier forecasts that ``relative_loss`` and ``coverage`` were computed
             from.

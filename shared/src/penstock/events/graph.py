@@ -72,7 +72,7 @@ class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
 
 
 class GraphStopping(GraphEvent, frozen=True, kw_only=True, tag=True):
-    """Somebody cancelled it: no step is dispatched any more, those that run are cancelled."""
+    """A client cancelled it: no step is dispatched any more, those that run are cancelled."""
 
     reason: str
 

@@ -105,7 +105,7 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         forgiven: an error that its author declared harmless; empty where there was none.
         peak_memory_bytes: resident memory of the worker's process at most, while the attempt ran; 0
-            where it was not measured: below 10 ms, or where the kernel does not tell.
+            where it was not measured: below 10 ms, or where the kernel does not report it.
         spark_cost: where `spark.measure_cost` is on.
     """
 
@@ -185,7 +185,7 @@ class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
-    """A dead or cancelled job goes again: a new life, told in full, with attempts counted anew.
+    """A dead or cancelled job was requeued: a new life, with its call, attempts counted anew.
 
     Attributes:
         payload: the encoded call; another than before where the arguments were ``changed``.

@@ -15,7 +15,7 @@ class QueueEvent(Event, frozen=True, kw_only=True):
 
 
 class QueuePaused(QueueEvent, frozen=True, kw_only=True, tag=True):
-    """Nobody is given a job of this queue any more; those that run go on."""
+    """No worker is given a job of this queue any more; running jobs go on."""
 
     reason: str = ""
 

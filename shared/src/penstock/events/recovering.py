@@ -1,4 +1,4 @@
-"""Asking executors about stuck jobs, and what they answer. Plain subjects: who hears, answers."""
+"""Requests to executors about stuck jobs, and their answers. Plain subjects: each may answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoverAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants to know about, or to recover, the jobs whose score is above ``threshold``.
+    """A request to list, or to recover, the jobs whose score is above ``threshold``.
 
     Attributes:
         answer_to: last token of the subject that the answer is expected on.

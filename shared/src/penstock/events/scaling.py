@@ -90,9 +90,9 @@ class SlaRecovered(PoolEvent, frozen=True, kw_only=True, tag=True):
 
 
 class PromiseBurning(PoolEvent, frozen=True, kw_only=True, tag=True):
-    """More jobs start late than the promise allows, for so long that somebody should look.
+    """More jobs start late than the promise allows, for so long that an operator should look.
 
-    Told when it begins and when it gets worse; see `Budget` of the pool's snapshot.
+    Published when it begins and when it gets worse; see `Budget` of the pool's snapshot.
 
     Attributes:
         pace: ``slow`` (half the budget in a quarter of the window), ``fast`` (a quarter of it in a
@@ -104,7 +104,7 @@ class PromiseBurning(PoolEvent, frozen=True, kw_only=True, tag=True):
 
 
 class SlaBreachLasts(PoolEvent, frozen=True, kw_only=True, tag=True):
-    """A breach goes on; told now and then by the policy `breach-notification`.
+    """A breach goes on; published now and then by the policy `breach-notification`.
 
     Attributes:
         wanted: workers that the strategy wants.
@@ -162,8 +162,8 @@ class PolicySpoke(PoolEvent, frozen=True, kw_only=True, tag=True):
 class HostCountAdvised(Event, frozen=True, kw_only=True, tag=True):
     """All hosts together are too small for what pools need, or one could go.
 
-    Told when it has been so for a while, and again when the number changes: a provisioner that acts
-    on each of these events does what is right.
+    Published when this has lasted for a while, and again when the number changes: a provisioner
+    that acts on each of these events does what is right.
 
     Attributes:
         scope: always ``all``.

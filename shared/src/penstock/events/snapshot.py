@@ -1,7 +1,7 @@
 """What was measured about a pool or a host at an instant: the inputs of every decision.
 
-Every measurement carries its age when the snapshot was taken, so that a decision can tell a fresh
-zero from a missing value. A value that was never measured is None, never zero.
+Every measurement carries its age when the snapshot was taken, so that a decision distinguishes a
+fresh zero from a missing value. A value that was never measured is None, never zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         cv2: squared coefficient of variation: variance over squared mean.
-        age_seconds: since its newest sample came in; None where nobody knows.
+        age_seconds: since its newest sample came in; None where it is not known.
     """
 
     count: Int64

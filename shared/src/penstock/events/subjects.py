@@ -148,5 +148,5 @@ class Subjects:
         return f"{self.prefix}.notices.recovered.{token}"
 
     def cancel_notice(self, job_id: str) -> str:
-        """Tells a worker at once that its job was cancelled; the event itself is the truth."""
+        """Notifies a worker at once that its job was cancelled; the event itself decides."""
         return f"{self.prefix}.notices.cancel.{job_id}"

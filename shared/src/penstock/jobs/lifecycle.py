@@ -28,7 +28,13 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+from penstock.jobs.event_store.event_sourcing import (
+    Edge,
+    LifeCycle,
+    carried_state,
+    shared_fields,
+    values,
+)
 
 
 class State(StrEnum):
@@ -57,7 +63,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((State.RUNNING,), JobCommitted, State.RUNNING, "its output under a name stands"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
-    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is snoozed"),
+    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is deferred"),
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),

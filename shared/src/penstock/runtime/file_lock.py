@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds this lock exclusively. Who asks has it shared for an instant."""
+    """Whether a process holds this lock exclusively.
+
+    Probing takes the lock in shared mode for a moment.
+    """
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

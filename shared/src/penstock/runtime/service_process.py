@@ -29,7 +29,7 @@ def run(name: str, settings: Settings, body: Body, *, makes_streams: bool = Fals
 
     async def connect_and_serve() -> None:
         bus = await connect(settings, makes_streams=makes_streams)
-        bus.makes_consumers = True
+        bus.reader.makes_consumers = True
         await serve(name, settings, bus, body)
 
     uvloop.run(connect_and_serve())

@@ -24,8 +24,8 @@ def address(settings: Spark) -> str:
         token = Path(settings.token_file).read_text("ascii").strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"spark.token_file cannot be read: {error}") from error
-    said = f"token={quote(token)}"
+    parameter = f"token={quote(token)}"
     if "use_ssl" not in settings.remote:
-        said = f"authorization={quote(f'Bearer {token}')}"
+        parameter = f"authorization={quote(f'Bearer {token}')}"
     opened = settings.remote if ";" in settings.remote else f"{settings.remote.rstrip('/')}/"
-    return f"{opened};{said}"
+    return f"{opened};{parameter}"

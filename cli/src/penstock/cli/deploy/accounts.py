@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.nkeys import HEARD, inbox
+from penstock.bus.nkeys import IMPORT_PREFIX, inbox
 from penstock.cli.deploy.roles import ROLES, STREAMS, Role, bound
 from penstock.events.subjects import Subjects
 
@@ -108,7 +108,7 @@ def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
             "allow": [
                 f"{inbox(key.public)}.>",
                 *received,
-                *(".".join((HEARD, subject)) for subject in received),
+                *(".".join((IMPORT_PREFIX, subject)) for subject in received),
             ]
         },
     }
@@ -120,7 +120,7 @@ def _account(key: Key, others: Sequence[Key]) -> dict[str, Any]:
                 for subject in dict.fromkeys([_ACCOUNT_INFO, *requests])
             ),
             *(
-                {"stream": {"account": name(other), "subject": subject}, "prefix": HEARD}
+                {"stream": {"account": name(other), "subject": subject}, "prefix": IMPORT_PREFIX}
                 for other in others
                 for subject in _imported(other, received)
             ),

@@ -15,6 +15,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _SERVES_AND_JOINS = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 """Servers of a cluster are each other's clients."""
 
+_BACKDATED = timedelta(days=1)
+"""Validity begins this much before it is issued: a host whose clock is behind refuses every broker
+whose certificate "is not yet valid", and its services end. As ACME authorities do, with more room.
+"""
+
 
 class Certificates(msgspec.Struct, frozen=True, kw_only=True):
     """PEM texts. The authority's own key is not kept: renewing makes all of them anew."""
@@ -29,12 +34,12 @@ def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
 
     Args:
         names: host names and addresses by which clients reach the broker.
-        now: start of validity.
-        days: how long both are valid.
+        now: when they are issued; validity begins a day before.
+        days: how long both are valid from ``now`` on.
     """
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name = _name("Penstock authority")
-    span = (now - timedelta(minutes=5), now + timedelta(days=days))
+    span = (now - _BACKDATED, now + timedelta(days=days))
     authority = (
         _builder(authority_name, authority_name, authority_key.public_key(), span)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -49,12 +49,12 @@ def filters(command: Options) -> Options:
 
     return _with(
         chosen,
-        click.option("--queue", type=QUEUE, help="Only those of this queue."),
+        click.option("--queue", type=QUEUE, help="Only letters of this queue."),
         click.option("--function", default="", help="Only jobs of this name."),
         click.option("--error", "kind", default="", help="Only errors of this type: ValueError."),
         click.option("--tag", default="", help="Only jobs with this tag."),
         click.option("--fingerprint", default="", help="Only this failure; see 'dead groups'."),
-        click.option("--since", type=SECONDS, help="Only jobs that died within so long: 2h."),
+        click.option("--since", type=SECONDS, help="Only jobs that died within this time: 2h."),
     )
 
 
@@ -83,7 +83,13 @@ def dead() -> None:
 
 @dead.command(name="ls", example="penstock dead ls --queue reports --error ValueError --since 2h")
 @filters
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
     """List dead letters, the latest first."""
@@ -101,7 +107,13 @@ def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
 
 @dead.command(example="penstock dead groups --since 1d")
 @filters
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 1_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
     """Count dead letters by failure, the most frequent first."""

@@ -53,7 +53,7 @@ COLUMNS = (
 @click.option("--job", "job_id", type=JOB_ID, help="Only this job.")
 @click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), help="Scores above this; else as configured."
+    "--threshold", type=click.FloatRange(0, 1), help="Only scores above this; else stuck.threshold."
 )
 @click.pass_obj
 def recover(

@@ -12,8 +12,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
 from penstock.cli.output import Column, note, write_rows
-from penstock.cli.parameters import POOL
-from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.parameters import LAKE, MASTER, POOL
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:

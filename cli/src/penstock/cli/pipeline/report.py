@@ -11,8 +11,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
 from penstock.cli.output import Column, note, write_json, write_rows
-from penstock.cli.parameters import SECONDS
-from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.parameters import LAKE, MASTER, SECONDS
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -41,7 +40,10 @@ COLUMNS = (
     "--since", type=SECONDS, default="7d", show_default=True, help="How far back, such as 1d."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page."
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page to this file.",
 )
 @click.pass_obj
 def report(session: Session, /, lake: str, master: str, since: float, out: Path | None) -> None:

@@ -13,8 +13,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.installed import required
 from penstock.cli.output import Column, note, write_json, write_line, write_rows
-from penstock.cli.parameters import POOL, SECONDS
-from penstock.cli.pipeline.lake import LAKE, MASTER
+from penstock.cli.parameters import LAKE, MASTER, POOL, SECONDS
 from penstock.cli.scaling.assignments import toml_value
 from penstock.cli.session import Session
 from penstock.config import Pool
@@ -78,7 +77,9 @@ SPAWN = click.option(
 @SPAWN
 @HOURS
 @click.option("--all", "everything", is_flag=True, help="Show every setting that was tried.")
-@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw a picture."
+)
 @click.pass_obj
 def tune(
     session: Session,

@@ -30,7 +30,7 @@ from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
 from penstock.runtime.lease import Term
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.decider")
 

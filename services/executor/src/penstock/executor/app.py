@@ -1,4 +1,4 @@
-"""The executor service: obeys commands, hears its workers, tells how its host is."""
+"""The executor service: obeys commands, receives its workers' reports, publishes snapshots."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from penstock.events.scaling import WorkersScaled
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.subjects import Subjects, check_name
 from penstock.events.worker import WorkerReport, WorkerStuck
+from penstock.executor.core.facts import BusChecked, Computing, Reported, Ticked
 from penstock.executor.core.fleet import by_pool
-from penstock.executor.core.stimulus import BusSeen, Computing, Reported, Ticked
 from penstock.executor.executor import Executor
+from penstock.executor.gauges import Readings
 from penstock.executor.host import lock
 from penstock.executor.host.resources import UseMeter, host_size
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
-from penstock.executor.readings import Readings
 from penstock.executor.recovering.held_claims import Pulses
 from penstock.executor.recovering.job_recovery import Recovery
-from penstock.executor.recovering.requests import RecoverDesk
+from penstock.executor.recovering.recover_requests import RecoverRequests
 from penstock.executor.recovering.returns import Returns
-from penstock.executor.recovering.stuck_jobs import LOOK_SECONDS, StuckWatch
+from penstock.executor.recovering.stuck_jobs import ROUND_SECONDS, StuckWatch
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.host_spark import HostSpark
@@ -40,9 +40,9 @@ from penstock.executor.spark.orphans import SparkOrphans
 from penstock.runtime import service_process
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 from penstock.runtime.service import Service
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.spark.address import address
 
 log = logging.getLogger("penstock.executor")
@@ -59,7 +59,7 @@ def run(settings: Settings) -> None:
         HostTaken: another executor has this host's name here.
     """
     check_name("host", settings.host.name)
-    # before the broker is looked for: living workers see that somebody is there for them
+    # before the broker is looked for: living workers see that their executor is back
     held = lock.take(run_dir(settings), settings.host.name)
     try:
         service_process.run("executor", settings, body)
@@ -82,7 +82,7 @@ class _Shell:
         self._size = host_size()
         self._outbox = Outbox(self._bus, self._subjects)
         self._readings = Readings(running.meters)
-        running.checks.require("snapshots", self._why_not_told)
+        running.checks.require("snapshots", self._why_not_published)
         self._orphans = SparkOrphans(address(running.settings.spark))
         recovery = Recovery(self._bus, running.settings, running.source)
         self._executor = Executor(
@@ -95,9 +95,9 @@ class _Shell:
             ended=self._orphans.ended,
             happened=self._readings.happened,
         )
-        self._stuck = StuckWatch(self._executor, running.settings, recovery, self._tell_stuck)
+        self._stuck = StuckWatch(self._executor, running.settings, recovery, self._announce_stuck)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
-        self._desk = RecoverDesk(self._bus, self._subjects, self._host, self._stuck)
+        self._recover_requests = RecoverRequests(self._bus, self._subjects, self._host, self._stuck)
         self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
         self._kept = {
@@ -105,18 +105,18 @@ class _Shell:
             for name, pool in pools(running.settings).items()
             if (kept := pool.profile.kept_for_jobs(self._size.memory_bytes))
         }
-        self._told_at: float | None = None
+        self._published_at: float | None = None
         self._commands = Codec(WorkersScaled)
         self._lease_epoch = ReachedEpoch(self._bus, self._subjects)
         self._reports = msgspec.json.Decoder(WorkerReport)
 
     async def live(self) -> None:
-        """Adopts, obeys until told to stop, then ends everybody."""
+        """Adopts, obeys until asked to stop, then ends all workers."""
         executor, spawn = self._executor, self._running.spawn
         become_subreaper()
         executor.adopt()
         reports = await self._bus.listen(
-            self._subjects.worker_report(self._host, "*"), self._hear_worker
+            self._subjects.worker_report(self._host, "*"), self._on_report
         )
         spawn(executor.warm_parent.run(), "warm-parent")
         spawn(executor.spark_workers.run(self._bus), "spark-workers")
@@ -135,12 +135,12 @@ class _Shell:
         spawn(keep_made(used), "class archives")
         spawn(self._follow_commands(), "commands")
         spawn(self._outbox.run(), "outbox")
-        spawn(self._tell(), "snapshots")
+        spawn(self._publish_snapshots(), "snapshots")
         spawn(self._tick(), "tick")
         spawn(self._watch(), "stuck jobs")
-        spawn(self._keep_claims(), "pulses")
+        spawn(self._keep_claims(), "held claims")
         self._running.on_pause(executor.pause)
-        asks = await self._desk.open()
+        requests = await self._recover_requests.open()
         try:
             await self._running.stopping.wait()
             if self._running.failure is None:  # else they live on, for the next executor to adopt
@@ -148,7 +148,7 @@ class _Shell:
         finally:
             with suppress(BusError):
                 await reports.unsubscribe()
-                await asks.unsubscribe()
+                await requests.unsubscribe()
             executor.close()
 
     async def _end(self) -> None:
@@ -167,10 +167,10 @@ class _Shell:
             try:
                 stream = self._subjects.commands_stream
                 async for message in self._bus.follow(stream, [subject], start="last"):
-                    with passing_over(f"command {message.sequence}"):
+                    with skipping_poison(f"command {message.sequence}"):
                         await self._obey(message)
             except BusError as error:
-                log.error("commands cannot be followed, trying again: %s", error)
+                log.error("cannot follow commands, trying again: %s", error)
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _obey(self, message: Stored) -> None:
@@ -187,7 +187,7 @@ class _Shell:
         else:
             log.error("command %d is ignored: expected WorkersScaled", message.sequence)
 
-    def _hear_worker(self, subject: str, body: bytes) -> None:
+    def _on_report(self, subject: str, body: bytes) -> None:
         try:
             report = self._reports.decode(body)
         except (ValueError, RecursionError) as error:
@@ -195,22 +195,22 @@ class _Shell:
             return
         if subject != self._subjects.worker_report(self._host, report.worker):
             return
-        with passing_over(f"a report of worker {report.worker}"):
+        with skipping_poison(f"a report of worker {report.worker}"):
             self._executor.learn(Reported(report=report))
-            self._stuck.hear(report)
-            self._orphans.hear(report)
+            self._stuck.learn(report)
+            self._orphans.learn(report)
 
     async def _tick(self) -> None:
         """For what is due without a fact to cause it: silence, calm, strays."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._executor.learn(Ticked())
-            ours = {self._executor.warm_parent.pid, self._spark.pid}
-            reap_strays(ours.union(self._executor.processes.pids))
+            awaited = {self._executor.warm_parent.pid, self._spark.pid}
+            reap_strays(awaited.union(self._executor.processes.pids))
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(ROUND_SECONDS)
             await self._stuck.look()
 
     async def _keep_claims(self) -> None:
@@ -220,41 +220,41 @@ class _Shell:
             for worker in await self._pulses.look(workers.items(), time.monotonic()):
                 self._executor.learn(Computing(worker=worker))
 
-    def _tell_stuck(self, event: WorkerStuck) -> None:
+    def _announce_stuck(self, event: WorkerStuck) -> None:
         self._outbox.put(msgspec.structs.replace(event, source=self._running.source))
 
     # --- what goes out ---------------------------------------------------------------------------
-    async def _tell(self) -> None:
+    async def _publish_snapshots(self) -> None:
         """A snapshot each second, and at once when the workers change."""
         changed = self._executor.changed
         while True:
             changed.clear()
             try:
                 await self._publish_snapshot()
-                self._bus_answers(True)
+                self._note_bus(True)
             except BusError as error:
-                log.debug("snapshot not sent: %s", error)
-                self._bus_answers(False)
+                log.debug("snapshot not published: %s", error)
+                self._note_bus(False)
             await asyncio.sleep(_SNAPSHOT_GAP_SECONDS)
             await within(_TICK_SECONDS - _SNAPSHOT_GAP_SECONDS, changed.wait())
 
     async def _publish_snapshot(self) -> None:
         subject, snapshot = self._subjects.host_snapshot(self._host), self._snapshot()
         await self._bus.append(Outgoing(subject, encode(snapshot)))
-        self._told_at = time.monotonic()
-        self._readings.told(snapshot)
+        self._published_at = time.monotonic()
+        self._readings.published(snapshot)
 
-    def _why_not_told(self) -> str:
-        """Deciders take a host that they do not hear of as lost."""
-        if self._told_at is None:
-            return "this host was not told of yet"
-        silent = time.monotonic() - self._told_at
+    def _why_not_published(self) -> str:
+        """Deciders take a host without snapshots as lost."""
+        if self._published_at is None:
+            return "no snapshot of this host was published yet"
+        silent = time.monotonic() - self._published_at
         lost = silent > self._running.settings.host.lease_seconds
-        return f"nobody was told of this host for {silent:.0f} s" if lost else ""
+        return f"the last snapshot of this host was published {silent:.0f} s ago" if lost else ""
 
-    def _bus_answers(self, up: bool) -> None:
+    def _note_bus(self, up: bool) -> None:
         if up != (self._executor.fleet.bus_up_since is not None):
-            self._executor.learn(BusSeen(up=up))
+            self._executor.learn(BusChecked(up=up))
 
     def _snapshot(self) -> HostSnapshot:
         fleet = self._executor.fleet

@@ -23,8 +23,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import new_id, utc_now
 from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
-from penstock.executor.core import instruction as i
-from penstock.executor.core import stimulus as s
+from penstock.executor.core import facts, instruction
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
 from penstock.executor.host.oom_kills import OomKills
@@ -35,7 +34,7 @@ from penstock.executor.recovering.returns import Returns
 from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.runtime.workers import record
 from penstock.runtime.workers.assignment import Assignment
 
@@ -49,11 +48,13 @@ class Executor:
     """One host's workers.
 
     Args:
-        ended: told of each worker whose process is gone, with its exit code.
+        ended: called for each worker whose process has ended, with its exit code.
+        happened: called with each event of a worker.
 
     Attributes:
-        fleet: what is known now. changed: set when the workers by pool are not as last told.
-        nobody: set while no worker is left.
+        fleet: plan, workers and troubles now.
+        changed: set when the workers by pool are not as last published.
+        empty: set while no worker is left.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Executor:
         happened: Callable[[WorkerEvent], None] = lambda _: None,
     ) -> None:
         self._settings, self._run_dir, self._source = settings, run_dir, source
-        self._outbox, self._returns, self._tell_ended = outbox, returns, ended
+        self._outbox, self._returns, self._on_ended = outbox, returns, ended
         self._happened = happened
         self._pools = pools(settings)
         self._spans = SpawnSpans(settings.host.name)
@@ -77,12 +78,12 @@ class Executor:
         self._command_headers: Mapping[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._oom_kills = OomKills()
-        self._told: Any = None
+        self._published: Any = None
         self.processes = Processes(self._exited)
         self.warm_parent = WarmParent(settings, self)
         self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
-        self.changed, self.nobody = asyncio.Event(), asyncio.Event()
-        self.nobody.set()
+        self.changed, self.empty = asyncio.Event(), asyncio.Event()
+        self.empty.set()
         self.fleet = Fleet(
             host=settings.host.name,
             instance=secrets.token_hex(4),
@@ -90,20 +91,22 @@ class Executor:
         )
 
     # --- facts -----------------------------------------------------------------------------------
-    def learn(self, fact: s.Stimulus) -> None:
+    def learn(self, fact: facts.Fact) -> None:
         """Takes in a fact and does what follows from it."""
         now = time.monotonic()
         self._follow(*handle(self.fleet, fact, now), now)
 
-    def _follow(self, fleet: Fleet, instructions: list[i.Instruction], now: float) -> None:
+    def _follow(
+        self, fleet: Fleet, instructions: list[instruction.Instruction], now: float
+    ) -> None:
         self.fleet = fleet
-        for instruction in instructions:
-            self._do(instruction)
+        for order in instructions:
+            self._do(order)
         sets = by_pool(self.fleet, now)
-        if instructions or sets != self._told:
-            self._told = sets
+        if instructions or sets != self._published:
+            self._published = sets
             self.changed.set()
-        (self.nobody.clear if self.fleet.workers else self.nobody.set)()
+        (self.empty.clear if self.fleet.workers else self.empty.set)()
         self._wake_for_deadline(now)
 
     def command(
@@ -111,7 +114,7 @@ class Executor:
     ) -> None:
         """Takes in a command with the trace context that it came with; see `Commanded`."""
         now = time.monotonic()
-        fact = s.Commanded(command=command, reached=reached)
+        fact = facts.Commanded(command=command, reached=reached)
         fleet, instructions = handle(self.fleet, fact, now)
         if fleet.plan is not self.fleet.plan:  # it is obeyed
             self._command, self._command_headers = command, headers
@@ -119,30 +122,32 @@ class Executor:
 
     def adopt(self) -> None:
         """Takes over the workers that an earlier executor of this host left."""
-        for each in record.living(self._run_dir):
-            log.info("worker %s of pool %s (pid %d) is adopted", each.worker, each.pool, each.pid)
-            self.processes.watch(each.worker, each.pid, each.start_ticks)
-            age = max(0.0, time.time() - each.started_at)
-            if each.pool in self.spark_workers.pools:
-                self.spark_workers.adopt(each)
-            self.learn(s.Adopted(worker=each.worker, pool=each.pool, pid=each.pid, age_seconds=age))
+        for left in record.living(self._run_dir):
+            log.info("worker %s of pool %s (pid %d) is adopted", left.worker, left.pool, left.pid)
+            self.processes.watch(left.worker, left.pid, left.start_ticks)
+            age = max(0.0, time.time() - left.started_at)
+            if left.pool in self.spark_workers.pools:
+                self.spark_workers.adopt(left)
+            self.learn(
+                facts.Adopted(worker=left.worker, pool=left.pool, pid=left.pid, age_seconds=age)
+            )
 
     def forked(self, worker: str, pid: int) -> None:
         self.processes.watch(worker, pid)
-        self.learn(s.Forked(worker=worker, pid=pid))
+        self.learn(facts.Forked(worker=worker, pid=pid))
 
     def not_forked(self, worker: str, error: str) -> None:
         self._spans.failed(worker, error)
-        self.learn(s.ForkFailed(worker=worker, error=error))
+        self.learn(facts.ForkFailed(worker=worker, error=error))
 
     def exited(self, pid: int, code: int) -> None:
-        self.processes.told(pid, code)
+        self.processes.reaped(pid, code)
 
     def _exited(self, worker: str, code: int | None) -> None:
-        self._tell_ended(worker, code)
+        self._on_ended(worker, code)
         self.spark_workers.ended(worker, code)
         self.learn(
-            s.Exited(
+            facts.Exited(
                 worker=worker,
                 code=code,
                 claim=last_claim(self._run_dir, worker),
@@ -152,44 +157,44 @@ class Executor:
         )
 
     # --- instructions ----------------------------------------------------------------------------
-    def _do(self, instruction: i.Instruction) -> None:
-        match instruction:
-            case i.Start():
-                self._start(instruction)
-            case i.Terminate():
-                if not self.spark_workers.drain(instruction.worker):
-                    self.processes.terminate(instruction.worker)
-            case i.Kill():
-                log.warning("worker %s did not end in time: killed", instruction.worker)
-                if not self.spark_workers.kill(instruction.worker):
-                    self.processes.kill(instruction.worker)
-            case i.Pause():
-                self.processes.signal(instruction.worker, signal.SIGUSR1)
-            case i.Resume():
-                self.processes.signal(instruction.worker, signal.SIGUSR2)
-            case i.GiveBack():
+    def _do(self, order: instruction.Instruction) -> None:
+        match order:
+            case instruction.Start():
+                self._start(order)
+            case instruction.Terminate():
+                if not self.spark_workers.drain(order.worker):
+                    self.processes.terminate(order.worker)
+            case instruction.Kill():
+                log.warning("worker %s did not end in time: killed", order.worker)
+                if not self.spark_workers.kill(order.worker):
+                    self.processes.kill(order.worker)
+            case instruction.Pause():
+                self.processes.signal(order.worker, signal.SIGUSR1)
+            case instruction.Resume():
+                self.processes.signal(order.worker, signal.SIGUSR2)
+            case instruction.GiveBack():
                 self._returns.give_back(
-                    instruction.ack_subjects,
-                    instruction.worker,
-                    instruction.job_ids,
-                    ran=instruction.ran,
-                    ended=instruction.ended,
+                    order.ack_subjects,
+                    order.worker,
+                    order.job_ids,
+                    ran=order.ran,
+                    ended=order.ended,
                 )
-            case i.Forget():
-                record.remove(self._run_dir, instruction.worker)
-            case i.Announce():
-                self._announce(instruction.event)
-            case i.Note():
-                log.warning("%s", instruction.text)
+            case instruction.Forget():
+                record.remove(self._run_dir, order.worker)
+            case instruction.Announce():
+                self._announce(order.event)
+            case instruction.Note():
+                log.warning("%s", order.text)
 
-    def _start(self, start: i.Start) -> None:
+    def _start(self, start: instruction.Start) -> None:
         assignment = self._assignment(start)
         if start.pool in self.spark_workers.pools:
             self.spark_workers.start(start.worker, start.pool)
         else:
             self.warm_parent.fork(assignment)
 
-    def _assignment(self, start: i.Start) -> Assignment:
+    def _assignment(self, start: instruction.Start) -> Assignment:
         commanded_at = time.time() - (time.monotonic() - start.commanded_at)
         parent = self._command_headers if start.cause == "planned" else {}
         return Assignment(
@@ -233,7 +238,7 @@ class Executor:
         due = min((at for at in deadlines(self.fleet) if at > now), default=None)
         if due is not None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(due - now + 0.001, self.learn, s.Ticked())
+            self._timer = loop.call_later(due - now + 0.001, self.learn, facts.Ticked())
 
     def close(self) -> None:
         """Stops looking; living workers stay as they are."""
@@ -242,22 +247,26 @@ class Executor:
         self.processes.close()
 
     def pause(self, paused: bool) -> None:
-        """Starts no workers and has those there are take no jobs; or lets all go on."""
-        self.learn(s.PauseAsked(paused=paused))
+        """Starts no workers and has the living ones take no jobs; or lets all go on."""
+        self.learn(facts.PauseRequested(paused=paused))
 
     async def drain(self) -> None:
         """Ends all workers: TERM, the drain deadline, KILL. Returns when none is left."""
-        self.learn(s.EndAsked())
+        self.learn(facts.EndRequested())
         patience = self._settings.host.drain_seconds + 10.0
-        await within(patience, self.nobody.wait())
+        await within(patience, self.empty.wait())
 
 
 def limits(settings: Settings, cpu_cores: float) -> Limits:
-    """What the settings say, as the core takes it; ``cpu_cores``: those that may be used here."""
-    host, known = settings.host, pools(settings)
+    """The limits of the settings, as the core takes them.
+
+    Args:
+        cpu_cores: those that may be used here.
+    """
+    host, tables = settings.host, pools(settings)
     return Limits(
-        pools=frozenset(known),
-        costly=frozenset(name for name, pool in known.items() if pool.kind == "spark"),
+        pools=frozenset(tables),
+        costly=frozenset(name for name, pool in tables.items() if pool.kind == "spark"),
         costly_starts=max(1, round(cpu_cores)),
         parallel_starts=host.max_parallel_starts or max(2, round(2 * cpu_cores)),
         max_workers=host.max_workers,
@@ -269,17 +278,17 @@ def limits(settings: Settings, cpu_cores: float) -> Limits:
 def _line(event: WorkerEvent) -> str:
     """An event as a line of the log."""
     left_out = {"id", "at", "source", "causation_id", "correlation_id", "host", "worker", "pool"}
-    told = {
+    values = {
         name: value
         for name in event.__struct_fields__
         if name not in left_out and (value := getattr(event, name)) is not None
     }
-    details = " ".join(f"{name}={value}" for name, value in told.items())
+    details = " ".join(f"{name}={value}" for name, value in values.items())
     return f"{event.name} {event.worker} of {event.pool}: {details}"
 
 
 def _for_workers(settings: Settings) -> Settings:
-    """They connect with a seed of their own, where there is one."""
+    """The settings of workers, which connect with a seed of their own, where there is one."""
     if not (seed := settings.nats.worker_nkey_file):
         return settings
     nats = replace(settings.nats, nkey_file=seed, worker_nkey_file="")

@@ -10,7 +10,7 @@ from itertools import islice
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing
 from penstock.events.envelope import Event, encode
 from penstock.events.subjects import Subjects
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.executor")
 
@@ -19,7 +19,7 @@ _BATCH = 100
 
 
 class Outbox:
-    """Holds events while the broker is away; past 10,000 the oldest are dropped, and it says so."""
+    """Holds events while the broker is away; past 10,000 the oldest are dropped, and logged."""
 
     def __init__(self, bus: Bus, subjects: Subjects, retry_seconds: float = 0.5) -> None:
         self._bus, self._subjects, self._retry_seconds = bus, subjects, retry_seconds

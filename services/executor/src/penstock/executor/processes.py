@@ -17,7 +17,7 @@ log = logging.getLogger("penstock.executor")
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CODE_PATIENCE_SECONDS = 0.25
-"""How long the warm parent may take to tell the exit code of a process that ended."""
+"""How long the warm parent may take to report the exit code of a process that ended."""
 
 OnExit = Callable[[str, int | None], None]
 
@@ -27,11 +27,15 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def reap_strays(known: Collection[int | None]) -> None:
-    """Collects ended children that nobody waits for; ``known`` ones are left to who does."""
+def reap_strays(awaited: Collection[int | None]) -> None:
+    """Collects ended children that no part of this process waits for.
+
+    Args:
+        awaited: process ids of those that are waited for.
+    """
     with suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if ended.si_pid in known:
+            if ended.si_pid in awaited:
                 return
             os.waitpid(ended.si_pid, os.WNOHANG)
 
@@ -55,8 +59,8 @@ class Processes:
     """The living workers of this host.
 
     Args:
-        on_exit: called once for each with its exit code (negative for a signal), or None where
-            there was nobody to tell it (adopted workers are not our children).
+        on_exit: called once for process with its exit code (negative for a signal), or None where
+            it is not known (adopted workers are no children of this process).
     """
 
     def __init__(self, on_exit: OnExit) -> None:
@@ -65,11 +69,11 @@ class Processes:
 
     @property
     def pids(self) -> list[int]:
-        return [each.pid for each in self._watched.values()]
+        return [process.pid for process in self._watched.values()]
 
     @property
     def by_worker(self) -> dict[str, int]:
-        return {each.worker: each.pid for each in self._watched.values()}
+        return {process.worker: process.pid for process in self._watched.values()}
 
     def watch(self, worker: str, pid: int, ticks: int | None = None) -> None:
         """Reports the end of a process from now on, also when it has ended already.
@@ -79,69 +83,69 @@ class Processes:
         """
         loop = asyncio.get_running_loop()
         pidfd = _open(pid, ticks)
-        each = self._watched[worker] = _Watched(worker, pid, pidfd, adopted=ticks is not None)
+        process = self._watched[worker] = _Watched(worker, pid, pidfd, adopted=ticks is not None)
         if pidfd < 0:
-            loop.call_soon(self._ended, each)
+            loop.call_soon(self._ended, process)
         else:
-            loop.add_reader(pidfd, self._ended, each)
+            loop.add_reader(pidfd, self._ended, process)
 
-    def told(self, pid: int, code: int) -> None:
+    def reaped(self, pid: int, code: int) -> None:
         """The warm parent reaped a process."""
-        for each in self._watched.values():
-            if each.pid == pid and not each.adopted:
-                each.code = code
-                if each.waiting:
-                    self._finish(each)
+        for process in self._watched.values():
+            if process.pid == pid and not process.adopted:
+                process.code = code
+                if process.waiting:
+                    self._finish(process)
                 return
 
     def signal(self, worker: str, number: int) -> None:
         """To the process; nothing happens when it has ended."""
-        each = self._watched.get(worker)
-        if each and each.pidfd >= 0:
+        process = self._watched.get(worker)
+        if process and process.pidfd >= 0:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(each.pidfd, number)
+                signal.pidfd_send_signal(process.pidfd, number)
 
     def terminate(self, worker: str) -> None:
         self.signal(worker, signal.SIGTERM)
-        self.signal(worker, signal.SIGCONT)  # a stopped process would not hear it
+        self.signal(worker, signal.SIGCONT)  # a stopped process would not handle it
 
     def kill(self, worker: str) -> None:
         """The process, and what it started in its own process group."""
-        each = self._watched.get(worker)
-        if each and each.pidfd >= 0 and not each.waiting:
+        process = self._watched.get(worker)
+        if process and process.pidfd >= 0 and not process.waiting:
             with suppress(OSError):
-                if os.getpgid(each.pid) == each.pid:
-                    os.killpg(each.pid, signal.SIGKILL)
+                if os.getpgid(process.pid) == process.pid:
+                    os.killpg(process.pid, signal.SIGKILL)
             self.signal(worker, signal.SIGKILL)
 
     def close(self) -> None:
         """Stops watching; the processes live on."""
         loop = asyncio.get_running_loop()
-        for each in self._watched.values():
-            if each.waiting:
-                each.waiting.cancel()
-            if each.pidfd >= 0:
-                loop.remove_reader(each.pidfd)
-                os.close(each.pidfd)
+        for process in self._watched.values():
+            if process.waiting:
+                process.waiting.cancel()
+            if process.pidfd >= 0:
+                loop.remove_reader(process.pidfd)
+                os.close(process.pidfd)
         self._watched.clear()
 
-    def _ended(self, each: _Watched) -> None:
+    def _ended(self, process: _Watched) -> None:
         loop = asyncio.get_running_loop()
-        if each.pidfd >= 0:
-            loop.remove_reader(each.pidfd)
-            each.code = _exit_code(each.pid) if each.code is None else each.code
-        if each.adopted or each.code is not None:
-            self._finish(each)
+        if process.pidfd >= 0:
+            loop.remove_reader(process.pidfd)
+            process.code = _exit_code(process.pid) if process.code is None else process.code
+        if process.adopted or process.code is not None:
+            self._finish(process)
         else:
-            each.waiting = loop.call_later(_CODE_PATIENCE_SECONDS, self._finish, each)
+            process.waiting = loop.call_later(_CODE_PATIENCE_SECONDS, self._finish, process)
 
-    def _finish(self, each: _Watched) -> None:
-        if each.waiting:
-            each.waiting.cancel()
-        if each.pidfd >= 0:
-            os.close(each.pidfd)
-        self._watched.pop(each.worker, None)
-        self._on_exit(each.worker, each.code)
+    def _finish(self, process: _Watched) -> None:
+        if process.waiting:
+            process.waiting.cancel()
+        if process.pidfd >= 0:
+            os.close(process.pidfd)
+        self._watched.pop(process.worker, None)
+        self._on_exit(process.worker, process.code)
 
 
 def _open(pid: int, ticks: int | None) -> int:
@@ -157,9 +161,9 @@ def _open(pid: int, ticks: int | None) -> int:
 
 
 def _exit_code(pid: int) -> int | None:
-    """Of a child that became ours because its warm parent died before it."""
+    """Of a child that this process inherited because its warm parent died before it."""
     try:
-        found, status = os.waitpid(pid, os.WNOHANG)
+        reaped, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return None
-    return os.waitstatus_to_exitcode(status) if found else None
+    return os.waitstatus_to_exitcode(status) if reaped else None

@@ -1,4 +1,4 @@
-"""Hearing trained forecasts: the last one of each pool, and new ones as they are made."""
+"""Listens to trained forecasts: the last one of each pool, and new ones as they are made."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
 from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 log = logging.getLogger("penstock.metrics")
 
 
-class ForecastEar:
-    """Hands forecasts to their pools' meters. Nothing that is heard can stop it."""
+class ForecastListener:
+    """Hands forecasts to the meters of their pools. No message can stop it."""
 
     def __init__(self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter]) -> None:
         self._bus, self._subjects, self._meters = bus, subjects, meters
@@ -27,17 +27,17 @@ class ForecastEar:
         """Without end."""
         subject = self._subjects.events("pool", "*", ForecastMade.__name__)
         async for stored in self._bus.follow(self._subjects.events_stream, [subject], "last"):
-            with passing_over(stored.subject):
+            with skipping_poison(stored.subject):
                 self._take(stored)
 
     def _take(self, stored: Stored) -> None:
         try:
             made = FORECAST_EVENTS.decode(stored.body)
         except MalformedEvent as error:
-            log.warning("%s: ignored what cannot be read: %s", stored.subject, error)
+            log.warning("%s is ignored: %s", stored.subject, error)
             return
         if isinstance(made, ForecastMade) and (meter := self._meters.get(made.pool)):
-            meter.hear_forecast(None if made.off else _curve(made))
+            meter.use_forecast(None if made.off else _curve(made))
 
 
 def _curve(made: ForecastMade) -> Curve:

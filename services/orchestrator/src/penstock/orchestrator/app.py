@@ -33,7 +33,7 @@ from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.scheduling.timers import Timers
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime import service_process
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
@@ -169,7 +169,7 @@ class Orchestrator:
     async def _follow(self, sequence: int) -> None:
         async for step in steps(self._bus, self._subjects, sequence):
             self._reading, self._read_at = time.monotonic(), step.at
-            with passing_over(f"event {step.sequence}"):
+            with skipping_poison(f"event {step.sequence}"):
                 self.table.see(step)
                 self._timers.see(step)
                 self._outdated_dead_letters.see(step)

@@ -47,7 +47,7 @@ class QueueConsumers:
         self._counted_at, self._is_crowded = float("-inf"), False
         self._made: dict[str, float] = {}
         self._signs = asyncio.Event()
-        bus.makes_queues = True
+        bus.queues.makes_consumers = True
 
     def see(self, step: Step) -> None:
         """A step of a job, which may be the first of its queue."""
@@ -95,7 +95,7 @@ class QueueConsumers:
     async def _make_wanted(self) -> None:
         self._signs.clear()
         for queue in tuple(self._wanted):
-            await self._bus.make_queue(queue)
+            await self._bus.queues.make(queue)
             self._made[queue] = time.monotonic()
             if queue not in self._named:
                 self._unnamed.add(queue)
@@ -107,7 +107,7 @@ class QueueConsumers:
             return
         self._counted_at = time.monotonic()
         if self._is_crowded:
-            removed = await self._bus.remove_idle_queues(self._named)
+            removed = await self._bus.queues.remove_idle(self._named)
             for queue in removed:
                 self._made.pop(queue, None)
             log.warning(

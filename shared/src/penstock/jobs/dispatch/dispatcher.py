@@ -31,11 +31,13 @@ class Dispatcher:
     Args:
         bus: a connected bus.
         subjects: names of streams and subjects.
-        factory: makes the first events of jobs.
-        offline: sends while the broker is away, as ``dispatch.when_away`` says; None: an error.
+        factory: as the attribute.
+        offline: as the attribute.
 
     Attributes:
+        factory: makes the first events of jobs.
         sender: sends prepared jobs.
+        offline: sends while the broker is away, as ``dispatch.when_away`` asks; None: an error.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Dispatcher:
         self.factory = factory
         self.sender = Sender(bus, subjects)
         self._unique = UniqueSender(bus, subjects, self.sender)
-        self._offline = offline
+        self.offline = offline
 
     @property
     def source(self) -> str:
@@ -69,8 +71,8 @@ class Dispatcher:
         event = self.factory.event(call, terms)
         if unique := effective_unique(call, unique_for):
             await self._send_unique(event, call, unique)
-        elif self._offline is not None:
-            await self._offline.send(event)
+        elif self.offline is not None:
+            await self.offline.send(event)
         else:
             await self.sender.send(event)
         return event.job_id
@@ -107,8 +109,8 @@ class Dispatcher:
         return ids
 
     async def _send_all(self, events: Sequence[JobDispatched]) -> None:
-        if self._offline is not None:
-            return await self._offline.send_many(events)
+        if self.offline is not None:
+            return await self.offline.send_many(events)
         for answer in await self.sender.send_many(events):
             if isinstance(answer, BusError):
                 raise answer
@@ -124,9 +126,9 @@ class Dispatcher:
 
     async def _send_unique(self, event: JobDispatched, call: Call, unique: Unique) -> None:
         key = unique_token(call, unique)
-        if self._offline is None:
+        if self.offline is None:
             return await self._unique.send(event, key, unique)
-        return await self._offline.wait(lambda: self._unique.send(event, key, unique))
+        return await self.offline.wait(lambda: self._unique.send(event, key, unique))
 
     def prepare(
         self, call: Call, job_id: str, queue: str = "", terms: Terms | None = None

@@ -41,7 +41,7 @@ class MemoryBroker:
         self.queues: dict[str, Queue] = {}
         self.listeners: list[Listening] = []
         self._claim_seconds = settings.jobs.claim_seconds
-        self._seen: dict[tuple[str, str], tuple[int, float]] = {}
+        self._message_ids: dict[tuple[str, str], tuple[int, float]] = {}
         self._due: dict[str, tuple[float, str]] = {}
         self._alarm_at = NEVER
         self._alarm: asyncio.TimerHandle | None = None
@@ -68,8 +68,8 @@ class MemoryBroker:
     def append(self, message: Outgoing) -> int:
         self.settle()
         stream = self.stream_of(message)
-        if known := self._duplicate(stream, message):
-            return known
+        if sequence := self._duplicate(stream, message):
+            return sequence
         stream.check(message)
         return self.store(stream, message)
 
@@ -83,7 +83,10 @@ class MemoryBroker:
             self._due[message.subject] = due, target
             self.alarm(due)
         if _MESSAGE_ID in message.headers:
-            self._seen[stream.name, message.headers[_MESSAGE_ID]] = stored.sequence, self.now()
+            self._message_ids[stream.name, message.headers[_MESSAGE_ID]] = (
+                stored.sequence,
+                self.now(),
+            )
         if queue := self.queues.get(message.subject):
             queue.offer(stored.sequence)
         self.pass_on(message.subject, message.body)
@@ -92,7 +95,7 @@ class MemoryBroker:
 
     def _duplicate(self, stream: Stream, message: Outgoing) -> int:
         name = message.headers.get(_MESSAGE_ID, "")
-        sequence, at = self._seen.get((stream.name, name), (0, 0.0))
+        sequence, at = self._message_ids.get((stream.name, name), (0, 0.0))
         return sequence if name and self.now() - at < _DUPLICATE_WINDOW_SECONDS else 0
 
     def remove(self, stream: Stream, pattern: str, before: int = 0) -> None:
@@ -189,7 +192,7 @@ class Listening:
 
     Args:
         all_of_them: the broker's list, which it joins and leaves.
-        at_most: signals it hears before it ends; 0 for all.
+        at_most: signals it receives before it ends; 0 for all.
     """
 
     def __init__(

@@ -76,9 +76,9 @@ class MemoryBus:
         self._broker.fire(subject)
 
     def stored(self, stream: str, subject: str) -> list[Stored]:
-        """What lies under a subject now, oldest first (wildcards allowed)."""
-        found = self._broker.stream(stream)
-        return found.history(subject, len(found.messages))
+        """Messages stored under a subject now, oldest first (wildcards allowed)."""
+        source = self._broker.stream(stream)
+        return source.history(subject, len(source.messages))
 
     def _open(self) -> MemoryBroker:
         if self._closed:
@@ -144,8 +144,8 @@ class MemoryBus:
         first: list[Stored] = []
         position = source.last_sequence + 1
         if start == "last":
-            found = [s for pattern in subjects for s in source.last_per_subject(pattern)]
-            first = sorted(found, key=lambda stored: stored.sequence)
+            lasts = [s for pattern in subjects for s in source.last_per_subject(pattern)]
+            first = sorted(lasts, key=lambda stored: stored.sequence)
         elif start != "new":
             position = 1 if start == "all" else int(start)
         return self._follow(source, tuple(subjects), first, position)
@@ -157,10 +157,10 @@ class MemoryBus:
             yield stored
         while True:
             while position <= source.last_sequence:
-                found = source.messages.get(position)
+                message = source.messages.get(position)
                 position += 1
-                if found and any(matches(pattern, found.subject) for pattern in subjects):
-                    yield found
+                if message and any(matches(pattern, message.subject) for pattern in subjects):
+                    yield message
             await self._open().change()
 
     # --- queues ----------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ class MemoryBus:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         while True:
             broker = self._open()
-            if found := broker.take(broker.ensure_queue(queue), batch):
-                return found
+            if deliveries := broker.take(broker.ensure_queue(queue), batch):
+                return deliveries
             try:
                 async with asyncio.timeout_at(deadline):
                     await broker.change()

@@ -32,7 +32,7 @@ class Queue:
         self._new = deque(
             stored.sequence for stored in stream.history(subject, len(stream.messages))
         )
-        self._again: deque[int] = deque()
+        self._given_back: deque[int] = deque()
         self._claims: dict[int, _Claim] = {}
         self._delivered = self._delivered_sequence = 0
         self.paused = False
@@ -43,8 +43,8 @@ class Queue:
     def take(self, batch: int, now: float) -> list[Delivery]:
         """Up to ``batch`` messages, those due again first."""
         taken: list[Delivery] = []
-        while not self.paused and len(taken) < batch and (self._again or self._new):
-            sequence = (self._again or self._new).popleft()
+        while not self.paused and len(taken) < batch and (self._given_back or self._new):
+            sequence = (self._given_back or self._new).popleft()
             if sequence in self._stream.messages:
                 taken.append(self._deliver(sequence, now))
         return taken
@@ -70,21 +70,21 @@ class Queue:
         )
 
     def ack(self, sequence: int) -> None:
-        """Ends the message, whoever says so: acknowledgements are not fenced (as on NATS)."""
+        """Ends the message, for any caller: acknowledgements are not fenced (as on NATS)."""
         if self._claims.pop(sequence, None):
             self._stream.drop(sequence)
-            if sequence in self._again:
-                self._again.remove(sequence)
+            if sequence in self._given_back:
+                self._given_back.remove(sequence)
 
     def give_back(self, sequence: int) -> None:
-        if sequence in self._claims and sequence not in self._again:
+        if sequence in self._claims and sequence not in self._given_back:
             self._claims[sequence].lapses_at = NEVER
-            self._again.append(sequence)
+            self._given_back.append(sequence)
 
     def extend(self, sequence: int, now: float) -> float:
         """When the claim lapses now."""
         claim = self._claims.get(sequence)
-        if claim and sequence not in self._again:
+        if claim and sequence not in self._given_back:
             claim.lapses_at = now + self._claim_seconds
         return now + self._claim_seconds
 
@@ -95,19 +95,19 @@ class Queue:
                 self.give_back(sequence)
         return min((claim.lapses_at for claim in self._claims.values()), default=NEVER)
 
-    def forget(self, gone: Iterable[int]) -> None:
+    def forget(self, removed: Iterable[int]) -> None:
         """Messages that were removed from the stream."""
-        lost = set(gone)
+        lost = set(removed)
         self._new = deque(sequence for sequence in self._new if sequence not in lost)
-        self._again = deque(sequence for sequence in self._again if sequence not in lost)
+        self._given_back = deque(sequence for sequence in self._given_back if sequence not in lost)
         for sequence in lost:
             self._claims.pop(sequence, None)
 
     def depth(self) -> QueueDepth:
         return QueueDepth(
             queue=self.name.removeprefix("q_"),
-            waiting=len(self._new) + len(self._again),
-            claimed=len(self._claims) - len(self._again),
+            waiting=len(self._new) + len(self._given_back),
+            claimed=len(self._claims) - len(self._given_back),
             delivered=self._delivered,
             delivered_sequence=self._delivered_sequence,
             paused=self.paused,

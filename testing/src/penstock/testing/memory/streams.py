@@ -44,9 +44,9 @@ class Stream:
         """Raises WrongSequence where the message's expectation does not hold, StreamFull."""
         if (expect := message.expect) is not None:
             last = self.last(_guarded(message, expect))
-            found = last.sequence if last else 0
-            if found != expect.sequence:
-                raise WrongSequence(message.subject, expect.sequence, found)
+            actual = last.sequence if last else 0
+            if actual != expect.sequence:
+                raise WrongSequence(message.subject, expect.sequence, actual)
         size = _size(message.subject, message.body, message.headers)
         if self._refuses_when_full and self._bytes + size > self._max_bytes + self.extra_bytes:
             raise StreamFull(f"{message.subject}: its stream is full (maximum bytes exceeded)")
@@ -70,7 +70,7 @@ class Stream:
         return stored
 
     def last(self, pattern: str) -> Stored | None:
-        ends = [next(reversed(found)) for found in self._found(pattern)]
+        ends = [next(reversed(sequences)) for sequences in self._sequences_of(pattern)]
         return self.messages[max(ends)] if ends else None
 
     def next(self, pattern: str, sequence: int) -> Stored | None:
@@ -87,7 +87,7 @@ class Stream:
         ]
 
     def last_per_subject(self, pattern: str) -> list[Stored]:
-        ends = sorted(next(reversed(found)) for found in self._found(pattern))
+        ends = sorted(next(reversed(sequences)) for sequences in self._sequences_of(pattern))
         return [self.messages[number] for number in ends]
 
     def count(self, pattern: str) -> dict[str, int]:
@@ -128,11 +128,11 @@ class Stream:
         near = self._below.get(literal.rstrip("."), {}) if literal else self._sequences
         return [subject for subject in near if matches(pattern, subject)]
 
-    def _found(self, pattern: str) -> Iterator[dict[int, None]]:
+    def _sequences_of(self, pattern: str) -> Iterator[dict[int, None]]:
         return (self._sequences[subject] for subject in self._subjects(pattern))
 
     def _in_order(self, pattern: str) -> list[int]:
-        return sorted(number for found in self._found(pattern) for number in found)
+        return sorted(number for numbers in self._sequences_of(pattern) for number in numbers)
 
 
 def _size(subject: str, body: bytes, headers: Mapping[str, str]) -> int:

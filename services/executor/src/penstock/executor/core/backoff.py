@@ -1,8 +1,8 @@
-"""When a pool's workers keep ending at once: wait longer each time, and say so.
+"""When a pool's workers keep ending at once: wait longer each time, and report it.
 
 For workers that cannot start (a module that cannot be imported, no memory) or end without having
 taken a job. What a job does to its process is no failed start: the job itself waits longer each
-time (`penstock.jobs.worker_loss`), so that the pool goes on with the others.
+time (`penstock.jobs.running.worker_loss`), so that the pool goes on with the others.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def backoff_seconds(failures: int) -> float:
 
 
 def failed(
-    before: Trouble | None, asked_at: float, now: float, exit_code: int | None
+    before: Trouble | None, requested_at: float, now: float, exit_code: int | None
 ) -> Trouble | None:
     """The trouble after a failed start; the old one for a worker of the same round.
 
     Ten workers that die together are one failure: only a start that was decided since the last
-    failure tells anything new.
+    failure is a new failure.
     """
-    if before and asked_at < before.failed_at:
+    if before and requested_at < before.failed_at:
         return before
     failures = 1 + (before.failures if before else 0)
     return Trouble(

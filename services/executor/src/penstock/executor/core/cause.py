@@ -1,4 +1,4 @@
-"""Why a worker ended, as `WorkerStopped` says it."""
+"""Why a worker ended, as `WorkerStopped` reports it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 from penstock.executor.core.worker import Worker
 
-STRANGERS: Final = frozenset({-SIGKILL, -SIGTERM, -SIGINT, -SIGHUP})
-"""Exit codes of signals that somebody sends; the others a process earns itself."""
+SENT_SIGNALS: Final = frozenset({-SIGKILL, -SIGTERM, -SIGINT, -SIGHUP})
+"""Exit codes of signals that users and tools send; the others a process causes itself."""
 
 
-_SAID: Final = {
+_LAST_REPORTS: Final = {
     "orphaned": "orphaned",
     "limit": "limit",
     "a job did not stop": "limit",
-    "asked to end": "killed",  # by somebody else: what we ask for has its own cause
+    "asked to end": "killed",  # not by this executor, whose requests have their own cause
     "interrupted": "killed",
 }
-"""How a worker's own last words begin, and what that comes to."""
+"""How a worker's last report of why it stops begins, and the cause that it stands for."""
 
 _SIGNALS: Final = {number.value: number.name for number in Signals}
 
@@ -51,7 +51,8 @@ def stop_cause(worker: Worker, exit_code: int | None) -> str:
         return "drain-deadline" if late else worker.ending_because
     if exit_code == -SIGALRM:  # its own timer: a job held the interpreter beyond its timeout
         return "limit"
-    if exit_code in STRANGERS:
+    if exit_code in SENT_SIGNALS:
         return "killed"
-    said = (cause for words, cause in _SAID.items() if worker.said.startswith(words))
-    return next(said, "lost" if exit_code is None else "crashed")
+    reason = worker.stopping_because
+    causes = (cause for words, cause in _LAST_REPORTS.items() if reason.startswith(words))
+    return next(causes, "lost" if exit_code is None else "crashed")

@@ -15,7 +15,7 @@ from penstock.events.worker import (
     WorkerStarted,
     WorkerStopped,
 )
-from penstock.executor.core import stimulus as s
+from penstock.executor.core import facts
 from penstock.executor.core.backoff import SETTLED_SECONDS, failed
 from penstock.executor.core.cause import UNHEALTHY, how_it_ended, stop_cause
 from penstock.executor.core.fleet import Fleet, Plan
@@ -32,7 +32,14 @@ from penstock.executor.core.instruction import (
 from penstock.executor.core.lifecycle import Phase
 from penstock.executor.core.worker import Worker, move
 
-AboutWorker = s.Reported | s.Forked | s.ForkFailed | s.Exited | s.Condemned | s.Computing
+AboutWorker = (
+    facts.Reported
+    | facts.Forked
+    | facts.ForkFailed
+    | facts.Exited
+    | facts.Condemned
+    | facts.Computing
+)
 Step = tuple[Fleet, list[Instruction]]
 
 BLANK: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,58 +49,58 @@ MOST_WORKERS: Final = 10_000
 """More than this of one pool on one host is a broken command, not a plan."""
 
 
-def evolve(fleet: Fleet, fact: s.Stimulus, now: float) -> Step:
+def evolve(fleet: Fleet, fact: facts.Fact, now: float) -> Step:
     """The fleet after a fact, and what that alone leads to.
 
     Args:
         now: monotonic seconds.
     """
     match fact:
-        case s.Commanded():
+        case facts.Commanded():
             return _commanded(fleet, fact, now)
-        case s.Adopted():
+        case facts.Adopted():
             return _adopted(fleet, fact, now)
-        case s.BusSeen():
-            return _bus_seen(fleet, fact.up, now), []
-        case s.EndAsked():
+        case facts.BusChecked():
+            return _bus_checked(fleet, fact.up, now), []
+        case facts.EndRequested():
             return replace(fleet, ending=True), []
-        case s.PauseAsked():
-            return _pause_asked(fleet, fact.paused)
-        case s.Ticked():
+        case facts.PauseRequested():
+            return _pause_requested(fleet, fact.paused)
+        case facts.Ticked():
             return fleet, []
         case _:
             return _of_worker(fleet, fact, now)
 
 
 def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
-    """Facts about workers that are gone, or never were ours, lead to nothing."""
-    name = fact.report.worker if isinstance(fact, s.Reported) else fact.worker
+    """Facts about workers that have ended, or are not of this host, lead to nothing."""
+    name = fact.report.worker if isinstance(fact, facts.Reported) else fact.worker
     worker = fleet.workers.get(name)
     if worker is None:
         return fleet, []
     match fact:
-        case s.Reported():
+        case facts.Reported():
             return _reported(fleet, worker, fact.report, now)
-        case s.Forked():
+        case facts.Forked():
             return _forked(fleet, worker, fact.pid)
-        case s.ForkFailed():
+        case facts.ForkFailed():
             return _fork_failed(fleet, worker, fact.error, now)
-        case s.Exited():
+        case facts.Exited():
             return _exited(fleet, worker, fact, now)
-        case s.Condemned():
+        case facts.Condemned():
             return _condemned(fleet, worker, now)
-        case s.Computing():
+        case facts.Computing():
             return fleet.having(replace(worker, computed_at=now)), []
 
 
 # --- commands ------------------------------------------------------------------------------------
-def _commanded(fleet: Fleet, fact: s.Commanded, now: float) -> Step:
+def _commanded(fleet: Fleet, fact: facts.Commanded, now: float) -> Step:
     command = fact.command
     if reason := _refusal(fleet, fact):
         return fleet, [Note(text=f"command {command.order} is not obeyed: {reason}")]
-    known = {pool: n for pool, n in command.pools.items() if pool in fleet.limits.pools}
-    plan = Plan(epoch=command.epoch, version=command.version, pools=known, at=now)
-    unknown = sorted(command.pools.keys() - known.keys())
+    planned = {pool: n for pool, n in command.pools.items() if pool in fleet.limits.pools}
+    plan = Plan(epoch=command.epoch, version=command.version, pools=planned, at=now)
+    unknown = sorted(command.pools.keys() - planned.keys())
     notes: list[Instruction] = [
         Note(text=f"command {command.order} plans pool {pool!r}, which this host's settings lack")
         for pool in unknown
@@ -101,15 +108,15 @@ def _commanded(fleet: Fleet, fact: s.Commanded, now: float) -> Step:
     return replace(fleet, plan=plan), notes
 
 
-def _refusal(fleet: Fleet, fact: s.Commanded) -> str:
+def _refusal(fleet: Fleet, fact: facts.Commanded) -> str:
     """Why a command is not obeyed; empty when it is.
 
-    A plan of an epoch that no leader had (forged while nobody led, or the lease's stream was lost)
-    stands in nobody's way.
+    A plan of an epoch that no leader had (forged while no decider led, or the lease's stream was
+    lost) does not count: any plan may follow it.
     """
     command, reached = fact.command, fact.reached
     if reached is not None and command.epoch > reached:
-        return f"nobody can have led in that epoch: the lease has reached {reached}"
+        return f"no decider can have led in that epoch: the lease has reached {reached}"
     if command.host != fleet.host:
         return f"it is for host {command.host!r}, this is {fleet.host!r}"
     stands = fleet.plan and (reached is None or fleet.plan.epoch <= reached)
@@ -121,8 +128,8 @@ def _refusal(fleet: Fleet, fact: s.Commanded) -> str:
     return ""
 
 
-def _bus_seen(fleet: Fleet, up: bool, now: float) -> Fleet:
-    """Starts that failed while the broker was away say nothing about those that follow."""
+def _bus_checked(fleet: Fleet, up: bool, now: float) -> Fleet:
+    """Failed starts do not count beyond an outage of the broker, which may have caused them."""
     if not up:
         return replace(fleet, bus_up_since=None)
     if fleet.bus_up_since is None:
@@ -130,22 +137,22 @@ def _bus_seen(fleet: Fleet, up: bool, now: float) -> Fleet:
     return fleet
 
 
-def _pause_asked(fleet: Fleet, paused: bool) -> Step:
-    """Who is to pause is told by `reconcile`, again and again; who is to go on, once, here."""
+def _pause_requested(fleet: Fleet, paused: bool) -> Step:
+    """`reconcile` asks workers to pause until they report it; here they are resumed, once."""
     note = Note(text="paused: no worker starts, and none takes a job" if paused else "resumed")
     resumed = [] if paused else [Resume(worker=w.name) for w in fleet.job_workers()]
     return replace(fleet, paused=paused), [note, *resumed]
 
 
 # --- workers come --------------------------------------------------------------------------------
-def _adopted(fleet: Fleet, fact: s.Adopted, now: float) -> Step:
+def _adopted(fleet: Fleet, fact: facts.Adopted, now: float) -> Step:
     worker = Worker(
         name=fact.worker,
         pool=fact.pool,
         cause="adopted",
-        asked_at=now - fact.age_seconds,
+        requested_at=now - fact.age_seconds,
         pid=fact.pid,
-        heard_at=now,
+        reported_at=now,
     )
     # its last executor may have paused it
     resumed = [] if fleet.paused else [Resume(worker=w.name) for w in fleet.job_workers(worker)]
@@ -153,7 +160,7 @@ def _adopted(fleet: Fleet, fact: s.Adopted, now: float) -> Step:
 
 
 def _forked(fleet: Fleet, worker: Worker, pid: int) -> Step:
-    if worker.pid is not None:  # its first report was quicker than its warm parent's word
+    if worker.pid is not None:  # its first report came before that of its warm parent
         return fleet, []
     worker = replace(worker, pid=pid)
     instructions: list[Instruction] = [_started(fleet, worker)]
@@ -164,27 +171,27 @@ def _forked(fleet: Fleet, worker: Worker, pid: int) -> Step:
 
 def _reported(fleet: Fleet, worker: Worker, report: WorkerReport, now: float) -> Step:
     fleet, started = _forked(fleet, worker, report.pid)
-    fleet, followed = _heard(fleet, fleet.workers[worker.name], report, now)
+    fleet, followed = _apply_report(fleet, fleet.workers[worker.name], report, now)
     return fleet, [*started, *followed]
 
 
-def _heard(fleet: Fleet, worker: Worker, report: WorkerReport, now: float) -> Step:
-    said = report.stopping_because
+def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float) -> Step:
+    stopping = report.stopping_because
     worker = replace(
         worker,
-        heard_at=now,
+        reported_at=now,
         claims=report.claims,
-        said=said,
-        paused=report.state == "draining" and not said,
+        stopping_because=stopping,
+        paused=report.state == "draining" and not stopping,
     )
-    says = Phase.DRAINING if said else _PHASES.get(report.state)
-    if says is None or says is worker.phase or worker.phase is Phase.DRAINING:
+    phase = Phase.DRAINING if stopping else _PHASES.get(report.state)
+    if phase is None or phase is worker.phase or worker.phase is Phase.DRAINING:
         return fleet.having(worker), []
-    if says is Phase.DRAINING:
-        return fleet.having(move(worker, says, now)).owing(worker.pool, +1), []
+    if phase is Phase.DRAINING:
+        return fleet.having(move(worker, phase, now)).owing(worker.pool, +1), []
     if worker.phase is not Phase.STARTING:
-        return fleet.having(move(worker, says, now)), []
-    worker = replace(move(worker, says, now), ready_at=now)
+        return fleet.having(move(worker, phase, now)), []
+    worker = replace(move(worker, phase, now), ready_at=now)
     return fleet.having(worker), [_ready(fleet, worker, now)]
 
 
@@ -200,7 +207,7 @@ def _fork_failed(fleet: Fleet, worker: Worker, error: str, now: float) -> Step:
     return fleet, [note, *crash_loop]
 
 
-def _exited(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Step:
+def _exited(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> Step:
     code = fact.code
     instructions: list[Instruction] = _give_back(fleet, worker, fact)
     instructions.append(_stopped(fleet, move(worker, Phase.STOPPED, now), fact, now))
@@ -214,7 +221,7 @@ def _exited(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Step:
     return fleet, instructions
 
 
-def _give_back(fleet: Fleet, worker: Worker, fact: s.Exited) -> list[Instruction]:
+def _give_back(fleet: Fleet, worker: Worker, fact: facts.Exited) -> list[Instruction]:
     """One that ended well settled what it had; a job that ended its process by exit code 0 did not.
 
     Only the job that ran is charged with the loss: those claimed ahead of it did nothing yet.
@@ -223,9 +230,9 @@ def _give_back(fleet: Fleet, worker: Worker, fact: s.Exited) -> list[Instruction
     claims = {claim.job_id: claim.ack_subject for claim in held}
     if fact.claim and fact.held is None:  # it may have begun a job since its last report
         claims.setdefault(fact.claim.job_id, fact.claim.ack_subject)
-    if not claims or (fact.code == 0 and (worker.said or fact.held is None)):
+    if not claims or (fact.code == 0 and (worker.stopping_because or fact.held is None)):
         return []
-    ours = _ended_late(worker) or worker.ending_because == "stuck"
+    is_blameless = _ended_late(worker) or worker.ending_because == "stuck"
     ended = how_it_ended(fact.code, fact.out_of_memory)
     if _ended_late(worker):
         ended = "did not end in time"
@@ -236,16 +243,16 @@ def _give_back(fleet: Fleet, worker: Worker, fact: s.Exited) -> list[Instruction
             worker=worker.name,
             ack_subjects=tuple(claims.values()),
             job_ids=tuple(claims),
-            ran="" if ours else _ran(worker, fact),
+            ran="" if is_blameless else _ran(worker, fact),
             ended=f"worker {worker.name} on {fleet.host} {ended}",
         )
     ]
 
 
-def _ran(worker: Worker, fact: s.Exited) -> str:
+def _ran(worker: Worker, fact: facts.Exited) -> str:
     """The job that ran when the process ended; empty for none.
 
-    Where only reports tell, the one begun last: whether it had ended, the job's events say.
+    Where only reports are known, the one begun last: the job's events decide whether it had ended.
     """
     last = fact.claim.job_id if fact.claim else worker.job_id or ""
     if fact.held is not None and last not in {claim.job_id for claim in fact.held}:
@@ -254,7 +261,7 @@ def _ran(worker: Worker, fact: s.Exited) -> str:
 
 
 def _condemned(fleet: Fleet, worker: Worker, now: float) -> Step:
-    """Killed at once: it would not hear anything else."""
+    """Killed at once: it would not handle any other signal."""
     if worker.pid is None or worker.killed:
         return fleet, []
     ended = move(worker, Phase.DRAINING, now) if worker.active else worker
@@ -266,12 +273,12 @@ def _condemned(fleet: Fleet, worker: Worker, now: float) -> Step:
 
 
 def _ended_late(worker: Worker) -> bool:
-    """By us, after its drain deadline: its job is as good as any other."""
+    """By this executor, after its drain deadline: its job is not to blame."""
     return worker.killed and worker.ending_because in {"scaled-down", "shutdown"}
 
 
-def _is_failure(worker: Worker, fact: s.Exited, now: float) -> bool:
-    """A start that did not last, and that nobody wanted to end.
+def _is_failure(worker: Worker, fact: facts.Exited, now: float) -> bool:
+    """A start that did not last, and that was not asked to end.
 
     One that took a job started well: what a job does to its process is charged to the job, which
     backs off by itself, and not to the pool.
@@ -280,12 +287,12 @@ def _is_failure(worker: Worker, fact: s.Exited, now: float) -> bool:
         return False
     if worker.ready_at is None:
         return True
-    return not worker.claims and now - worker.asked_at < SETTLED_SECONDS
+    return not worker.claims and now - worker.requested_at < SETTLED_SECONDS
 
 
 def _with_failure(fleet: Fleet, worker: Worker, code: int | None, now: float) -> Step:
     before = fleet.troubles.get(worker.pool)
-    trouble = failed(before, worker.asked_at, now, code)
+    trouble = failed(before, worker.requested_at, now, code)
     fleet = fleet.in_trouble(worker.pool, trouble)
     if trouble is None or trouble is before or not trouble.is_loop:
         return fleet, []
@@ -317,7 +324,7 @@ def _ready(fleet: Fleet, worker: Worker, now: float) -> Announce:
     )
 
 
-def _stopped(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Announce:
+def _stopped(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> Announce:
     code = fact.code
     return _event(
         WorkerStopped,
@@ -327,7 +334,7 @@ def _stopped(fleet: Fleet, worker: Worker, fact: s.Exited, now: float) -> Announ
         cause=stop_cause(worker, code),
         exit_code=code,
         job_id=(_ran(worker, fact) or None) if code != 0 else None,
-        lived_seconds=now - worker.asked_at,
+        lived_seconds=now - worker.requested_at,
     )
 
 

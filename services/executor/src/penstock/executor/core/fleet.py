@@ -1,4 +1,4 @@
-"""Everything an executor knows: plan, workers, troubles. A value; changes make another."""
+"""The state of an executor: plan, workers, troubles. A value; changes make another."""
 
 from __future__ import annotations
 
@@ -59,13 +59,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """One host's workers, and what is wanted of them.
 
     Attributes:
-        host: its name. instance: short random text of this executor's life; begins worker names.
-        plan: None until a first command was obeyed: then nothing is started and nobody is ended.
+        host: its name.
+        instance: short random text of this executor's life; begins worker names.
+        plan: None until a first command was obeyed: then no worker is started or ended.
         owed: by pool, how many workers left unasked and were not replaced yet.
         numbered: how many names were given out.
         bus_up_since: when the broker began to answer; None while it does not.
-        ending: this executor was told to end. paused: it starts no workers, and those that there
-            are take no jobs.
+        ending: this executor was asked to end.
+        paused: it starts no workers, and the living ones take no jobs.
     """
 
     host: str
@@ -92,13 +93,13 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return [w for w in workers or self.workers.values() if w.pool not in self.limits.costly]
 
     def starting(self, now: float) -> list[Worker]:
-        """Who takes up a start slot."""
+        """The workers that take up a start slot."""
         return [
             worker
             for worker in self.workers.values()
             if worker.phase is Phase.STARTING
             and worker.cause != "adopted"
-            and now - worker.asked_at < START_SLOT_SECONDS
+            and now - worker.requested_at < START_SLOT_SECONDS
         ]
 
     def pools(self) -> list[str]:
@@ -116,12 +117,12 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, owed={**self.owed, pool: max(0, self.owed.get(pool, 0) + change)})
 
     def in_trouble(self, pool: str, trouble: Trouble | None) -> Fleet:
-        others = {name: each for name, each in self.troubles.items() if name != pool}
+        others = {name: other for name, other in self.troubles.items() if name != pool}
         return replace(self, troubles={**others, pool: trouble} if trouble else others)
 
 
 def by_pool(fleet: Fleet, now: float) -> dict[str, PoolWorkers]:
-    """The three sets of each pool, as `HostSnapshot` tells them."""
+    """The three sets of each pool, as `HostSnapshot` reports them."""
     return {pool: _sets(fleet, pool, now) for pool in fleet.pools()}
 
 
@@ -137,17 +138,17 @@ def deadlines(fleet: Fleet) -> Iterator[float]:
 
 def _sets(fleet: Fleet, pool: str, now: float) -> PoolWorkers:
     trouble = fleet.troubles.get(pool)
-    mine = [worker for worker in fleet.workers.values() if worker.pool == pool]
+    workers = [worker for worker in fleet.workers.values() if worker.pool == pool]
     return PoolWorkers(
         planned=fleet.planned(pool),
-        started=sum(w.active and w.pid is not None for w in mine),
-        ready=sum(_could_take_a_job(w, now) for w in mine),
-        draining=sum(w.phase is Phase.DRAINING for w in mine),
+        started=sum(w.active and w.pid is not None for w in workers),
+        ready=sum(_could_take_a_job(w, now) for w in workers),
+        draining=sum(w.phase is Phase.DRAINING for w in workers),
         crash_loop=bool(trouble and trouble.is_loop),
-        names=tuple(sorted(worker.name for worker in mine if worker.pid is not None)),
+        names=tuple(sorted(worker.name for worker in workers if worker.pid is not None)),
     )
 
 
 def _could_take_a_job(worker: Worker, now: float) -> bool:
-    heard_at = now if worker.heard_at is None else worker.heard_at
-    return worker.ready and not worker.paused and now - heard_at < FRESH_SECONDS
+    reported_at = now if worker.reported_at is None else worker.reported_at
+    return worker.ready and not worker.paused and now - reported_at < FRESH_SECONDS

@@ -1,4 +1,4 @@
-"""What an executor can be told to do; values, so that a test reads as a list of them."""
+"""What an executor can be instructed to do; values, so that a test reads as a list of them."""
 
 from __future__ import annotations
 

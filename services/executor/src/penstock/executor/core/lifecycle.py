@@ -19,7 +19,7 @@ class Phase(StrEnum):
 
 EDGES: Final[Mapping[tuple[Phase, Phase], str]] = {
     (Phase.STARTING, Phase.IDLE): "asked for its first job",
-    (Phase.STARTING, Phase.BUSY): "was first heard of with a job",
+    (Phase.STARTING, Phase.BUSY): "sent its first report with a job",
     (Phase.STARTING, Phase.DRAINING): "no longer wanted before it was ready",
     (Phase.STARTING, Phase.STOPPED): "ended before it was ready",
     (Phase.IDLE, Phase.BUSY): "took a job",

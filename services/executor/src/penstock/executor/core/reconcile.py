@@ -1,13 +1,13 @@
-"""Second half of the cycle: compare what is with what is planned, and say what to do.
+"""Second half of the cycle: compare what is with what is planned, and instruct.
 
 In this order:
 
-1. kill who outstayed its drain deadline;
-2. give up on who has been silent for too long, or never became ready;
+1. kill workers beyond their drain deadline;
+2. give up workers that have been silent for too long, or never became ready;
 3. forget troubles that are over;
-4. end who is not planned any more: starting ones first, then idle, then the youngest busy;
-5. start who is missing: the emptiest pool first, as many as may be starting at the same time;
-6. while this executor is paused, start nobody, and tell to pause who does not yet.
+4. end workers that are not planned any more: starting ones first, then idle, then young busy ones;
+5. start missing workers: the emptiest pool first, as many as may be starting at the same time;
+6. while this executor is paused, start none, and ask those to pause that do not yet.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from penstock.executor.core.backoff import SETTLED_SECONDS
 from penstock.executor.core.evolve import Step, evolve
+from penstock.executor.core.facts import Fact
 from penstock.executor.core.fleet import Fleet
 from penstock.executor.core.instruction import Instruction, Kill, Pause, Start, Terminate
 from penstock.executor.core.lifecycle import Phase
-from penstock.executor.core.stimulus import Stimulus
 from penstock.executor.core.worker import Worker, move
 
 
-def handle(fleet: Fleet, fact: Stimulus, now: float) -> Step:
+def handle(fleet: Fleet, fact: Fact, now: float) -> Step:
     """A whole cycle: the fact, then what it makes necessary.
 
     Args:
@@ -40,8 +40,8 @@ def reconcile(fleet: Fleet, now: float) -> Step:
     """What is to be done now; a second call at once finds nothing left to do."""
     instructions: list[Instruction] = []
     for step in (_kill_late, _give_up, _calm, _end_surplus, _start_missing, _hold):
-        fleet, more = step(fleet, now)
-        instructions += more
+        fleet, further = step(fleet, now)
+        instructions += further
     return fleet, instructions
 
 
@@ -59,7 +59,7 @@ def _kill_late(fleet: Fleet, now: float) -> Step:
 
 
 def _give_up(fleet: Fleet, now: float) -> Step:
-    if fleet.bus_up_since is None:  # nobody can be heard
+    if fleet.bus_up_since is None:  # no report can arrive
         return fleet, []
     lost = [worker for worker in fleet.workers.values() if _is_lost(fleet, worker, now)]
     for worker in lost:
@@ -70,9 +70,9 @@ def _give_up(fleet: Fleet, now: float) -> Step:
 def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:
     if not worker.active or fleet.bus_up_since is None:
         return False
-    unheard = worker.heard_at is None
-    patience = fleet.limits.start_seconds if unheard else fleet.limits.silent_seconds
-    since = worker.asked_at if worker.heard_at is None else worker.heard_at
+    is_new = worker.reported_at is None
+    patience = fleet.limits.start_seconds if is_new else fleet.limits.silent_seconds
+    since = worker.requested_at if worker.reported_at is None else worker.reported_at
     since = max(since, worker.computed_at)
     return now - max(since, fleet.bus_up_since) > patience
 
@@ -80,7 +80,7 @@ def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:
 def _calm(fleet: Fleet, now: float) -> Step:
     for pool, trouble in fleet.troubles.items():
         if any(
-            worker.ready and trouble.failed_at <= worker.asked_at <= now - SETTLED_SECONDS
+            worker.ready and trouble.failed_at <= worker.requested_at <= now - SETTLED_SECONDS
             for worker in fleet.of(pool)
         ):
             fleet = fleet.in_trouble(pool, None)
@@ -95,7 +95,7 @@ def _end_surplus(fleet: Fleet, now: float) -> Step:
         for pool in fleet.pools()
         for worker in _dispensable(fleet.of(pool), fleet.planned(pool))
     ]
-    if fleet.ending:  # who drains by its own will has no deadline yet
+    if fleet.ending:  # a worker that drains of its own accord has no deadline yet
         by_itself = [w for w in fleet.workers.values() if w.phase is Phase.DRAINING]
         surplus += [w for w in by_itself if w.drain_deadline is None]
     return _end(fleet, surplus, "shutdown" if fleet.ending else "scaled-down", now)
@@ -105,8 +105,8 @@ _LEAST_LOSS: Final = {Phase.STARTING: 0, Phase.IDLE: 1, Phase.BUSY: 2}
 
 
 def _dispensable(workers: list[Worker], planned: int) -> list[Worker]:
-    """Whom to end: first where least is lost; among equals the youngest."""
-    ranked = sorted(workers, key=lambda w: (_LEAST_LOSS[w.phase], -w.asked_at, w.name))
+    """Workers to end: first where least is lost; among equals the youngest."""
+    ranked = sorted(workers, key=lambda w: (_LEAST_LOSS[w.phase], -w.requested_at, w.name))
     return ranked[: max(0, len(workers) - planned)]
 
 
@@ -119,8 +119,8 @@ def _end(fleet: Fleet, workers: list[Worker], because: str, now: float) -> Step:
         )
         for worker in workers
     ]
-    asked = [Terminate(worker=w.name, pid=w.pid) for w in ending if w.pid is not None]
-    return fleet.having(*ending), list(asked)
+    requests = [Terminate(worker=w.name, pid=w.pid) for w in ending if w.pid is not None]
+    return fleet.having(*ending), list(requests)
 
 
 def _start_missing(fleet: Fleet, now: float) -> Step:
@@ -130,8 +130,8 @@ def _start_missing(fleet: Fleet, now: float) -> Step:
     chosen: list[str] = []
     active = {pool: len(fleet.of(pool)) for pool in fleet.plan.pools}
     waking = {pool: _starts_allowed(fleet, pool, now) for pool in fleet.plan.pools}
-    costly = _costly_room(fleet, now)
-    for _ in range(_room(fleet, now)):
+    costly = _costly_capacity(fleet, now)
+    for _ in range(_capacity(fleet, now)):
         short = [
             p
             for p, n in fleet.plan.pools.items()
@@ -148,27 +148,29 @@ def _start_missing(fleet: Fleet, now: float) -> Step:
 
 
 def _hold(fleet: Fleet, now: float) -> Step:
-    """A worker that was not ready for the signal is told again once it reports."""
+    """A worker that was not ready for the signal is asked again once it reports."""
     if not fleet.paused:
         return fleet, []
-    late = [w for w in fleet.job_workers() if _could_pause(w) and now - w.pause_asked_at >= 1.0]
-    asked: list[Instruction] = [Pause(worker=worker.name) for worker in late]
-    return fleet.having(*(replace(worker, pause_asked_at=now) for worker in late)), asked
+    late = [w for w in fleet.job_workers() if _could_pause(w) and now - w.pause_requested_at >= 1.0]
+    requests: list[Instruction] = [Pause(worker=worker.name) for worker in late]
+    return fleet.having(*(replace(worker, pause_requested_at=now) for worker in late)), requests
 
 
 def _could_pause(worker: Worker) -> bool:
     return worker.ready and not worker.paused and worker.pid is not None
 
 
-def _room(fleet: Fleet, now: float) -> int:
+def _capacity(fleet: Fleet, now: float) -> int:
     """How many more may start on this host now."""
-    room = fleet.limits.parallel_starts - len(fleet.starting(now))
+    capacity = fleet.limits.parallel_starts - len(fleet.starting(now))
     if fleet.limits.max_workers:
-        room = min(room, fleet.limits.max_workers - sum(w.active for w in fleet.workers.values()))
-    return max(0, room)
+        capacity = min(
+            capacity, fleet.limits.max_workers - sum(w.active for w in fleet.workers.values())
+        )
+    return max(0, capacity)
 
 
-def _costly_room(fleet: Fleet, now: float) -> int:
+def _costly_capacity(fleet: Fleet, now: float) -> int:
     """How many more of the costly ones may start now: on more than its cores, all would be late."""
     limits = fleet.limits
     return limits.costly_starts - sum(w.pool in limits.costly for w in fleet.starting(now))
@@ -187,7 +189,7 @@ def _starts_allowed(fleet: Fleet, pool: str, now: float) -> int:
 
 
 def _settle(fleet: Fleet, active: dict[str, int], chosen: list[str]) -> Fleet:
-    """Nobody is owed to a pool that is full without the start of a replacement."""
+    """No replacement is owed to a pool that is full without one."""
     for pool, owed in fleet.owed.items():
         if owed and pool not in chosen and active.get(pool, 0) >= fleet.planned(pool):
             fleet = fleet.owing(pool, -owed)
@@ -202,7 +204,7 @@ def _start(fleet: Fleet, pools: list[str], together: int, now: float) -> Step:
             name=f"{fleet.instance}-{fleet.numbered + 1}",
             pool=pool,
             cause="respawn" if replaces else "planned",
-            asked_at=now,
+            requested_at=now,
             commanded_at=now if replaces or fleet.plan is None else fleet.plan.at,
             together=together,
         )

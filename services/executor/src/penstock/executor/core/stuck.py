@@ -30,9 +30,9 @@ _BADNESS: Final = {
 _STEADY: Final = 1.1
 """Growth up to this is no growth: memory never stands quite still."""
 _FEWEST_JOBS: Final = 20
-"""Of fewer jobs the run time to be expected cannot be told."""
+"""Fewer samples give no expected run time."""
 _KEPT_SHARE: Final = 0.99
-"""Weight of what was known, each time that more jobs of the queue ended."""
+"""Weight of earlier jobs, each time that further jobs of the queue ended."""
 
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,9 +58,9 @@ def _cpu_limits(root: Path) -> Iterator[tuple[float, str]]:
 
 def _memory_limits(root: Path) -> Iterator[tuple[int, str]]:
     for folder in _folders(root, "memory"):
-        found = _words(folder / "memory.max", 1) or _words(folder / "memory.limit_in_bytes", 1)
-        if found and found[0] != "max" and int(found[0]) < _UNLIMITED:
-            yield int(found[0]), str(folder)
+        limit = _words(folder / "memory.max", 1) or _words(folder / "memory.limit_in_bytes", 1)
+        if limit and limit[0] != "max" and int(limit[0]) < _UNLIMITED:
+            yield int(limit[0]), str(folder)
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:
@@ -93,7 +93,7 @@ def _cpu_seconds(folder: Path) -> float | None:
 
 
 def _memory_used(folder: Path) -> int | None:
-    """What cannot be had back at once: use less the file pages that nobody has touched lately."""
+    """Memory that cannot be reclaimed at once: use less the file pages that are inactive."""
     used = _words(folder / "memory.current", 1) or _words(folder / "memory.usage_in_bytes", 1)
     if not used:
         return None

@@ -1,4 +1,4 @@
-"""Whether the kernel's OOM killer struck: it counts its kills, and an exit code does not tell."""
+"""Whether the kernel's OOM killer struck: by its counter, as exit codes do not show it."""
 
 from __future__ import annotations
 

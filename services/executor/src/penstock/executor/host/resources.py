@@ -1,4 +1,4 @@
-"""This host: what it has, what is used, and how much of that by our own workers."""
+"""This host: what it has, what is used, and how much of that by this executor's workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.executor.host import cgroup
 from penstock.executor.processes import below
 
 _SAMPLE_SECONDS = 0.5
-"""Shorter spans say nothing about CPU: the kernel counts in hundredths of a second."""
+"""Shorter spans give no CPU figure: the kernel counts in hundredths of a second."""
 _MEMORY_SECONDS = 5.0
 """Proportional memory costs about a millisecond a process to read."""
 _NOTHING: Mapping[int, int] = {}
@@ -98,13 +98,13 @@ class UseMeter:
         What its jobs started is its own as far as it was reckoned with: else it would count twice.
         Read anew every 5 s a worker: what they share with their warm parent must not count often.
         """
-        known = {pid: old for pid, old in self._own_bytes.items() if pid in pids}
+        sizes = {pid: old for pid, old in self._own_bytes.items() if pid in pids}
         for pid in pids:
-            if pid not in known or now - known[pid][0] > _MEMORY_SECONDS:
+            if pid not in sizes or now - sizes[pid][0] > _MEMORY_SECONDS:
                 started = min(_bytes_below(pid), beside[pid]) if pid in beside else 0
-                known[pid] = (now, _proportional_bytes(pid) + started)
-        self._own_bytes = known
-        return sum(size for _, size in known.values())
+                sizes[pid] = (now, _proportional_bytes(pid) + started)
+        self._own_bytes = sizes
+        return sum(size for _, size in sizes.values())
 
 
 def _busy_seconds() -> float:

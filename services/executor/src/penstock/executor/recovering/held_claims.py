@@ -1,4 +1,4 @@
-"""Keeps the claims of jobs that keep their worker from doing so: C code holds the interpreter."""
+"""Extends the claims of workers that cannot do so themselves: C code holds their interpreter."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def held_claims(run_dir: Path, worker: str) -> tuple[Claim, ...] | None:
 
 
 def _cpu_seconds(pid: int) -> float | None:
-    """Of a process that runs or could; None of one that is stopped or gone."""
+    """Of a process that runs or could; None of one that is stopped or has ended."""
     try:
         process = psutil.Process(pid)
         if process.status() in _DOES_NOT_LIVE:

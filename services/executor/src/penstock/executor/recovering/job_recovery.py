@@ -1,4 +1,4 @@
-"""Telling what became of a job when its worker cannot; by compare-and-set, as the worker does."""
+"""Records what became of a job when its worker cannot; by compare-and-set, as the worker does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from penstock.bus.pull import delivery
 from penstock.config import Settings
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
-from penstock.jobs import worker_loss
+from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.running import worker_loss
 
 log = logging.getLogger("penstock.executor")
 
@@ -23,14 +25,14 @@ _TRIES = 5
 
 
 class Return(Enum):
-    """What is answered to the message of a job that a dead worker held."""
+    """The answer to the message of a job that a dead worker held."""
 
     AT_ONCE = auto()
     """It goes back to its queue: delivered again before all others."""
     SETTLED = auto()
     """It is acknowledged: a schedule or a dead letter stands in its place."""
     LATER = auto()
-    """Nothing: the claim lapses, if nobody else holds it."""
+    """Nothing: the claim lapses, if no other worker holds it."""
 
 
 class Recovery:
@@ -60,22 +62,23 @@ class Recovery:
         """Records what became of a job that a dead worker held.
 
         Fenced by compare-and-set on the job's last event, and by the message in hand: only the one
-        that the running attempt was started from says anything about it.
+        that the running attempt was started from counts.
 
         Args:
-            claim: ack subject of the message. reason: how the worker ended.
+            claim: ack subject of the message.
+            reason: how the worker ended.
             ran: the job ran when its worker died, so it may be the cause: it loses a worker, and
                 waits before it goes again, or is dead. Else it goes back as if it had never begun.
 
         Returns:
-            What is to be answered to the message.
+            The answer to the message.
         """
-        for _ in range(_TRIES):
-            record = await self._log.read(job_id)
+
+        async def settle(record: JobRecord | None) -> Return | None:
             if record is None:
                 return Return.LATER
             if record.state is not State.RUNNING:
-                return Return.AT_ONCE  # whoever takes it next settles what its events say
+                return Return.AT_ONCE  # the next worker settles it by the job's events
             if record.worker != worker or record.message not in (0, message_of(claim)):
                 return Return.LATER  # another worker runs it by now
             event: JobEvent = (
@@ -83,12 +86,19 @@ class Recovery:
                 if ran
                 else self._released(job_id, reason)
             )
-            if (after := await self._append(record, event)) is not None:
-                if ran:
-                    log.warning("job %s is %s: %s", job_id, after.state, reason)
-                again = after.state is State.WAITING
-                return Return.AT_ONCE if again else Return.SETTLED
-        return Return.LATER
+            after = await self._append(record, event)
+            if after is None:
+                return None
+            if ran:
+                log.warning("job %s is %s: %s", job_id, after.state, reason)
+            return Return.AT_ONCE if after.state is State.WAITING else Return.SETTLED
+
+        try:
+            return await compare_and_set(
+                lambda: self._log.read(job_id), settle, f"job {job_id}", _TRIES
+            )
+        except JobRefused:
+            return Return.LATER
 
     async def ack(self, claim: str) -> None:
         """Removes a message from its queue: what follows from it is stored elsewhere by now."""
@@ -112,8 +122,9 @@ class Recovery:
     async def _running(self, job_id: str, worker: str) -> JobRecord | None:
         """The job, if this worker runs it."""
         record = await self._log.read(job_id)
-        ours = record is not None and record.state is State.RUNNING and record.worker == worker
-        return record if ours else None
+        if record is None or record.state is not State.RUNNING or record.worker != worker:
+            return None
+        return record
 
     async def _append(self, record: JobRecord, event: JobEvent) -> JobRecord | None:
         """Stores an event and what follows from it; None when the job has another one since."""

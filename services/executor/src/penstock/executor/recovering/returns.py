@@ -15,7 +15,7 @@ from penstock.runtime.tasks import Tasks
 log = logging.getLogger("penstock.executor")
 
 ACK_SUBJECT = re.compile(r"\$JS\.ACK\.[^\s*>]+")
-"""Reports come on a plain subject: nothing else may be published to by what they say."""
+"""Reports come on a plain subject: no other subject that they name may be published to."""
 
 _AT_ONCE = 20
 
@@ -36,7 +36,7 @@ class Returns:
         ran: str = "",
         ended: str = "",
     ) -> None:
-        """Returns messages to their queues, after the jobs' events say why.
+        """Returns messages to their queues, after the reason was recorded in the jobs' events.
 
         Args:
             job_ids: of the messages, in their order. ran: the job that ran when its process died.
@@ -48,7 +48,7 @@ class Returns:
             if ACK_SUBJECT.fullmatch(subject)
         }
         if len(claims) < len(ack_subjects):
-            log.warning("a worker reported claims that are none: %r", ack_subjects)
+            log.warning("a worker reported claims that are no ack subjects: %r", ack_subjects)
         self._tasks.spawn(self._send(claims, worker, ran, ended))
 
     async def _send(self, claims: Mapping[str, str], worker: str, ran: str, ended: str) -> None:
@@ -63,7 +63,9 @@ class Returns:
         try:
             await bounded.gather(give_back, waiting, _AT_ONCE)
         except BusError as error:
-            log.warning("%d claims return only when they lapse: %s", len(claims), error)
+            log.warning(
+                "%d claims cannot be given back and lapse by themselves: %s", len(claims), error
+            )
 
     async def _one(self, subject: str, job_id: str, worker: str, ran: bool, reason: str) -> None:
         """Neither answer is fenced: what another worker runs by now would be taken from it."""

@@ -13,7 +13,7 @@ from penstock.bus.protocol import BusError
 from penstock.config import Settings
 from penstock.events.recovering import Strategy, Suspect
 from penstock.events.worker import Claim, WorkerReport, WorkerStuck
-from penstock.executor.core.stimulus import Condemned
+from penstock.executor.core.facts import Condemned
 from penstock.executor.core.stuck import (
     HEARTBEAT,
     RUN_TIME,
@@ -30,7 +30,7 @@ from penstock.executor.recovering.vitals import Process, Vitals
 
 log = logging.getLogger("penstock.executor")
 
-LOOK_SECONDS = 3.0
+ROUND_SECONDS = 3.0
 """Three looks fit into the 10 s within which a score must be confirmed."""
 _UNSEEN = Process("unknown", 0)
 
@@ -56,19 +56,19 @@ class StuckWatch:
         self._first_memory: dict[str, tuple[str, int]] = {}
         self._cases: dict[str, Case] = {}
 
-    def hear(self, report: WorkerReport) -> None:
+    def learn(self, report: WorkerReport) -> None:
         """Takes in what a worker reports."""
         for queue, done in report.queues.items():
             self._usual[queue] = self._usual.get(queue, Usual()).learn(done)
         running = longest(report.claims)
-        known = self._first_memory.get(report.worker)
+        first = self._first_memory.get(report.worker)
         if running is None:
             self._first_memory.pop(report.worker, None)
-        elif known is None or known[0] != running.job_id:
+        elif first is None or first[0] != running.job_id:
             self._first_memory[report.worker] = (running.job_id, report.memory_bytes)
 
     async def look(self) -> None:
-        """One look at all; who is seen to be stuck often enough is recovered."""
+        """One look at all running jobs; a job that is stuck often enough in a row is recovered."""
         now = time.monotonic()
         cases: dict[str, Case] = {}
         for suspect in list(self.suspects(now)):
@@ -80,7 +80,7 @@ class StuckWatch:
         self._cases = cases
 
     async def recover(self, suspect: Suspect, strategy: Strategy) -> Suspect:
-        """Takes the job away and, unless it is asked gracefully, ends its worker.
+        """Takes the job away and, unless the strategy is graceful, ends its worker.
 
         Returns:
             ``suspect`` with what was done.
@@ -122,12 +122,12 @@ class StuckWatch:
                 yield self._suspect(worker, claim, vital, score(vital, self._settings))
 
     def _vital(self, worker: Worker, claim: Claim, process: Process, now: float) -> Vital:
-        unheard = now - (worker.heard_at or now)
+        unreported = now - (worker.reported_at or now)
         job_id, first = self._first_memory.get(worker.name, ("", 0))
         usual = self._usual.get(claim.queue, Usual())
         return Vital(
-            silent_seconds=claim.silent_seconds + unheard,
-            running_seconds=claim.running_seconds + unheard,
+            silent_seconds=claim.silent_seconds + unreported,
+            running_seconds=claim.running_seconds + unreported,
             expected_seconds=usual.expected_seconds(self._settings.expected_seconds),
             memory_bytes=process.memory_bytes,
             first_memory_bytes=first if job_id == claim.job_id else process.memory_bytes,

@@ -22,13 +22,13 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Vitals:
-    """Looks at processes; what they used since the last look tells whether they idle."""
+    """Looks at processes; what they used since the last look shows whether they idle."""
 
     def __init__(self) -> None:
         self._used: dict[int, tuple[float, float]] = {}
 
     def look(self, pid: int, now: float) -> Process | None:
-        """A process now; None when it is gone. At first sight nobody idles."""
+        """A process now; None when it has ended. At the first look no process idles."""
         try:
             process = psutil.Process(pid)
             with process.oneshot():
@@ -43,14 +43,14 @@ class Vitals:
         return Process(IDLE if idle else state, memory)
 
     def forget_others(self, pids: Collection[int]) -> None:
-        self._used = {pid: seen for pid, seen in self._used.items() if pid in pids}
+        self._used = {pid: used for pid, used in self._used.items() if pid in pids}
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
     """Of the process and what it has started."""
     total = 0.0
-    for each in (process, *process.children(recursive=True)):
+    for part in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):
-            times = each.cpu_times()
+            times = part.cpu_times()
             total += times.user + times.system
     return total

@@ -14,9 +14,9 @@ from penstock.telemetry import lines
 
 log = logging.getLogger("penstock.executor")
 
-_LOOK_SECONDS = 5.0
-_USED_LOOKS = 12
-"""Who uses Spark once will use it again: after a minute of use the making pays."""
+_CHECK_SECONDS = 5.0
+_USED_CHECKS = 12
+"""A host that uses Spark once will use it again: after a minute of use making it pays."""
 
 
 async def keep_made(used: Mapping[str, Callable[[], bool]]) -> None:
@@ -27,10 +27,10 @@ async def keep_made(used: Mapping[str, Callable[[], bool]]) -> None:
     """
     looks = dict.fromkeys(used, 0)
     while looks:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_CHECK_SECONDS)
         for kind in [kind for kind in looks if used[kind]()]:
             looks[kind] += 1
-            if looks[kind] >= _USED_LOOKS:
+            if looks[kind] >= _USED_CHECKS:
                 del looks[kind]
                 await _make(kind)
 

@@ -27,7 +27,7 @@ from penstock.runtime.paths import LOOPBACK, free_port
 READY_SECONDS = 90.0
 """A cold start takes 3 s, on a busy machine with a cold disk much more."""
 STOP_SECONDS = 5.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _TRIES = 3
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -43,7 +43,7 @@ class Options:
     Attributes:
         threads: local threads; 0 means one per usable core. memory: Java heap, e.g. ``1g``.
         conf: Spark settings; ``spark.driver.extraJavaOptions`` in them goes to the Java process.
-        ui: its web UI runs, on loopback, and only tells.
+        ui: its web UI runs, on loopback, read-only.
     """
 
     threads: int = 0
@@ -100,7 +100,9 @@ async def start(folder: Path, options: Options, training: Sequence[str] = ()) ->
     except SparkMissing as error:
         raise ServerFailed(str(error)) from error
     flags = tuple(training) or await asyncio.to_thread(lambda: spark.archive("connect").flags)
-    for left in reversed(range(_TRIES)):  # somebody may take the free port before the server does
+    for left in reversed(
+        range(_TRIES)
+    ):  # another process may take the free port before the server does
         try:
             return await _start(folder, options, spark, flags)
         except _PortTaken as error:
@@ -197,11 +199,11 @@ async def _ready(server: Server) -> None:
             raise kind(str(server.child.failed("ended before it was ready")))
         if asyncio.get_running_loop().time() > deadline:
             raise ServerFailed(str(server.child.failed(f"is not ready after {READY_SECONDS:g} s")))
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _listens(pid: int, port: int) -> bool:
-    """Whether this very process does: another one behind that port would be told the token."""
+    """Whether this very process does: another one behind that port would get the token."""
     with suppress(psutil.Error):
         sockets = psutil.Process(pid).net_connections("tcp")
         return any(s.status == psutil.CONN_LISTEN and s.laddr.port == port for s in sockets)

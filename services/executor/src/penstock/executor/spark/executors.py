@@ -15,16 +15,16 @@ from penstock.spark.master import Master, MasterAway
 log = logging.getLogger("penstock.executor")
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A process below a Worker; an application's executor, as far as its command line says."""
+class SparkExecutor(msgspec.Struct, frozen=True):
+    """A process below a Worker; an application's executor, by its command line."""
 
     pid: int
     app_id: str
     executor_id: str
 
 
-def executors_below(workers: Mapping[str, int]) -> dict[str, tuple[Found, ...]]:
-    """What each Worker has started and is not over.
+def executors_below(workers: Mapping[str, int]) -> dict[str, tuple[SparkExecutor, ...]]:
+    """The processes that each Worker has started and that still run.
 
     Args:
         workers: process ids by name.
@@ -33,36 +33,37 @@ def executors_below(workers: Mapping[str, int]) -> dict[str, tuple[Found, ...]]:
 
 
 def active_tasks(
-    master: Master, executors: Mapping[str, Sequence[Found]]
+    master: Master, executors: Mapping[str, Sequence[SparkExecutor]]
 ) -> dict[str, tuple[int | None, ...]]:
     """Of each Worker's executors, how many tasks they run now.
 
-    None for one that its application does not know (it is starting) or that nobody tells about.
+    None for one that its application does not know (it is starting), or whose application does not
+    answer.
     """
-    apps = {each.app_id for found in executors.values() for each in found}
-    told = {app_id: _told(master, app_id) for app_id in apps}
+    apps = {executor.app_id for below in executors.values() for executor in below}
+    tasks = {app_id: _tasks(master, app_id) for app_id in apps}
     return {
-        worker: tuple(told[each.app_id].get(each.executor_id) for each in found)
-        for worker, found in executors.items()
+        worker: tuple(tasks[executor.app_id].get(executor.executor_id) for executor in below)
+        for worker, below in executors.items()
     }
 
 
-def _told(master: Master, app_id: str) -> dict[str, int]:
+def _tasks(master: Master, app_id: str) -> dict[str, int]:
     try:
-        return {each.id: each.active_tasks for each in master.executors(app_id)}
+        return {executor.id: executor.active_tasks for executor in master.executors(app_id)}
     except MasterAway as error:
         log.debug("%s", error)
         return {}
 
 
-def _below(pid: int) -> Iterator[Found]:
+def _below(pid: int) -> Iterator[SparkExecutor]:
     with suppress(psutil.Error):
         for process in psutil.Process(pid).children():
             with suppress(psutil.Error):
                 if process.status() != psutil.STATUS_ZOMBIE:
                     words = process.cmdline()
                     app_id, executor_id = _after(words, "--app-id"), _after(words, "--executor-id")
-                    yield Found(process.pid, app_id, executor_id)
+                    yield SparkExecutor(process.pid, app_id, executor_id)
 
 
 def _after(words: Sequence[str], name: str) -> str:

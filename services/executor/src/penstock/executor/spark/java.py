@@ -1,8 +1,8 @@
 """How Spark's Java classes are started here: directly, small, with a class archive if there is one.
 
-Spark's launch scripts would start a Java of their own first. What a process is told goes through an
-argument file and the environment, never the command line: settings and tokens may be secrets, and
-everybody on the machine can read a command line.
+Spark's launch scripts would start a Java of their own first. What a process needs to know goes
+through an argument file and the environment, never the command line: settings and tokens may be
+secrets, and everybody on the machine can read a command line.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def prepare(folder: Path, arguments: Sequence[str]) -> None:
     (folder / "log4j2.properties").write_text(_LOGGING, "utf-8")
     file = os.open(folder / "java.args", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "w", encoding="utf-8") as out:
-        out.writelines(_quoted(each) for each in arguments)
+        out.writelines(_quoted(argument) for argument in arguments)
 
 
 def forget_arguments(folder: Path) -> None:
@@ -157,6 +157,6 @@ def clear(folder: Path) -> None:
 
 def _quoted(argument: str) -> str:
     """One line of a Java argument file."""
-    for found, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        argument = argument.replace(found, written)
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        argument = argument.replace(plain, escaped)
     return f'"{argument}"\n'

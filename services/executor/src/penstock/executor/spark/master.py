@@ -17,16 +17,16 @@ from penstock.runtime.paths import LOOPBACK
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does not return, unless the Master cannot be started: then 1, with a sentence on stderr."""
-    told = _parser().parse_args(arguments)
-    place = Place(told.interface, told.port, told.ui_port)
+    options = _parser().parse_args(arguments)
+    place = Place(options.interface, options.port, options.ui_port)
     try:
-        secret, spark = standalone.read_secret(told.secret_file), find_spark()
+        secret, spark = standalone.read_secret(options.secret_file), find_spark()
     except (ConfigError, SparkMissing) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    standalone.write_master(spark, told.folder, place, spark.archive("daemon").flags)
-    environment = standalone.environment(spark, told.folder, told.interface, secret)
-    command = spark.command(told.folder)
+    standalone.write_master(spark, options.folder, place, spark.archive("daemon").flags)
+    environment = standalone.environment(spark, options.folder, options.interface, secret)
+    command = spark.command(options.folder)
     os.execve(command[0], command, {**os.environ, **environment})  # noqa: S606 - no shell
     raise AssertionError("unreachable")
 

@@ -1,6 +1,6 @@
 """Ends what dead workers left running on a Spark that is not this host's own.
 
-The host's own server has its keeper, which sees each worker's connection end.
+The host's own server has its supervisor, which sees each worker's connection end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SparkOrphans:
         self._sessions: dict[str, str] = {}
         self._tasks = Tasks()
 
-    def hear(self, report: WorkerReport) -> None:
+    def learn(self, report: WorkerReport) -> None:
         """Takes in what a worker reports."""
         if self._remote and report.spark_session:
             self._sessions[report.worker] = report.spark_session

@@ -36,16 +36,17 @@ def release(remote: str, session_id: str) -> bool:
 
     time.sleep(_ARRIVED_SECONDS)
     place = urlsplit(remote)
-    told = dict(each.split("=", 1) for each in place.path.lstrip("/;").split(";") if "=" in each)
-    request = _request(session_id, told.get("user_id", ""))
+    words = place.path.lstrip("/;").split(";")
+    parameters = dict(word.split("=", 1) for word in words if "=" in word)
+    request = _request(session_id, parameters.get("user_id", ""))
     try:
-        with _channel(grpc, place.hostname or "", place.port or 15002, told) as channel:
+        with _channel(grpc, place.hostname or "", place.port or 15002, parameters) as channel:
             for verb, body in (
                 ("Interrupt", request + _INTERRUPT_ALL),
                 ("ReleaseSession", request),
             ):
                 channel.unary_unary(_SERVICE + verb)(
-                    body, timeout=_SECONDS, metadata=_metadata(told)
+                    body, timeout=_SECONDS, metadata=_metadata(parameters)
                 )
     except grpc.RpcError as error:
         log.info("Spark session %s is not released: %s", session_id, error.code())
@@ -53,15 +54,19 @@ def release(remote: str, session_id: str) -> bool:
     return True
 
 
-def _channel(grpc: Any, host: str, port: int, told: dict[str, str]) -> Any:
+def _channel(grpc: Any, host: str, port: int, parameters: dict[str, str]) -> Any:
     address = f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
-    if told.get("use_ssl", "").lower() == "true":
+    if parameters.get("use_ssl", "").lower() == "true":
         return grpc.secure_channel(address, grpc.ssl_channel_credentials())
     return grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
 
 
-def _metadata(told: dict[str, str]) -> list[tuple[str, str]]:
-    token = f"Bearer {told['token']}" if "token" in told else told.get("authorization", "")
+def _metadata(parameters: dict[str, str]) -> list[tuple[str, str]]:
+    token = (
+        f"Bearer {parameters['token']}"
+        if "token" in parameters
+        else parameters.get("authorization", "")
+    )
     return [("authorization", unquote(token))] if token else []
 
 
@@ -71,6 +76,6 @@ def _request(session_id: str, user_id: str) -> bytes:
 
 
 def _text(number: int, text: str) -> bytes:
-    """A string field; none here is longer than 127 bytes, so that one byte tells the length."""
+    """A string field; none here is longer than 127 bytes, so that one byte holds the length."""
     raw = text.encode()[:100]
     return bytes([number << 3 | 2, len(raw)]) + raw

@@ -1,4 +1,4 @@
-"""Master and Worker of a Spark standalone cluster: what their Java processes are told."""
+"""Master and Worker of a Spark standalone cluster: the arguments of their Java processes."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def environment(spark: SparkJava, folder: Path, interface: str, secret: str) -> 
 
     They run what applications bring: our own settings, a broker's password among them, are blanked.
     """
-    ours = {name: "" for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
+    blanked = {name: "" for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
     home = spark.java.home_for_launchers(folder)  # a Worker starts executors as Spark's scripts do
     return {
-        **ours,
+        **blanked,
         **spark.environment(folder, interface),
         "JAVA_HOME": str(home),
-        "SPARK_SCALA_VERSION": spark.scala,  # as `load-spark-env.sh` says it; else no executor runs
+        "SPARK_SCALA_VERSION": spark.scala,  # as `load-spark-env.sh` sets it; else no executor runs
         "_SPARK_AUTH_SECRET": secret,
     }
 

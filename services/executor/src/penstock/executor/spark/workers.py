@@ -1,7 +1,7 @@
 """This host's Spark Workers: daemons that give cores and memory to a Spark cluster.
 
-To the executor's core they are workers like others. What a job worker tells about itself is told
-for them here: a Worker is ready when its Master knows it, and busy while tasks run in its
+To the executor's core they are workers like others. A job worker reports itself; for these the
+reports are made here: a Worker is ready when its Master knows it, and busy while tasks run in its
 executors. It ends gently: it is decommissioned, so that no new task comes, tasks finish and blocks
 move; when its last executor has gone it gets TERM, and at the drain deadline TERM and KILL.
 """
@@ -27,25 +27,24 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
 from penstock.executor.processes import Processes
 from penstock.executor.spark import leftovers, standalone
-from penstock.executor.spark.executors import Found, active_tasks, executors_below
+from penstock.executor.spark.executors import SparkExecutor, active_tasks, executors_below
 from penstock.executor.spark.java import SparkMissing, find_spark
 from penstock.executor.spark.standalone import Offer
 from penstock.runtime import children
-from penstock.runtime.tasks import Tasks
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import Tasks, within
 from penstock.runtime.workers import record
 from penstock.spark.class_archive import Archive
 from penstock.spark.master import Master, MasterAway, View, address, ui_url
 
 log = logging.getLogger("penstock.executor")
 
-LOOK_SECONDS = 1.0
+ROUND_SECONDS = 1.0
 CLOSE_SECONDS = 0.1
 """Between looks while one of them is starting or ending."""
 _UNUSED_SECONDS = 0.5
 """A Master that has an application for a Worker starts an executor there much sooner."""
 _LAUNCH_SECONDS = 15.0
-"""An executor takes 2 to 4 s to start; one that nobody tells about is not waited for longer."""
+"""An executor takes 2 to 4 s to start; one that no application reports is not awaited longer."""
 _UNKNOWN_SECONDS = 20.0
 """One that an answering Master does not know for so long is no longer vouched for."""
 _TERM_SECONDS = 3.0
@@ -53,7 +52,7 @@ _TERM_SECONDS = 3.0
 
 
 class Listener(Protocol):
-    """Who is told what became of a start."""
+    """Is notified what became of a start."""
 
     def forked(self, worker: str, pid: int) -> None: ...
 
@@ -67,12 +66,14 @@ class Daemon:
         child: the process, where this executor started it.
 
     Attributes:
-        alive_at: when the Master first had it ALIVE, monotonic seconds. missed_at: since when it
-            has not. ready: it could take a task: the Master knows it, and what it starts there at
-            once is up.
-        executors: of applications, running in it. active: tasks in each of them; None: not known.
-        leaving: it was told to take no more. is_due: somebody sees to it that it ends in time.
-        gone: the Master gives it no more executors.
+        alive_at: when the Master first had it ALIVE, monotonic seconds.
+        missed_at: since when the Master has not.
+        ready: it could take a task: the Master knows it, and what it starts there at once is up.
+        executors: of applications, running in it.
+        active: tasks in each of them; None: not known.
+        leaving: it was asked to take no further tasks.
+        is_due: its end at the drain deadline is set.
+        is_free: the Master gives it no further executors.
     """
 
     def __init__(
@@ -89,13 +90,13 @@ class Daemon:
         self.ready = False
         self.alive_at: float | None = None
         self.missed_at: float | None = None
-        self.executors: tuple[Found, ...] = ()
+        self.executors: tuple[SparkExecutor, ...] = ()
         self.active: tuple[int | None, ...] = ()
-        self.leaving = self.is_due = self.gone = False
+        self.leaving = self.is_due = self.is_free = False
 
     @property
     def state(self) -> str:
-        """As a `WorkerReport` says it."""
+        """As in a `WorkerReport`."""
         if self.leaving:
             return "draining"
         if not self.ready:
@@ -103,12 +104,14 @@ class Daemon:
         return "idle" if all(tasks == 0 for tasks in self.active) else "busy"
 
     def mirror(self, view: View, now: float) -> None:
-        """What the Master says of it; there it is known by the addresses of its resource."""
+        """Takes over what the Master reports of it, found by the address of its resource."""
         name = f"{self.offer.name}/0"
-        mine = [w for w in view.workers if any(name in r.addresses for r in w.resources.values())]
-        alive = any(worker.state == "ALIVE" for worker in mine)
-        self.leaving = self.leaving or any(worker.state == "DECOMMISSIONED" for worker in mine)
-        self.gone = not alive
+        entries = [
+            w for w in view.workers if any(name in r.addresses for r in w.resources.values())
+        ]
+        alive = any(worker.state == "ALIVE" for worker in entries)
+        self.leaving = self.leaving or any(worker.state == "DECOMMISSIONED" for worker in entries)
+        self.is_free = not alive
         if alive:
             self.alive_at = now if self.alive_at is None else self.alive_at
             self.missed_at = None
@@ -159,7 +162,7 @@ class SparkWorkers:
 
     # --- orders ----------------------------------------------------------------------------------
     def start(self, worker: str, pool: str) -> None:
-        """Starts one; the listener is told, a moment later."""
+        """Starts one; the listener is notified a moment later."""
         asyncio.get_running_loop().call_soon(self._start, worker, pool)
 
     def adopt(self, left: record.Record) -> None:
@@ -175,7 +178,7 @@ class SparkWorkers:
             return False
         daemon.leaving = daemon.is_due = True
         self._processes.signal(worker, signal.SIGPWR)
-        self._processes.signal(worker, signal.SIGCONT)  # a stopped one would not hear it
+        self._processes.signal(worker, signal.SIGCONT)  # a stopped one would not handle it
         self._soon.set()
         return True
 
@@ -203,10 +206,10 @@ class SparkWorkers:
 
     def pids(self) -> list[int]:
         """Of the executors in them, at the last look."""
-        return [each.pid for daemon in self._daemons.values() for each in daemon.executors]
+        return [executor.pid for daemon in self._daemons.values() for executor in daemon.executors]
 
     def _clear(self) -> None:
-        """Ends who was started in the very instant in which its executor died; removes folders."""
+        """Ends Workers that were started in the instant in which their executor died."""
         leftovers.send(self._run_dir, signal.SIGKILL, lambda pid: pid not in self._pids())
         for folder in self._folder.glob("*"):
             if folder.name not in self._daemons:
@@ -221,48 +224,48 @@ class SparkWorkers:
         if not self.pools:
             return
         self._clear()
-        told_at = 0.0
+        reported_at = 0.0
         while True:
-            full = time.monotonic() - told_at >= LOOK_SECONDS
+            full = time.monotonic() - reported_at >= ROUND_SECONDS
             before = {name: daemon.state for name, daemon in self._daemons.items()}
             if self._daemons:
                 await self._look(full)
             if full:
-                told_at = time.monotonic()
+                reported_at = time.monotonic()
                 await self._refresh_flags()
             await self._report(
                 bus,
                 [d for name, d in self._daemons.items() if full or d.state != before.get(name)],
             )
             self._soon.clear()
-            await within(CLOSE_SECONDS if self._is_moving else LOOK_SECONDS, self._soon.wait())
+            await within(CLOSE_SECONDS if self._is_moving else ROUND_SECONDS, self._soon.wait())
 
     @property
     def _is_moving(self) -> bool:
         return any(d.leaving or not d.ready for d in self._daemons.values())
 
     async def _look(self, full: bool) -> None:
-        """1 what the Master says; 2 what runs in them; 3 who is ready; 4 end who is drained."""
+        """1 what the Master reports; 2 what runs in them; 3 which are ready; 4 ends the drained."""
         daemons = dict(self._daemons)
         view = await asyncio.to_thread(self._view)
         pids = {name: daemon.pid for name, daemon in daemons.items()}
-        found = await asyncio.to_thread(executors_below, pids)
-        if full or any(found[name] and not each.ready for name, each in daemons.items()):
-            active = await asyncio.to_thread(active_tasks, self._master, found)
+        below = await asyncio.to_thread(executors_below, pids)
+        if full or any(below[name] and not daemon.ready for name, daemon in daemons.items()):
+            active = await asyncio.to_thread(active_tasks, self._master, below)
             for name, daemon in daemons.items():
                 daemon.active = active[name]
         for name, daemon in daemons.items():
-            daemon.executors = found[name]
+            daemon.executors = below[name]
             if view:
                 daemon.mirror(view, time.monotonic())
             daemon.settle(time.monotonic())
             if daemon.leaving and not daemon.is_due:
                 self._end_in_time(daemon)
-            if daemon.leaving and not daemon.executors and (daemon.gone or view is None):
+            if daemon.leaving and not daemon.executors and (daemon.is_free or view is None):
                 self._processes.terminate(name)
 
     def _end_in_time(self, daemon: Daemon) -> None:
-        """Somebody else, or an earlier executor, had its Master decommission it."""
+        """An operator, or an earlier executor, had it decommissioned."""
         daemon.is_due = True
         seconds = self._settings.host.drain_seconds
         asyncio.get_running_loop().call_later(seconds, self.kill, daemon.offer.name)
@@ -299,7 +302,7 @@ class SparkWorkers:
             try:
                 await bus.signal(subject, msgspec.json.encode(report))
             except BusError as error:
-                log.debug("Spark Worker %s is not told of: %s", daemon.offer.name, error)
+                log.debug("Spark Worker %s: its report is not sent: %s", daemon.offer.name, error)
 
     # --- one start -------------------------------------------------------------------------------
     def _start(self, worker: str, pool: str) -> None:

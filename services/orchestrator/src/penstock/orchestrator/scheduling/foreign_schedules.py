@@ -58,7 +58,7 @@ class ForeignSchedules:
 
     async def _look(self, pattern: str) -> None:
         for _ in range(self._pages[pattern]):
-            page = await self._bus.raw_page(
+            page = await self._bus.reader.raw_page(
                 self._subjects.jobs_stream, pattern, _PAGE, self._positions[pattern]
             )
             for message, block in page:

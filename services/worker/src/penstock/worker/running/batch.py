@@ -15,8 +15,10 @@ _ADD_SECONDS = 300.0
 
 
 class RunBatch:
-    """See :class:`penstock.jobs.context.JobBatch`. Made anew for each attempt, so that one that
-    runs the job again names the same jobs."""
+    """See :class:`penstock.jobs.running.context.JobBatch`.
+
+    Made anew for each attempt, so that one that runs the job again names the same jobs.
+    """
 
     def __init__(self, job: ClaimedJob, loop: asyncio.AbstractEventLoop, client: Client) -> None:
         self._job, self._loop, self._client = job, loop, client

@@ -1,4 +1,4 @@
-"""What an executor can learn. Stimuli are facts; what follows from them is decided elsewhere."""
+"""What an executor can learn; what follows from it is decided in `evolve` and `reconcile`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class _Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commanded(_Fact, frozen=True, kw_only=True):
-    """A command arrived; it may be late, repeated, forged, or somebody else's.
+    """A command arrived; it may be late, repeated, forged, or another host's.
 
-    ``reached``: no leader's epoch lies beyond; None where nobody has led yet.
+    Attributes:
+        reached: no leader's epoch lies beyond; None where no decider has led yet.
     """
 
     command: WorkersScaled
@@ -39,10 +40,13 @@ class Reported(_Fact, frozen=True, kw_only=True):
 
 
 class Exited(_Fact, frozen=True, kw_only=True):
-    """A process ended; ``code`` as of ``waitpid``, None when it was not ours to ask for.
+    """A process ended.
 
-    ``claim``: of the job that it began last. ``held``: what it held; None where only its reports
-    tell. ``out_of_memory``: the kernel ended a process for lack of memory just before.
+    Attributes:
+        code: as of ``waitpid``; None when it was no child of this process.
+        claim: of the job that it began last.
+        held: what it held; None where only its reports are known.
+        out_of_memory: the kernel ended a process for lack of memory just before.
     """
 
     worker: str
@@ -73,18 +77,18 @@ class Computing(_Fact, frozen=True, kw_only=True):
     worker: str
 
 
-class BusSeen(_Fact, frozen=True, kw_only=True):
+class BusChecked(_Fact, frozen=True, kw_only=True):
     """The broker answered (``up``) or did not: silence of workers means something, or nothing."""
 
     up: bool
 
 
-class EndAsked(_Fact, frozen=True, kw_only=True):
-    """This executor was told to end."""
+class EndRequested(_Fact, frozen=True, kw_only=True):
+    """This executor was asked to end."""
 
 
-class PauseAsked(_Fact, frozen=True, kw_only=True):
-    """This executor was told to pause, or to go on."""
+class PauseRequested(_Fact, frozen=True, kw_only=True):
+    """This executor was asked to pause, or to go on."""
 
     paused: bool
 
@@ -93,7 +97,7 @@ class Ticked(_Fact, frozen=True, kw_only=True):
     """Time passed."""
 
 
-Stimulus = (
+Fact = (
     Commanded
     | Forked
     | ForkFailed
@@ -102,8 +106,8 @@ Stimulus = (
     | Condemned
     | Computing
     | Adopted
-    | BusSeen
-    | EndAsked
-    | PauseAsked
+    | BusChecked
+    | EndRequested
+    | PauseRequested
     | Ticked
 )

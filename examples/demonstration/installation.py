@@ -1,4 +1,4 @@
-"""The stage: broker, services and a second decider, as children that end with this process."""
+"""The demo's installation: broker, services and a second decider, as children of this process."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ STANDBY = "standby"
 _GRACE_SECONDS = 5.0
 
 
-class Stage:
-    """Everything that runs, of one demo.
+class Installation:
+    """All processes of one demo.
 
     Attributes:
-        settings: complete: with the broker's address and the run folder.
+        settings: with the broker's address and the run folder.
         folder: temporary; logs and the Parquet files of the Spark jobs lie below it.
-        hurry: when set, ending does not wait for busy workers.
+        hurry: once set, ending does not wait for busy workers.
+        report: called with a sentence about each start and end.
     """
 
     def __init__(self, settings: Settings, broker: Broker, folder: Path) -> None:
         self.settings, self.folder = settings, folder
         self.lake, self.logs = folder / "lake", folder / "logs"
-        for made in (self.lake, self.logs):
-            made.mkdir()
-        self.told: Callable[[str], None] = lambda _: None
+        for subfolder in (self.lake, self.logs):
+            subfolder.mkdir()
+        self.report: Callable[[str], None] = lambda _: None
         self.hurry = asyncio.Event()
         flags = ["--config", str(CONFIG)]
-        self._processes = Processes(settings, flags, broker, self.logs, self._tell)
+        self._processes = Processes(settings, flags, broker, self.logs, self._report)
         self._standby = Supervised(
-            STANDBY, self._begin_standby, self._tell, self.logs / f"{STANDBY}.log"
+            STANDBY, self._begin_standby, self._report, self.logs / f"{STANDBY}.log"
         )
         self._processes.services[STANDBY] = self._standby  # started and collected with the others
 
@@ -57,7 +58,7 @@ class Stage:
     def decider(self, pid: int) -> Supervised | None:
         """The decider with this process id."""
         both = (self._processes.services["decider"], self._standby)
-        return next((each for each in both if each.pid == pid), None)
+        return next((decider for decider in both if decider.pid == pid), None)
 
     def start(self) -> None:
         self._processes.start()
@@ -69,7 +70,7 @@ class Stage:
         await self._processes.end_broker()
 
     def keep_logs(self, file: Path) -> None:
-        """All services' logs in one file, for whoever looks into a demo that failed."""
+        """Writes all services' logs to one file, for a demo that failed."""
         with file.open("w", encoding="utf-8") as out:
             for log in sorted(self.logs.glob("*.log")):
                 out.write(f"===== {log.stem}\n{log.read_text('utf-8', 'replace')}\n")
@@ -82,18 +83,20 @@ class Stage:
             env={"PENSTOCK_NATS__URL": self.settings.nats.url},
         )
 
-    def _tell(self, text: str) -> None:
-        self.told(text.partition("; see ")[0])
+    def _report(self, text: str) -> None:
+        self.report(text.partition("; see ")[0])
 
 
 @contextmanager
-def prepared() -> Iterator[Stage]:
-    """A broker that runs, a temporary folder, and the rest ready to be started."""
+def prepared() -> Iterator[Installation]:
+    """A running broker, a temporary folder, and the other processes ready to start."""
     _own_environment()
     with temporary_dir() as folder, Broker() as broker:
         settings = with_url(load(CONFIG, environment={}), broker.url, broker.monitor_url)
         run_dir = str(folder / "run")
-        yield Stage(replace(settings, host=replace(settings.host, run_dir=run_dir)), broker, folder)
+        yield Installation(
+            replace(settings, host=replace(settings.host, run_dir=run_dir)), broker, folder
+        )
         shutil.rmtree(folder / "lake", ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""The play: dispatches the load, kills on the way, waits for the last job, and judges."""
+"""One run of the demo: dispatches the load, kills two processes, waits, and judges."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from examples.demonstration import incidents, load, view
 from examples.demonstration.audit import audit
 from examples.demonstration.figures import figures
 from examples.demonstration.following import Following
+from examples.demonstration.installation import Installation
 from examples.demonstration.kills import (
     Busy,
     Kill,
@@ -19,12 +20,11 @@ from examples.demonstration.kills import (
     kill_leader,
     kill_worker,
 )
+from examples.demonstration.plotted import Plotted
 from examples.demonstration.recording import Recording, height
 from examples.demonstration.replaying import replay
 from examples.demonstration.report import Report
-from examples.demonstration.scene import Scene
 from examples.demonstration.screen import Screen
-from examples.demonstration.stage import Stage
 
 from penstock.bus.protocol import Bus
 from penstock.config.topology import pools
@@ -41,58 +41,63 @@ _READY_SECONDS, _WARM_SECONDS, _LAST_JOB_SECONDS, _CALM_SECONDS = 30.0, 20.0, 20
 _DRAW_SECONDS = 0.25
 
 
-class StageFailed(RuntimeError):
-    """The stage did not become ready: what was waited for."""
+class NotReady(RuntimeError):
+    """The installation did not become ready in time."""
 
 
-class Play:
-    """One performance.
+class Demo:
+    """One run, from the first process to the verdict.
 
     Args:
-        bus: connected to the stage's broker. seed: of the load.
+        installation: prepared, not started.
+        bus: connected to its broker.
+        screen: shows the run.
+        seed: of the load.
     """
 
-    def __init__(self, stage: Stage, bus: Bus, screen: Screen, seed: int) -> None:
-        self._stage, self._bus, self._screen, self._seed = stage, bus, screen, seed
-        self._settings, self._pools = stage.settings, tuple(pools(stage.settings).values())
+    def __init__(self, installation: Installation, bus: Bus, screen: Screen, seed: int) -> None:
+        self._installation, self._bus = installation, bus
+        self._screen, self._seed = screen, seed
+        self._settings = installation.settings
+        self._pools = tuple(pools(installation.settings).values())
         self._subjects = Subjects(self._settings.prefix)
         self._recording = Recording({q: pool.name for pool in self._pools for q in pool.queues})
         self._board = Board()
         self._following = Following(bus, self._subjects, self._recording, self._board)
-        self._following.heard = self._heard
+        self._following.received = self._show_event
         self._client = Client(bus, prefix=self._settings.prefix)
         self._dispatched: list[str] = []
         self._kills: list[Kill] = []
         self._trouble: list[str] = []
         self._begins = self._ends = 0.0
 
-    async def perform(self) -> tuple[Report, Scene]:
-        """From the first process to the verdict."""
-        self._stage.told = self._say
-        self._stage.start()
+    async def run(self) -> tuple[Report, Plotted]:
+        """Runs it; returns the report and what the picture shows."""
+        self._installation.report = self._report
+        self._installation.start()
         background = [
             asyncio.create_task(self._following.run()),
             asyncio.create_task(self._draw()),
         ]
-        acting = asyncio.create_task(self._act())
+        offering = asyncio.create_task(self._run_phases())
         try:
-            await asyncio.wait([acting, *background], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([offering, *background], return_when=asyncio.FIRST_COMPLETED)
             for task in background:
                 if task.done():
                     task.result()  # raises what ended it
-            await acting
+            await offering
         finally:
-            for task in (acting, *background):
+            for task in (offering, *background):
                 task.cancel()
-            await asyncio.gather(acting, *background, return_exceptions=True)
+            await asyncio.gather(offering, *background, return_exceptions=True)
         return await self._judge()
 
-    # --- the acts --------------------------------------------------------------------------------
-    async def _act(self) -> None:
+    # --- the phases ------------------------------------------------------------------------------
+    async def _run_phases(self) -> None:
         await self._until_ready()
         await self._warm_spark()
         self._begins = time.time()
-        self._say("curtain up: the load begins")
+        self._report("the load begins")
         async with asyncio.TaskGroup() as group:
             group.create_task(self._offer())
             group.create_task(self._kill_a_worker())
@@ -115,26 +120,24 @@ class Play:
             )
 
         if not await self._following.until(ready, _READY_SECONDS):
-            raise StageFailed(
-                f"no leader, or not each pool's first worker, in {_READY_SECONDS:g} s"
-            )
-        self._say("broker, services and the first workers are ready")
+            raise NotReady(f"no leader, or not each pool's first worker, in {_READY_SECONDS:g} s")
+        self._report("broker, services and the first workers are ready")
 
     async def _warm_spark(self) -> None:
-        """One job of each kind, so that the host's one JVM runs when the curtain rises."""
+        """One job of each kind, so that the host's one JVM runs when the load begins."""
         dice = random.Random(self._seed)
         for number in range(2):
-            call = load.report(str(self._stage.lake), number, dice)
+            call = load.report(str(self._installation.lake), number, dice)
             self._dispatched.append(await self._client.dispatch(call))
         warm = await self._following.until(self._all_ended, _WARM_SECONDS)
-        self._say("Spark is warm" if warm else "Spark is still starting")
+        self._report("Spark is warm" if warm else "Spark is still starting")
 
     async def _offer(self) -> None:
-        offered = load.arrivals(load.streams(str(self._stage.lake)), self._seed)
+        offered = load.arrivals(load.streams(str(self._installation.lake)), self._seed)
         for arrival in offered:
             await self._pause_until(arrival.at)
             self._dispatched.append(await self._client.dispatch(arrival.call))
-        self._say(f"the last of {len(offered)} jobs is dispatched")
+        self._report(f"the last of {len(offered)} jobs is dispatched")
 
     async def _kill_a_worker(self) -> None:
         await self._pause_until(KILL_WORKER_AT)
@@ -143,7 +146,7 @@ class Play:
 
     async def _kill_the_leader(self) -> None:
         await self._pause_until(KILL_LEADER_AT)
-        self._kill(lambda: kill_leader(self._recording, self._stage, time.time()))
+        self._kill(lambda: kill_leader(self._recording, self._installation, time.time()))
 
     def _kill(self, strike: Callable[[], Kill]) -> None:
         try:
@@ -153,20 +156,20 @@ class Play:
             return
         self._kills.append(kill)
         whom = f"worker {kill.worker} in mid-job" if kill.worker else "the decider that leads"
-        self._say(f"SIGKILL to {whom} (process {kill.pid})", "bold red")
+        self._report(f"SIGKILL to {whom} (process {kill.pid})", "bold red")
 
     async def _pause_until(self, at: float) -> None:
         if (left := self._begins + at - time.time()) > 0:
             await asyncio.sleep(left)
 
-    # --- what is known ---------------------------------------------------------------------------
+    # --- the recording ---------------------------------------------------------------------------
     def _busy(self) -> Sequence[Busy]:
         return busy_workers(self._recording, KILLED_POOL, time.time() - BUSY_SINCE_SECONDS)
 
     def _all_ended(self) -> bool:
-        known = self._recording.jobs
-        return len(known) >= len(self._dispatched) and all(
-            story.ended_at is not None for story in known.values()
+        jobs = self._recording.jobs
+        return len(jobs) >= len(self._dispatched) and all(
+            job.ended_at is not None for job in jobs.values()
         )
 
     def _all_calm(self) -> bool:
@@ -177,7 +180,7 @@ class Play:
             for pool in self._pools
         )
 
-    async def _judge(self) -> tuple[Report, Scene]:
+    async def _judge(self) -> tuple[Report, Plotted]:
         proof = await audit(self._bus, self._subjects, self._dispatched)
         pools_figures = tuple(
             figures(self._recording, pool, self._begins, self._ends) for pool in self._pools
@@ -185,16 +188,16 @@ class Play:
         report = Report(
             pools=pools_figures,
             audit=proof,
-            incidents=incidents.told(self._recording, self._kills, self._begins),
+            incidents=incidents.sentences(self._recording, self._kills, self._begins),
             notes=incidents.notes(self._recording, proof),
-            replay=await replay(self._bus, self._subjects, self._stage.folder),
+            replay=await replay(self._bus, self._subjects, self._installation.folder),
             trouble=(
                 *self._trouble,
                 *self._following.malformed,
-                *incidents.unhealed(self._recording, self._kills),
+                *incidents.unrecovered(self._recording, self._kills),
             ),
         )
-        return report, Scene(
+        return report, Plotted(
             recording=self._recording,
             pools=pools_figures,
             kills=tuple(self._kills),
@@ -210,15 +213,15 @@ class Play:
         while True:
             at = self._at(time.time())
             lines = view.lines(self._recording, self._board, self._pools, lease, utc_now())
-            self._screen.draw(at, view.act(at), lines)
+            self._screen.draw(at, view.phase(at), lines)
             await asyncio.sleep(_DRAW_SECONDS)
 
-    def _heard(self, event: Event, at: float) -> None:
+    def _show_event(self, event: Event, at: float) -> None:
         if text := incidents.news(event, self._recording, self._kills):
-            self._screen.tell(self._at(at), text, "yellow")
+            self._screen.report(self._at(at), text, "yellow")
 
-    def _say(self, text: str, style: str = "") -> None:
-        self._screen.tell(self._at(time.time()), text, style)
+    def _report(self, text: str, style: str = "") -> None:
+        self._screen.report(self._at(time.time()), text, style)
 
     def _at(self, now: float) -> float:
         return now - self._begins if self._begins else -1.0
@@ -235,4 +238,4 @@ def _subtitle(report: Report, kills: Sequence[Kill]) -> str:
     fixed = sum(pool.fixed_worker_seconds for pool in report.pools)
     saved = f"{1 - used / fixed:.0%} fewer worker-seconds than a fleet fixed at the peak"
     killed = " and ".join("a worker" if kill.worker else "the leading decider" for kill in kills)
-    return f"{jobs} jobs, {late} late; {saved}" + (f"; {killed} killed on the way" if kills else "")
+    return f"{jobs} jobs, {late} late; {saved}" + (f"; {killed} killed" if kills else "")

@@ -18,8 +18,8 @@ class Readings:
         self._last: HostSnapshot | None = None
         meters.read(self)
 
-    def told(self, snapshot: HostSnapshot) -> None:
-        """The broker has it."""
+    def published(self, snapshot: HostSnapshot) -> None:
+        """The broker has stored it."""
         self._last = snapshot
 
     def happened(self, event: WorkerEvent) -> None:

@@ -1,4 +1,4 @@
-"""What the picture is drawn from."""
+"""The values that the picture shows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from examples.demonstration.kills import Kill
 from examples.demonstration.recording import Recording
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drawn. ``begins`` and ``ends`` are POSIX seconds; seconds are counted from then."""
+class Plotted(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the demo; ``begins`` and ``ends`` are POSIX seconds."""
 
     recording: Recording
     pools: tuple[Figures, ...]
