@@ -159,7 +159,7 @@ def test_nothing_is_not_equal(tmp_path: Path):
 # --- other settings -------------
 def compared(log: Log, **assignments: object) -> Iterator[whatif.Comparison]:
     other = whatif.change({name.replace("__", "."): each for name, each in assignments.items()})
-    known = stretches.of_entries(log.entries)
+    known = stretches.recorded_settings(log.entries)
     return iter(whatif.compare(log.entries, known, INSTALLED, other))
 
 
