@@ -160,7 +160,7 @@ class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         reason: which worker, and how it ended where that is known: signal or exit code.
         due_at: when the job runs again; None: at once.
-        strategy: of recovering a stuck job: ``graceful``, ``checkpoint`` or ``restart``; else empty.
+        strategy: for a stuck job: ``graceful``, ``checkpoint`` or ``restart``; else empty.
         from_checkpoint: the job continues from its last checkpoint, if it has one.
     """
 
