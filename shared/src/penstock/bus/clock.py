@@ -18,7 +18,8 @@ class BrokerClock:
     """The local monotonic clock, shifted to what the broker's time stamps prove.
 
     Args:
-        wall: POSIX seconds of this machine, a first guess. monotonic: seconds that never jump.
+        wall: POSIX seconds of this machine, a first guess.
+        monotonic: seconds that never jump.
     """
 
     def __init__(

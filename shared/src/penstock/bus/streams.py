@@ -187,7 +187,8 @@ def changes(
     """What a stream that exists has to take over from the settings, of what may change.
 
     Args:
-        stored: its configuration, as the broker returns it. wanted: the one of the settings.
+        stored: its configuration, as the broker returns it.
+        wanted: the one of the settings.
         held_bytes: what it holds; a bound below that would have the broker refuse everything.
     """
     settings = {key: wanted.get(key, default) for key, default in _UPDATED.items()}

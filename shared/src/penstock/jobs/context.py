@@ -66,7 +66,8 @@ class Context(Protocol):
     """A running job's view of the platform; the first parameter of a job function.
 
     Attributes:
-        job_id: this job. attempt: 1 for the first; interruptions by the platform do not count.
+        job_id: this job.
+        attempt: 1 for the first; interruptions by the platform do not count.
         fencing_token: grows with every start of a job anywhere; hand it to sinks that can refuse
             writes of a deposed attempt.
         deadline: POSIX seconds after which the attempt is ended; None without timeout.

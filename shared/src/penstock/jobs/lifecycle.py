@@ -57,7 +57,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((State.RUNNING,), JobCommitted, State.RUNNING, "its output under a name stands"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
-    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is snoozed"),
+    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is deferred"),
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),

@@ -33,7 +33,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits in the file.
 
     Attributes:
-        number: its place in the order. event: None where it cannot be read.
+        number: its position in the order.
+        job_id: of the job.
+        event: its first event; None where it cannot be read.
         refused: why the broker will never take it; empty for one that will be sent.
     """
 

@@ -90,7 +90,7 @@ def ended_by_itself(
             at=now,
             attempt=attempt,
             due_at=now + later,
-            put_off=_text(verdict.why[:_MESSAGE_LIMIT]) or "put off",
+            put_off=_text(verdict.why[:_MESSAGE_LIMIT]) or "deferred",
         )
     return JobCancelled(
         job_id=job_id,
