@@ -28,7 +28,13 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+from penstock.jobs.event_store.event_sourcing import (
+    Edge,
+    LifeCycle,
+    carried_state,
+    shared_fields,
+    values,
+)
 
 
 class State(StrEnum):
