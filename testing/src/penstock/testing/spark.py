@@ -47,9 +47,9 @@ def connect_mode() -> Iterator[None]:
 
 @contextmanager
 def spark_supervisor(settings: Settings) -> Iterator[Path]:
-    """Starts a Spark supervisor; gives the run folder where jobs find it. Needs `penstock-executor`.
+    """Starts a Spark supervisor; yields the run folder where jobs find it.
 
-    The server starts with the first job that asks for it.
+    Needs `penstock-executor`. The server starts with the first job that asks for it.
     """
     from penstock.executor.spark.supervisor import command  # noqa: PLC0415 - only who asks needs it
 
