@@ -1,4 +1,4 @@
-"""How tests are spread over processes: those of a file stay together, and Java runs in one only.
+"""How tests are spread over processes: those of a file stay together, and Java runs in two only.
 
 Most integration tests wait (for a lease to lapse, a process to start) and leave the cores to
 others, so several processes share two cores. What computes comes last and fills the gaps.
@@ -10,28 +10,33 @@ from pathlib import PurePath
 
 from xdist.scheduler import LoadFileScheduling
 
-WITH_SPARK = ("test_bench_spark", "test_pipeline", "test_spark", "test_stories")
-"""How the names of files begin whose tests start a Java process for a minute."""
+PIPELINE = "tests/integration/pipeline/"
+"""Its tests share one session."""
+WITH_SPARK = ("test_bench_spark", "test_spark", "test_stories")
+"""How the names of other files begin whose tests start a Java process for a minute."""
 _FOLDERS = ("chaos", "turnover", "e2e", "integration", "contract", "exactness", "component", "unit")
 """Those with the longest files first, so that no process is left alone with one at the end."""
 
 
-def starts_spark(nodeid: str) -> bool:
-    """Whether the tests of this file start a Java process."""
+def java_group(nodeid: str) -> str:
+    """What runs in one process, one after the other, since it needs Java; else empty."""
     path = PurePath(nodeid.partition("::")[0])
-    return path.parts[1:2] != ("unit",) and path.name.startswith(WITH_SPARK)
+    if nodeid.startswith(PIPELINE):
+        return "pipeline"
+    is_unit = path.parts[1] == "unit"
+    return "spark" if path.name.startswith(WITH_SPARK) and not is_unit else ""
 
 
 def turn(nodeid: str) -> int:
     """When the test's turn is: the longest pieces of work come first."""
-    if starts_spark(nodeid):
+    if java_group(nodeid):
         return -1
     folder = PurePath(nodeid).parts[1]
     return _FOLDERS.index(folder) if folder in _FOLDERS else len(_FOLDERS)
 
 
 class ByFile(LoadFileScheduling):
-    """A unit of work is a file, and all files with Spark together: two cores carry one Java."""
+    """A unit of work is a file, or all files of a group with Java: two cores carry two Javas."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if starts_spark(nodeid) else super()._split_scope(nodeid)
+        return java_group(nodeid) or super()._split_scope(nodeid)

@@ -22,7 +22,7 @@ from penstock.events.scaling import SCALING_EVENTS, LeaderChanged, WorkersScaled
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.jobs import Call, Client
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 T = TypeVar("T")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -17,12 +19,18 @@ async def _keeper(host: Stage, other_than: int = 0) -> int:
 
     def there() -> int:
         file = host.run_dir / "keeper.json"
-        if not file.exists() or not (host.run_dir / "spark.sock").exists():
+        if not file.exists() or not _listens(host.run_dir / "spark.sock"):
             return 0
         pid = int(msgspec.json.decode(file.read_bytes())["pid"])
         return pid if pid != other_than and psutil.pid_exists(pid) else 0
 
     return await eventually(there, within=10)
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process serves the socket: a supervisor that is killed leaves the file."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 async def test_a_keeper_is_started_replaced_adopted_and_ended(settings: MakeSettings) -> None:

@@ -35,7 +35,7 @@ from penstock.orchestrator.app import Orchestrator
 from penstock.orchestrator.reconciling import unacknowledged as claimed
 from penstock.orchestrator.reconciling.completion import TransitionCompleter
 from penstock.runtime.broker import Broker
-from penstock.runtime.poison_messages import passed_over
+from penstock.runtime.poison_messages import poison_count
 from penstock.runtime.service import Service
 from penstock.testing.memory.bus import MemoryBus
 
@@ -208,10 +208,10 @@ async def test_a_job_that_cannot_be_handled_keeps_no_other_from_being_healed(
         return await healer(self, record)
 
     monkeypatch.setattr(TransitionCompleter, "complete", heal)
-    before = passed_over()
+    before = poison_count()
     await stage.start()
     await stage.cut_dispatch(job_id="odd")
-    await eventually(lambda: passed_over() > before, 30)
+    await eventually(lambda: poison_count() > before, 30)
     job_id = await stage.cut_dispatch()
     assert (await stage.take()).headers[queue_messages.JOB] == job_id
 

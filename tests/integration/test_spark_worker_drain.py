@@ -24,7 +24,7 @@ from tests.waiting import eventually
 from penstock.events.worker import WorkerReady, WorkerReport, WorkerStarted, WorkerStopped
 from penstock.spark.master import MasterAway
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 SHUFFLE = """
 import json

@@ -24,7 +24,7 @@ from penstock.events.forecasting import ForecastMade
 from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
-from penstock.metrics.trained_forecasts import ForecastEar
+from penstock.metrics.listeners import ForecastListener
 from penstock.pipeline.analysis.forecasts import Wanted, of_events
 from penstock.pipeline.core.foresee import Plan
 
@@ -92,7 +92,7 @@ def test_the_command_publishes_what_the_metrics_service_hears(
         bus = await connect(given)
         meter = PoolMeter("a", [], Profile())
         following = asyncio.create_task(
-            ForecastEar(bus, Subjects(given.prefix), {"a": meter}).follow()
+            ForecastListener(bus, Subjects(given.prefix), {"a": meter}).follow()
         )
         try:
             await eventually(lambda: curve_of(meter), 20)
@@ -110,7 +110,7 @@ async def test_what_cannot_be_read_and_what_helps_nobody_is_no_forecast(
     given = settings(pools={"a": {}})
     subjects, bus = Subjects(given.prefix), await connect(given)
     meter = PoolMeter("a", [], Profile())
-    following = asyncio.create_task(ForecastEar(bus, subjects, {"a": meter}).follow())
+    following = asyncio.create_task(ForecastListener(bus, subjects, {"a": meter}).follow())
     try:
         subject = subjects.event(made())
         await bus.append(Outgoing(subject, encode(made())))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from penstock.metrics.core.cadence import BACKLOG, FIRST_JOB, TICK, Cadence, Told
+from penstock.metrics.core.cadence import BACKLOG, FIRST_JOB, TICK, Cadence, PublishedState
 
 CADENCE = Cadence(interval_seconds=1.0, least_seconds=0.1)
 
 
-def told(at: float = 0.0, waiting: int = 0, ready: int = 0) -> Told:
+def told(at: float = 0.0, waiting: int = 0, ready: int = 0) -> PublishedState:
     """A pool that was told of at ``at``."""
-    found = Told()
+    found = PublishedState()
     found.observe(waiting, ready, False, at)
-    found.told(ready, at)
+    found.update(ready, at)
     return found
 
 
 def test_the_first_look_is_told_at_once() -> None:
-    assert Told().reason(CADENCE, 0, 0) == TICK
+    assert PublishedState().reason(CADENCE, 0, 0) == TICK
 
 
 def test_a_quiet_pool_is_told_of_each_interval() -> None:
@@ -61,6 +61,6 @@ def test_never_more_often_than_allowed() -> None:
         now += 0.01
         pool.observe(pool.waiting + 10, 0, True, now)
         if pool.reason(CADENCE, 0, now):
-            pool.told(0, now)
+            pool.update(0, now)
             count += 1
     assert 95 <= count <= 105

@@ -40,7 +40,7 @@ def test_what_is_not_known_is_empty(waiting: int, oldest: float | None) -> None:
 
 def test_those_who_came_since_are_no_older_than_the_look_up() -> None:
     found = line((9, 50.0, 0))
-    found.ask(7.0, NOW - 3.0)
+    found.look_up(7.0, NOW - 3.0)
     found.see(waiting=20, delivered_sequence=0, arrived=10)
     assert ages(found, 20, 90.0)[3:] == pytest.approx((3, 3))
 

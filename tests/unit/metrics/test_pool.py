@@ -46,7 +46,7 @@ class Pool:
     def hear(self, **changes: Any) -> Pool:
         usual = {"worker": "w1", "host": "a", "pool": "pool", "pid": 7, "state": "busy"}
         usual |= {"number": int(self.now) + 1, "at": self.now, "started_at": 0}
-        self.meter.hear(WorkerReport(**{**usual, **changes}), self.now)
+        self.meter.add_report(WorkerReport(**{**usual, **changes}), self.now)
         return self
 
     def snapshot(self, later: float = 0.0) -> PoolSnapshot | None:
@@ -143,7 +143,7 @@ def test_ages_of_the_measurements_are_carried() -> None:
 
 def test_spawn_latency_is_kept_for_the_forecast_and_after() -> None:
     pool = Pool().look(reports=0)
-    pool.meter.hear_spawn(0.4, 1, pool.now)
+    pool.meter.add_spawn(0.4, 1, pool.now)
     assert pool.snapshot().spawn.p95_seconds == pytest.approx(0.4)
     assert pool.snapshot(later=5000).spawn.age_seconds == pytest.approx(5000)
 
@@ -167,7 +167,7 @@ def test_a_new_process_goes_on_with_what_the_last_one_knew_of_durations() -> Non
         .look(reports=0)
         .hear(queues={"reports": did(service=(2.0,), pickup=(9.0,))}, memory_bytes=7)
     )
-    before.meter.hear_spawn(0.4, 3, before.now)
+    before.meter.add_spawn(0.4, 3, before.now)
     before.look(reports=0)
     after = Pool().look(reports=0)
     after.meter.remember(before.snapshot(later=10.0), after.now, silent_seconds=100.0)
@@ -197,7 +197,7 @@ def test_arrivals_are_forecast_unless_the_pool_forbids_it() -> None:
 def test_a_forecast_looks_as_far_as_a_worker_takes_to_start() -> None:
     pool = Pool().look(reports=0)
     for _ in range(10):
-        pool.meter.hear_spawn(25.0, 1, pool.now)
+        pool.meter.add_spawn(25.0, 1, pool.now)
     assert arriving(pool, seconds=60).snapshot().forecast.horizon_seconds == 40.0
 
 

@@ -110,7 +110,7 @@ def test_hosts_that_are_not_allowed_are_refused() -> None:
 def test_one_worker_among_several_does_not_stand_for_all() -> None:
     workers = Workers()
     for number, size in enumerate((100, 100, 100, 100_000)):
-        workers.hear(report(f"w{number}", memory_bytes=size), 0.0)
+        workers.add_report(report(f"w{number}", memory_bytes=size), 0.0)
     workers.refresh(0.0)
     assert workers.memory_bytes == (3 * 100 + 400) // 4
 

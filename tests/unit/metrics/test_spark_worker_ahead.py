@@ -60,7 +60,7 @@ class Site:
             worker="w", host="h", pool="nightly", pid=1, state="busy", number=int(now * 10) + 1,
             at=now, started_at=0.0, claims=claims,
         )  # fmt: skip
-        self.jobs.hear(report, now)
+        self.jobs.add_report(report, now)
         self.jobs.observe(now)
 
     def snapshot(self, now: float, *apps: AppTasks) -> PoolSnapshot:

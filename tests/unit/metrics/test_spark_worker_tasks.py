@@ -61,7 +61,7 @@ def test_executors_that_spark_forgot_make_no_tasks_undone() -> None:
 def test_what_an_application_did_in_silence_did_not_happen_when_it_speaks_again() -> None:
     line = TaskLine("etl", slots=1, sla_seconds=5)
     line.see([app(started=100, finished=100)], now=0, wall_now=100)
-    line.see([app(1, told=False)], now=1, wall_now=101)
+    line.see([app(1, is_measured=False)], now=1, wall_now=101)
     done = line.see([app(started=104, finished=104)], now=2, wall_now=102)
     assert (done.started, done.finished) == (0, 0)
     assert line.see([app(started=105, finished=104)], now=3, wall_now=103).started == 1
@@ -81,7 +81,7 @@ def test_the_snapshot_of_a_pool_says_what_its_deciders_ask_for() -> None:
         now = float(second)
         tasks = app(5 * second, running=2, started=2 * second, finished=second, run_seconds=second)
         done = line.see([tasks], now, 100 + now)
-        meter.hear(_report(second, done), now)
+        meter.add_report(_report(second, done), now)
         meter.observe(now)
         meter.observe(now + 0.5)  # looked at again before anything new was told
     told = meter.snapshot(

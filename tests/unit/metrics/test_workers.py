@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.events.worker import Claim, QueueReport, WorkerReport
-from penstock.metrics.core.lapsed import Lapsed
+from penstock.metrics.core.lapsed import LapsedClaims
 from penstock.metrics.core.workers import Workers
 
 
@@ -23,7 +23,7 @@ def claim(seconds: float = 1.0) -> Claim:
 def heard(*reports: WorkerReport, now: float = 0.0) -> Workers:
     workers = Workers()
     for each in reports:
-        workers.hear(each, now)
+        workers.add_report(each, now)
     workers.refresh(now)
     return workers
 
@@ -39,25 +39,25 @@ def test_a_silent_worker_no_longer_counts() -> None:
     workers.refresh(2.9)
     assert workers.ready == 1
     workers.refresh(3.1)
-    assert (workers.ready, workers.heard_at) == (0, 0.0)
+    assert (workers.ready, workers.reported_at) == (0, 0.0)
 
 
 def test_a_worker_that_ended_no_longer_counts() -> None:
     workers = heard(report())
-    workers.gone("w1")
-    workers.gone("never heard of")
+    workers.remove("w1")
+    workers.remove("never heard of")
     assert workers.ready == 0
 
 
 def test_a_late_report_is_not_taken_for_a_new_one() -> None:
     workers = heard(report(2, state="busy"))
-    assert not workers.hear(report(1), 0.1)
+    assert not workers.add_report(report(1), 0.1)
     assert workers.idle == 0
 
 
 def test_a_worker_that_began_again_starts_counting_again() -> None:
     workers = heard(report(9, state="busy"))
-    assert workers.hear(report(1, started_at=5), 0.1)
+    assert workers.add_report(report(1, started_at=5), 0.1)
     assert workers.idle == 1
 
 
@@ -65,10 +65,10 @@ def test_cores_are_measured_while_it_works_and_then_remembered() -> None:
     busy = report(2, state="busy", cpu_seconds=1.5, memory_bytes=200)
     workers = heard(report(1, cpu_seconds=1.0, memory_bytes=100), busy)
     assert (workers.cpu_cores, workers.memory_bytes) == (0.5, 200)
-    workers.hear(report(3, cpu_seconds=1.5, queues={"q": QueueReport(finished=1)}), 0.2)
+    workers.add_report(report(3, cpu_seconds=1.5, queues={"q": QueueReport(finished=1)}), 0.2)
     workers.refresh(0.2)
     assert workers.cpu_cores == pytest.approx(0.35)  # that job needed none: 0.5 moves towards 0
-    workers.hear(report(4, cpu_seconds=1.5), 0.3)  # idle: says nothing about a job's need
+    workers.add_report(report(4, cpu_seconds=1.5), 0.3)  # idle: says nothing about a job's need
     workers.refresh(10)
     assert workers.cpu_cores == pytest.approx(0.35)
     assert workers.memory_bytes == 200
@@ -83,8 +83,8 @@ def test_running_time_grows_between_reports() -> None:
 class TestLapsed:
     """A worker died with a job, and nobody is free to take it: the job waits."""
 
-    def observed(self, *excesses: int, delivered: bool = False) -> Lapsed:
-        lapsed = Lapsed(patience_seconds=6)
+    def observed(self, *excesses: int, delivered: bool = False) -> LapsedClaims:
+        lapsed = LapsedClaims(patience_seconds=6)
         for second, excess in enumerate(excesses):
             lapsed.observe(1 + excess, 1, delivered, second)
         return lapsed
@@ -105,7 +105,7 @@ class TestLapsed:
 
     @pytest.mark.parametrize("held", [1, 3])
     def test_none_where_all_are_held(self, held: int) -> None:
-        lapsed = Lapsed(1)
+        lapsed = LapsedClaims(1)
         for second in range(5):
             lapsed.observe(1, held, False, second)
         assert (lapsed.waiting(5), lapsed.oldest_seconds(5)) == (0, 0)

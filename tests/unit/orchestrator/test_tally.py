@@ -65,7 +65,7 @@ def test_high_numbers_of_many_lanes_cost_no_more_than_low_ones() -> None:
 def test_a_full_lane_takes_little_more_than_a_byte_a_job() -> None:
     tally = Tally(PackedTally({"0123abcd": zlib.compress(bytes([1]) * MAX_JOBS)}))
     assert tally.counts.pending == MAX_JOBS
-    pages = tally._lanes._pages["0123abcd"]
+    pages = tally._slots._pages["0123abcd"]
     assert sum(map(sys.getsizeof, pages.values())) < 1.5 * MAX_JOBS
 
 

@@ -101,13 +101,13 @@ class Lazy(NamedTuple):
     """A command that is imported when it is used.
 
     Attributes:
-        target: ``module:attribute``.
+        module: below `penstock.cli`; its attribute of the command's name is the command.
         help: its line in the list of commands.
         section: its heading in that list.
         needs: the distribution that its module imports, where that may be missing.
     """
 
-    target: str
+    module: str
     help: str
     section: str
     needs: str = ""
@@ -126,9 +126,10 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (entry := self.lazy.get(cmd_name)) is None:
             return None
-        module, _, attribute = entry.target.partition(":")
         with required(entry.needs) if entry.needs else nullcontext():
-            command: click.Command = getattr(importlib.import_module(module), attribute)
+            command: click.Command = getattr(
+                importlib.import_module(f"penstock.cli.{entry.module}"), cmd_name
+            )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -29,7 +29,7 @@ def config() -> None:
 
 
 @config.command(example="penstock config check --config penstock.toml --strict")
-@click.option("--strict", is_flag=True, help="Refuse warnings too.")
+@click.option("--strict", is_flag=True, help="Refuse settings with warnings, too.")
 @click.option("--offline", is_flag=True, help="Do not read measurements from the broker.")
 @click.pass_context
 def check(ctx: click.Context, strict: bool, offline: bool) -> None:
@@ -42,7 +42,7 @@ def check(ctx: click.Context, strict: bool, offline: bool) -> None:
     settings = session.settings()
     configured = pools(settings)
     check_strategies(configured)
-    measured = None if offline else measurements.ask(session)
+    measured = None if offline else measurements.read(session)
     findings = [*remarks(settings), *lint(settings, configured, measured)]
     errors = [remark.text for remark in findings if remark.level == "error"]
     warnings = [remark.text for remark in findings if remark.level == "warning"]

@@ -48,8 +48,8 @@ def events() -> None:
 @click.option("--noun", type=Name("noun"), help="Only events of: job, pool, worker, host, decider.")
 @click.option("--key", type=Name("key"), help="Only events of this job id, pool, worker or host.")
 @click.option("--name", type=Name("event"), help="Only events of this name, such as JobCompleted.")
-@click.option("--since", type=SECONDS, help="Start so long ago, such as 90s, 10m, 2h.")
-@click.option("--limit", type=click.IntRange(min=1), help="End after so many events.")
+@click.option("--since", type=SECONDS, help="Start this long ago, such as 90s, 10m, 2h.")
+@click.option("--limit", type=click.IntRange(min=1), help="End after this many events.")
 @click.option("--follow/--no-follow", default=True, help="Wait for new events, or end.")
 @click.pass_obj
 def tail(session: Session, /, **options: Any) -> None:

@@ -30,7 +30,7 @@ def required(distribution: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if f"{error.name}.".startswith(f"{distribution.replace('-', '.')}."):
+        if not is_importable(distribution.replace("-", ".")):
             raise Failed(f"this command needs the package {distribution}; install it") from error
         raise Failed(
             f"{distribution} needs the package {error.name}; "

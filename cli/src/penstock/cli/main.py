@@ -15,58 +15,46 @@ from penstock.runtime.interpreter import PAUSING, working_directory_last
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
-    "up": Lazy("penstock.cli.up.command:up", "Everything on this machine, with a live table.", RUN),
-    "metrics": Lazy("penstock.cli.service:metrics", "Run the metrics service.", RUN),
-    "decider": Lazy("penstock.cli.service:decider", "Run the decider.", RUN),
-    "executor": Lazy("penstock.cli.service:executor", "Run this host's executor.", RUN),
-    "orchestrator": Lazy("penstock.cli.service:orchestrator", "Run the orchestrator.", RUN),
-    "pipeline": Lazy(
-        "penstock.cli.pipeline.command:pipeline", "The event log as a lake, by Spark.", RUN
-    ),
-    "worker": Lazy(
-        "penstock.cli.scaling.worker:worker", "Run one job worker, or list workers.", RUN
-    ),
-    "job": Lazy("penstock.cli.jobs.job:job", "Submit, list, show, cancel and retry jobs.", LOOK),
-    "dead": Lazy("penstock.cli.jobs.dead:dead", "Dead letters: list, retry, delete.", LOOK),
-    "batch": Lazy("penstock.cli.jobs.batch:batch", "Batches of jobs: watch, cancel, retry.", LOOK),
-    "graph": Lazy(
-        "penstock.cli.jobs.graph:graph", "Chains and graphs: show, continue, cancel.", LOOK
-    ),
-    "recover": Lazy("penstock.cli.jobs.recover:recover", "Stuck jobs: show and recover.", LOOK),
-    "queue": Lazy("penstock.cli.jobs.queue:queue", "Queues: depth, running, delayed, age.", LOOK),
-    "outbox": Lazy("penstock.cli.jobs.outbox:outbox", "Jobs kept locally without a broker.", LOOK),
-    "schedule": Lazy("penstock.cli.jobs.schedule:schedule", "Jobs at set times: cron.", LOOK),
-    "pool": Lazy("penstock.cli.scaling.pool:pool", "Pools: load, workers, promise.", LOOK),
-    "decision": Lazy("penstock.cli.scaling.decision:decision", "Scaling decisions, and why.", LOOK),
-    "events": Lazy("penstock.cli.events:events", "The event log and its schema.", LOOK),
-    "health": Lazy(
-        "penstock.cli.health:health", "State of the installation; what jobs survive.", CHECK
-    ),
+    "up": Lazy("up.command", "Everything on this machine, with a live table.", RUN),
+    "metrics": Lazy("service", "Run the metrics service.", RUN),
+    "decider": Lazy("service", "Run the decider.", RUN),
+    "executor": Lazy("service", "Run this host's executor.", RUN),
+    "orchestrator": Lazy("service", "Run the orchestrator.", RUN),
+    "pipeline": Lazy("pipeline.command", "The event log as a lake, by Spark.", RUN),
+    "worker": Lazy("scaling.worker", "Run one job worker, or list workers.", RUN),
+    "job": Lazy("jobs.job", "Submit, list, show, cancel and retry jobs.", LOOK),
+    "dead": Lazy("jobs.dead", "Dead letters: list, retry, delete.", LOOK),
+    "batch": Lazy("jobs.batch", "Batches of jobs: watch, cancel, retry.", LOOK),
+    "graph": Lazy("jobs.graph", "Chains and graphs: show, continue, cancel.", LOOK),
+    "recover": Lazy("jobs.recover", "Stuck jobs: show and recover.", LOOK),
+    "queue": Lazy("jobs.queue", "Queues: depth, running, delayed, age.", LOOK),
+    "outbox": Lazy("jobs.outbox", "Jobs kept locally without a broker.", LOOK),
+    "schedule": Lazy("jobs.schedule", "Jobs at set times: cron.", LOOK),
+    "pool": Lazy("scaling.pool", "Pools: load, workers, promise.", LOOK),
+    "decision": Lazy("scaling.decision", "Scaling decisions, and why.", LOOK),
+    "events": Lazy("events", "The event log and its schema.", LOOK),
+    "health": Lazy("health", "State of the installation; what jobs survive.", CHECK),
     "simulate": Lazy(
-        "penstock.cli.scaling.simulate:simulate",
+        "scaling.simulate",
         "Strategies against recorded arrivals.",
         CHECK,
         needs="penstock-decider",
     ),
     "replay": Lazy(
-        "penstock.cli.scaling.replay:replay",
+        "scaling.replay",
         "Past decisions, recomputed and proved equal.",
         CHECK,
         needs="penstock-decider",
     ),
-    "report": Lazy(
-        "penstock.cli.pipeline.report:report", "Promises kept, cost, worst moments.", CHECK
-    ),
+    "report": Lazy("pipeline.report", "Promises kept, cost, worst moments.", CHECK),
     "tune": Lazy(
-        "penstock.cli.scaling.tune:tune",
+        "scaling.tune",
         "The best settings of each pool, by simulation.",
         CHECK,
         needs="penstock-decider",
     ),
-    "deploy": Lazy(
-        "penstock.cli.deploy.command:deploy", "Keys and certificates of an installation.", CHECK
-    ),
-    "config": Lazy("penstock.cli.config:config", "Check and show the settings in force.", CHECK),
+    "deploy": Lazy("deploy.command", "Keys and certificates of an installation.", CHECK),
+    "config": Lazy("config", "Check and show the settings in force.", CHECK),
 }
 
 

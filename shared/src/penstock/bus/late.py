@@ -22,7 +22,7 @@ _MOMENT_SECONDS = 1.0
 
 
 async def late_bus(settings: Settings, name: str, locate: Locate) -> Bus:
-    """A bus that goes on connecting beside its user, where that takes longer than a moment.
+    """A bus that continues to connect in the background where that takes longer than a moment.
 
     Args:
         locate: gives the settings with the broker's address in them; asked before each try.
@@ -33,7 +33,10 @@ async def late_bus(settings: Settings, name: str, locate: Locate) -> Bus:
 
 
 class LateBus:
-    """Has every method of :class:`penstock.bus.protocol.Bus`."""
+    """Has every method of :class:`penstock.bus.protocol.Bus`.
+
+    Connects in a loop of its own: each try looks for the broker anew, and logs a refusal once.
+    """
 
     def __init__(self, settings: Settings, name: str, locate: Locate) -> None:
         self._settings, self._name, self._locate = settings, name, locate

@@ -120,8 +120,8 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """How much a stream holds.
 
     Attributes:
-        first: sequence of its oldest message, or of the next one where it is empty. last: of the
-            latest there ever was; both 0 before the first.
+        first: sequence of its oldest message, or of the next one where it is empty.
+        last: sequence of the latest there ever was; both are 0 before the first.
         max_bytes: what it may hold; 0 for no bound of its own.
         configured_bytes: the same by the settings, which is less while the orchestrator widens it.
     """
@@ -139,7 +139,8 @@ class Delivery(msgspec.Struct, frozen=True):
 
     Attributes:
         ack_subject: what an answer is published to; also by the executor for a dead worker.
-        sequence: in the JOBS stream. deliveries: 1 for the first.
+        sequence: in the JOBS stream.
+        deliveries: 1 for the first.
         stored_at: POSIX seconds, broker's clock, when the job became available.
         pending: messages of this queue still waiting when this one was delivered.
     """

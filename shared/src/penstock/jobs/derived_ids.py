@@ -29,17 +29,17 @@ class Member(NamedTuple):
 
     Attributes:
         batch: id of the batch.
-        lane: key of the producer that added it; its numbers are counted from 0.
+        producer: key of the producer that added it; its numbers are counted from 0.
         number: of the job among those of its producer.
     """
 
     batch: str
-    lane: str
+    producer: str
     number: int
 
     @property
     def job_id(self) -> str:
-        return f"{self.batch}_{self.lane}_{self.number}"
+        return f"{self.batch}_{self.producer}_{self.number}"
 
 
 def member(job_id: str) -> Member | None:
@@ -48,12 +48,12 @@ def member(job_id: str) -> Member | None:
     return Member(match[1], match[2], int(match[3])) if match else None
 
 
-def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
+def job_ids(batch: str, producer: str, start: int) -> Iterator[str]:
     """Ids of the jobs that one producer adds, from number ``start`` on.
 
     Args:
         batch: id of the batch.
-        lane: key of the producer; see :func:`producer_key`.
+        producer: key of the producer; see :func:`producer_key`.
         start: number of the first.
 
     Raises:
@@ -61,7 +61,7 @@ def job_ids(batch: str, lane: str, start: int) -> Iterator[str]:
             the batch, which would end without it.
     """
     for number in range(start, MAX_JOBS):
-        yield Member(batch, lane, number).job_id
+        yield Member(batch, producer, number).job_id
     raise JobRefused(
         f"batch {batch}: at most {MAX_JOBS:,} jobs are added under one key; add the rest by "
         "another call of add() without a key, or with another one"
@@ -78,7 +78,7 @@ def step_id(graph: str, index: int) -> str:
 
 
 def step(job_id: str) -> tuple[str, int] | None:
-    """Graph and index of a step; None for a job that is none."""
+    """Graph and index of a step; None for other jobs."""
     match = _STEP.fullmatch(job_id) if "_step_" in job_id else None
     return (match[1], int(match[2])) if match else None
 

@@ -17,9 +17,9 @@
     ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
-    └── IllegalTransition     an event that may not follow; carries the job's recent story
+    └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
-    ├── Defer             it goes again later; the attempt does not count
+    ├── Defer             it is retried later; the attempt does not count
     └── Skip              it need not run: it ends as cancelled
     Interruption (BaseException: raised inside a running job, not to be swallowed)
     ├── Cancelled
@@ -106,13 +106,14 @@ class Verdict(Exception):
 
 
 class Defer(Verdict):
-    """The job goes again later; the attempt does not count.
+    """The job is retried later; the attempt does not count.
 
     Args:
-        seconds: how much later. why: for people.
+        seconds: how much later.
+        why: for people.
     """
 
-    def __init__(self, seconds: float, why: str = "put off") -> None:
+    def __init__(self, seconds: float, why: str = "deferred") -> None:
         super().__init__(f"{why}, for {seconds:g} s")
         self.seconds, self.why = seconds, why
 

@@ -28,7 +28,13 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+from penstock.jobs.event_store.event_sourcing import (
+    Edge,
+    LifeCycle,
+    carried_state,
+    shared_fields,
+    values,
+)
 
 
 class State(StrEnum):
@@ -54,10 +60,10 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((None,), JobDispatched, State.WAITING, "accepted (scheduled, if it is due later)"),
     Edge(_STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set"),
     Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job reported its progress"),
-    Edge((State.RUNNING,), JobCommitted, State.RUNNING, "its output under a name stands"),
+    Edge((State.RUNNING,), JobCommitted, State.RUNNING, "it committed output under a name"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
-    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is snoozed"),
+    Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is deferred"),
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
@@ -97,7 +103,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         life: 1 for the first; a dead or cancelled job that is requeued begins another.
         life_from: sequence of the event that this life began with; messages made from earlier ones
             belong to a life that is over.
-        commits: output that stands, by name; of earlier lives too, if its arguments are the same.
+        commits: committed output, by name; of earlier lives too, if its arguments are the same.
         changed_id: id of the event ``changed_by``.
         dispatch_id: id of its first event.
         tries: how often it may be started, as dispatched; 0 for as its pool has it.
@@ -259,8 +265,9 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
 def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
     if isinstance(event, JobCarried):
         return {}
-    changed_by = {"changed_by": sequence, "changed_id": event.id}
-    return changed_by | _own_changes(record, event, sequence)
+    changes = _own_changes(record, event, sequence)
+    changes["changed_by"], changes["changed_id"] = sequence, event.id
+    return changes
 
 
 def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is put around a job's run, by its author or for a whole pool; state is shared by all hosts.
+"""What runs around a job, by its author or for a whole pool; state is shared by all hosts.
 
 A middleware is called with the running job's context and gives a context manager, plain or
 asynchronous; the job runs inside. It may raise :class:`Defer` or :class:`Skip` instead. Those below
@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.jobs.context import Context
 from penstock.jobs.errors import BadArguments
+from penstock.jobs.running.context import Context
 
 Around = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
 OwnMiddleware = Callable[[Context], Around]
@@ -37,7 +37,7 @@ _MAX_RATE_LIMIT = 1_000_000
 
 
 class RateLimited(msgspec.Struct, frozen=True):
-    """At most ``limit`` starts in ``per_seconds``; a job that comes too early is put off.
+    """At most ``limit`` starts in ``per_seconds``; a job that comes too early is deferred.
 
     Attributes:
         key: each key has a limit of its own; empty: one for all.
@@ -64,7 +64,7 @@ class WithoutOverlapping(msgspec.Struct, frozen=True):
     """At most ``limit`` jobs of a key run at the same time; see docs/jobs.md for the guarantee.
 
     Attributes:
-        otherwise: a job that finds no room is put off (``defer``) or need not run (``skip``).
+        otherwise: a job that finds no room is deferred (``defer``) or need not run (``skip``).
         defer_seconds: by how long, give or take a half.
         name: as of :class:`RateLimited`.
     """
@@ -79,7 +79,7 @@ class WithoutOverlapping(msgspec.Struct, frozen=True):
         if not 1 <= self.limit <= 1000:
             raise ValueError(f"1 to 1,000 jobs of a key may run at a time, found {self.limit}")
         if not 0 < self.defer_seconds <= 86_400:
-            raise ValueError(f"a job is put off by 0 to 86,400 s, found {self.defer_seconds:g} s")
+            raise ValueError(f"a job is deferred by 0 to 86,400 s, found {self.defer_seconds:g} s")
 
 
 class Timeout(msgspec.Struct, frozen=True):

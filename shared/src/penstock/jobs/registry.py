@@ -64,10 +64,12 @@ def job(
         queue: where it waits unless the dispatch names another. A pool must take it: those that
             name none wait in ``default``.
         name: its name in messages; default is ``module.function``.
-        tries: attempts allowed; 0 takes the pool's. timeout_seconds: per attempt; 0 likewise.
+        tries: attempts allowed; 0 takes the pool's.
+        timeout_seconds: per attempt; 0 takes the pool's.
         backoff: delay between attempts: exponential, a list of seconds, or a function of the
             attempt and the error (None: no further attempt), asked where the job runs.
-        fatal: errors after which no attempt follows. harmless: errors that count as success.
+        fatal: errors after which no attempt follows.
+        harmless: errors that count as success.
         tags: at most 10, of at most 100 characters.
         middleware: what is put around each run, the first outermost; see
             :mod:`penstock.jobs.middleware`.

@@ -24,7 +24,7 @@ from penstock.jobs.errors import Cancelled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.jobs.context import Context
+    from penstock.jobs.running.context import Context
 
 _MARK = "_penstock.json"
 """Spark does not read files that begin so; folders beside the target begin with a dot, since it
@@ -92,7 +92,9 @@ def transaction(context: Context, name: str = "", version: int = 1) -> dict[str,
     skipped. A job that is retried with other arguments has others.
 
     Args:
-        name: of the table, where a job writes several. version: 1, 2, … of what is written to it.
+        context: of the running job.
+        name: of the table, where a job writes several.
+        version: 1, 2, … of the job's writes to the table.
 
     Example::
 

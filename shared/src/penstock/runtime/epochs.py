@@ -1,4 +1,4 @@
-"""How far leadership has come: tells a leader's command from a forged one."""
+"""How far leadership has come: distinguishes a leader's command from a forged one."""
 
 from __future__ import annotations
 

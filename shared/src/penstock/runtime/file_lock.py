@@ -5,9 +5,15 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
+EXECUTOR_LOCK = "executor.lock"
+"""In a host's run folder: held by its executor, looked at by its workers."""
+
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds this lock exclusively. Who asks has it shared for an instant."""
+    """Whether a process holds this lock exclusively.
+
+    Probing takes the lock in shared mode for a moment.
+    """
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
 """Which folders Python imports from: the working directory comes last.
 
-A file in the working directory must not stand in for an installed module: whoever runs a command
-in a folder of somebody else would run that folder's ``nats.py``. Modules of jobs are still found
-there, when no installed module has their name.
+A file in the working directory must not stand in for an installed module: a user who runs a
+command in a folder of another user would run that folder's ``nats.py``. Modules of jobs are still
+found there, when no installed module has their name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PAUSING = (signal.SIGUSR1, signal.SIGUSR2)
-"""Pause and resume. A process of ours blocks them from its first line until it can take them."""
+"""Pause and resume. Penstock's processes block them from the first line until they handle them."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

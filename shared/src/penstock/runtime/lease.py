@@ -21,7 +21,7 @@ from contextlib import suppress
 import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Expect, Headers, Outgoing, Stored, WrongSequence
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.lease")
 

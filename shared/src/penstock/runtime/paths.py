@@ -21,7 +21,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on (right now: use it soon)."""
+    """A loopback TCP port without a listener (right now: use it soon)."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

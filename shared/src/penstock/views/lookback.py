@@ -57,10 +57,14 @@ async def latest(bus: Bus, stream: str, subject: str) -> list[Stored]:
 async def between(
     bus: Bus, stream: str, subject: str, start: int | str, end: int
 ) -> AsyncIterator[Stored]:
-    """The messages of a subject from ``start`` (see `Bus.follow`) to sequence ``end``.
+    """The messages of a subject between two sequences, both included.
 
     Args:
-        end: must exist, else the call waits for a later message.
+        bus: a connection.
+        stream: name of the stream.
+        subject: may have wildcards.
+        start: where to begin, as for `Bus.follow`.
+        end: sequence of a message that exists, else the call waits for a later one.
     """
     async with aclosing(_follow(bus, stream, subject, start)) as messages:
         async for stored in messages:

@@ -154,7 +154,10 @@ def ls(session: Session, folder: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--team", default="", help="Prefix of another installation on this broker.")
 @click.option(
-    "--max-bytes", type=click.IntRange(0), required=True, help="All streams together; 0: no bound."
+    "--max-bytes",
+    type=click.IntRange(0),
+    required=True,
+    help="Bytes of all streams together; 0: no bound.",
 )
 @click.pass_obj
 def limit(session: Session, folder: Path, team: str, max_bytes: int) -> None:

@@ -80,9 +80,8 @@ def revoke(folder: Path, prefix: str, name: str) -> Key:
         for key in keys:
             if (key.prefix, key.name) == (prefix, name):
                 left = _configuration([other for other in keys if other != key], limits(folder))
-                _register(
-                    folder, reversed([*left])
-                )  # the broker's file first: after a crash it is revoked
+                # the broker's own file first: the key is revoked even if the rest is cut off
+                _register(folder, reversed([*left]))
                 return key
     names = ", ".join(key.name for key in keys if key.prefix == prefix)
     raise Failed(f"{folder} has no key {name} of prefix {prefix}; it has {names or 'none'}")

@@ -209,6 +209,7 @@ def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
     """The role on one host and for some queues alone, as far as subjects carry either.
 
     Args:
+        role: unbound.
         host: name of the host; empty for any.
         queues: names of queues; none for any.
     """

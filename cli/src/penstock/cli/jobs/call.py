@@ -40,7 +40,7 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
 
 
 CHANGES = click.option(
-    "--arg", "-a", "changes", multiple=True, metavar="NAME=VALUE", help="Replaces an argument."
+    "--arg", "-a", "changes", multiple=True, metavar="NAME=VALUE", help="Replace an argument."
 )
 """The option of commands that retry jobs."""
 

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import click
+import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
@@ -49,19 +50,36 @@ def filters(command: Options) -> Options:
 
     return _with(
         chosen,
-        click.option("--queue", type=QUEUE, help="Only those of this queue."),
+        click.option("--queue", type=QUEUE, help="Only letters of this queue."),
         click.option("--function", default="", help="Only jobs of this name."),
         click.option("--error", "kind", default="", help="Only errors of this type: ValueError."),
         click.option("--tag", default="", help="Only jobs with this tag."),
         click.option("--fingerprint", default="", help="Only this failure; see 'dead groups'."),
-        click.option("--since", type=SECONDS, help="Only jobs that died within so long: 2h."),
+        click.option("--since", type=SECONDS, help="Only jobs that died within this time: 2h."),
     )
 
 
+class Mass(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a command that acts on one letter or on many."""
+
+    every: bool
+    dry_run: bool
+    yes: bool
+    reason: str
+
+
 def mass(command: Options) -> Options:
-    """The options of a command that acts on one letter or on all that fit."""
+    """The options of `Mass`, and the id of one letter; the command receives them as ``mass``."""
+
+    @wraps(command)
+    def collected(
+        *args: Any, every: bool, dry_run: bool, yes: bool, reason: str, **options: Any
+    ) -> Any:
+        chosen = Mass(every=every, dry_run=dry_run, yes=yes, reason=reason)
+        return command(*args, mass=chosen, **options)
+
     return _with(
-        command,
+        collected,
         click.argument("id", type=JOB_ID, required=False),
         click.option("--all", "every", is_flag=True, help="All letters that match the filters."),
         click.option("--dry-run", is_flag=True, help="Only count the matching letters."),
@@ -83,7 +101,13 @@ def dead() -> None:
 
 @dead.command(name="ls", example="penstock dead ls --queue reports --error ValueError --since 2h")
 @filters
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
     """List dead letters, the latest first."""
@@ -101,7 +125,13 @@ def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
 
 @dead.command(example="penstock dead groups --since 1d")
 @filters
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 1_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
     """Count dead letters by failure, the most frequent first."""
@@ -136,7 +166,7 @@ def retry(
     id: str | None,
     wanted: LetterFilter,
     changes: tuple[str, ...],
-    **how: Any,
+    mass: Mass,
 ) -> None:
     """Retry dead jobs, as they were or with some arguments replaced.
 
@@ -149,32 +179,32 @@ def retry(
         if id is not None:
             function = (await letters.get(id)).content.function if changes else ""
             arguments = read_changes(settings, function, changes)
-            await letters.retry(id, arguments, how["reason"])
+            await letters.retry(id, arguments, mass.reason)
             yield [Outcome(id)]
             return
         arguments = read_changes(settings, wanted.function, changes)
-        async for page in letters.retry_all(wanted, arguments, how["reason"]):
+        async for page in letters.retry_all(wanted, arguments, mass.reason):
             yield page
 
-    _act(session, id, wanted, how, ("is retried", "are retried"), act)
+    _act(session, id, wanted, mass, ("is retried", "are retried"), act)
 
 
 @dead.command(example="penstock dead delete --all --queue mails --since 7d --dry-run")
 @mass
 @filters
 @click.pass_obj
-def delete(session: Session, /, id: str | None, wanted: LetterFilter, **how: Any) -> None:
+def delete(session: Session, /, id: str | None, wanted: LetterFilter, mass: Mass) -> None:
     """Delete dead letters; the jobs stay dead."""
 
     async def act(letters: DeadLetters, _: Settings) -> AsyncIterator[list[Outcome]]:
         if id is not None:
-            await letters.delete(id, how["reason"])
+            await letters.delete(id, mass.reason)
             yield [Outcome(id)]
             return
-        async for page in letters.delete_all(wanted, how["reason"]):
+        async for page in letters.delete_all(wanted, mass.reason):
             yield page
 
-    _act(session, id, wanted, how, ("is deleted", "are deleted"), act)
+    _act(session, id, wanted, mass, ("is deleted", "are deleted"), act)
 
 
 Act = Callable[[DeadLetters, Settings], AsyncIterator[list[Outcome]]]
@@ -184,16 +214,16 @@ def _act(
     session: Session,
     id: str | None,
     wanted: LetterFilter,
-    how: dict[str, Any],
+    mass: Mass,
     done: tuple[str, str],
     act: Act,
 ) -> None:
     """Acts on one letter at once; on many only after they were counted and confirmed."""
-    if (id is None) != how["every"]:
+    if (id is None) != mass.every:
         raise click.UsageError("give either a job ID or --all", click.get_current_context())
     if id is not None and wanted != LetterFilter():
         raise Refused("filters go with --all; see 'penstock dead --help'")
-    if how["every"] and not _confirmed(session, wanted, how, done[1]):
+    if mass.every and not _confirmed(session, wanted, mass, done[1]):
         return
 
     async def request(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
@@ -208,15 +238,15 @@ def _act(
     _report(session, *session.run(request), done)
 
 
-def _confirmed(session: Session, wanted: LetterFilter, how: dict[str, Any], done: str) -> bool:
+def _confirmed(session: Session, wanted: LetterFilter, mass: Mass, done: str) -> bool:
     count = session.run(lambda bus, settings: letters_of(bus, settings).count(wanted))
-    if how["dry_run"] or not count:
+    if mass.dry_run or not count:
         if session.as_json:
             write_json({"fit": count, "done": 0, "failed": []})
         else:
             write_line(f"{count} dead letters match; nothing was done")
         return False
-    if how["yes"]:
+    if mass.yes:
         return True
     if not sys.stdin.isatty():
         raise Refused(

@@ -35,14 +35,25 @@ def job() -> None:
     example="penstock job submit reports.rebuild --arg table=orders --arg day=2026-11-20 --wait"
 )
 @click.argument("function")
-@click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
-@click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
-@click.option("--delay", type=SECONDS, default=0.0, help="Not before so long, such as 30s, 10m.")
-@click.option("--expires", type=SECONDS, help="Not started after so long; it ends as expired.")
-@click.option("--unique-for", type=SECONDS, help="Refused if one like it is younger than this.")
-@click.option("--priority", type=click.Choice(PRIORITIES), help="Where the queue has priorities.")
-@click.option("--tag", "tags", multiple=True, help="Besides the function's own; repeatable.")
-@click.option("--wait", is_flag=True, help="Wait for its end; exit code 1 unless it completed.")
+@click.option(
+    "--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument: JSON or text."
+)
+@click.option("--queue", type=QUEUE, help="Queue, instead of the function's own.")
+@click.option(
+    "--delay",
+    type=SECONDS,
+    default=0.0,
+    help="Start no earlier than after this time, such as 30s, 10m.",
+)
+@click.option("--expires", type=SECONDS, help="The job expires unless it starts within this time.")
+@click.option("--unique-for", type=SECONDS, help="Refused if an equal job is younger than this.")
+@click.option(
+    "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
+)
+@click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for the job's end; exit code 1 unless it completed."
+)
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
 @click.pass_obj
 def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
@@ -92,9 +103,17 @@ def _check_times(delay: float, expires: float | None) -> None:
 
 
 @job.command(name="ls", example="penstock job ls --state dead --queue reports --limit 50")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state."
+)
 @click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_jobs(session: Session, state: str | None, queue: str | None, limit: int) -> None:
     """List the jobs that changed last."""
@@ -119,16 +138,21 @@ def _nothing(wanted: Wanted) -> str:
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one job: state, attempts, timeline, result, error."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).job(id)))
+    _show(session, session.with_client(lambda client: client.job(id)))
 
 
 @job.command(example="penstock job cancel 0193… --reason 'wrong table'")
 @click.argument("id", type=JOB_ID)
-@click.option("--reason", default="cancelled by an operator", show_default=True)
+@click.option(
+    "--reason",
+    default="cancelled by an operator",
+    show_default=True,
+    help="Recorded with the event.",
+)
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a job that has not ended; a running one is notified at once."""
-    view = session.run(lambda bus, settings: _client(bus, settings).cancel(id, reason))
+    view = session.with_client(lambda client: client.cancel(id, reason))
     if session.as_json:
         write_json(job_row(view.record))
     if view.state is not State.CANCELLED:
@@ -145,7 +169,7 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
     """Retry a dead or cancelled job; for many at once see 'penstock dead'."""
 
     async def request(bus: Bus, settings: Settings) -> None:
-        client = _client(bus, settings)
+        client = Client.over(bus, settings, "cli")
         function = (await client.job(id)).record.function if changes else ""
         await client.retry(id, read_changes(settings, function, changes))
 
@@ -154,10 +178,6 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
         write_json({"id": id})
     else:
         write_line(f"job {id} is retried")
-
-
-def _client(bus: Bus, settings: Settings) -> Client:
-    return Client.over(bus, settings, "cli")
 
 
 def _show(session: Session, view: JobView) -> None:

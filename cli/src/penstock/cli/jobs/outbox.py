@@ -22,7 +22,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.outbox.drain import Drain
 from penstock.jobs.outbox.store import Entry, Outbox
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.views import wording
 
 FLUSH_SECONDS = 60.0
@@ -76,7 +76,13 @@ def outbox() -> None:
 
 @outbox.command(name="ls", example="penstock outbox ls --limit 20")
 @FILE
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_outbox(session: Session, file: Path | None, limit: int) -> None:
     """List the jobs in the outbox, the oldest first; arguments are not shown."""
@@ -90,7 +96,10 @@ def list_outbox(session: Session, file: Path | None, limit: int) -> None:
 @FILE
 @click.option("--refused", is_flag=True, help="Also send jobs that the broker refused before.")
 @click.option(
-    "--timeout", type=SECONDS, default=FLUSH_SECONDS, help="Send no longer than this; usually 60s."
+    "--timeout",
+    type=SECONDS,
+    default=FLUSH_SECONDS,
+    help="Stop sending after this time; 60s unless given.",
 )
 @click.pass_obj
 def flush(session: Session, file: Path | None, refused: bool, timeout: float) -> None:

@@ -44,7 +44,7 @@ def list_queues(session: Session) -> None:
 @queue.command(example="penstock queue pause reports --reason 'the lake is down'")
 @click.argument("name", type=QUEUE)
 @click.option("--reason", default="", help="Shown with the pause.")
-@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
+@click.option("--force", is_flag=True, help="Act even if no pool serves the queue and it is empty.")
 @click.pass_obj
 def pause(session: Session, name: str, reason: str, force: bool) -> None:
     """Start no job of a queue until it is resumed; running jobs go on."""
@@ -52,7 +52,7 @@ def pause(session: Session, name: str, reason: str, force: bool) -> None:
     async def request(bus: Bus, settings: Settings) -> None:
         if not force:
             await _check_exists(bus, settings, name)
-        await _client(bus, settings).pause_queue(name, reason)
+        await Client.over(bus, settings, "cli").pause_queue(name, reason)
 
     session.run(request)
     _show_state(session, name, "paused")
@@ -60,7 +60,7 @@ def pause(session: Session, name: str, reason: str, force: bool) -> None:
 
 @queue.command(example="penstock queue resume reports")
 @click.argument("name", type=QUEUE)
-@click.option("--force", is_flag=True, help="Even if no pool serves the queue and it is empty.")
+@click.option("--force", is_flag=True, help="Act even if no pool serves the queue and it is empty.")
 @click.pass_obj
 def resume(session: Session, name: str, force: bool) -> None:
     """Start the jobs of a paused queue again."""
@@ -68,7 +68,7 @@ def resume(session: Session, name: str, force: bool) -> None:
     async def request(bus: Bus, settings: Settings) -> None:
         if not force:
             await _check_exists(bus, settings, name)
-        await _client(bus, settings).resume_queue(name)
+        await Client.over(bus, settings, "cli").resume_queue(name)
 
     session.run(request)
     _show_state(session, name, "open")
@@ -86,10 +86,6 @@ async def _check_exists(bus: Bus, settings: Settings, name: str) -> None:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see 'penstock queue ls'"
         raise Refused(f"no pool serves queue {name!r} and it holds no jobs; {hint} (or --force)")
-
-
-def _client(bus: Bus, settings: Settings) -> Client:
-    return Client.over(bus, settings, "cli")
 
 
 def _show_state(session: Session, name: str, state: str) -> None:

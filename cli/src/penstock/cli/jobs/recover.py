@@ -53,7 +53,7 @@ COLUMNS = (
 @click.option("--job", "job_id", type=JOB_ID, help="Only this job.")
 @click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), help="Scores above this; else as configured."
+    "--threshold", type=click.FloatRange(0, 1), help="Only scores above this; else stuck.threshold."
 )
 @click.pass_obj
 def recover(
@@ -75,7 +75,7 @@ def recover(
             job_id=job_id or "",
             queue=queue or "",
         )
-        return await ask_hosts(bus, Subjects(settings.prefix), order)
+        return await recover_on_hosts(bus, Subjects(settings.prefix), order)
 
     suspects, silent = session.run(request)
     write_rows(session, suspects, COLUMNS, "no job is stuck")
@@ -85,7 +85,7 @@ def recover(
         raise Failed(f"{len(failed)} jobs could not be recovered")
 
 
-async def ask_hosts(
+async def recover_on_hosts(
     bus: Bus, subjects: Subjects, order: RecoverAsked
 ) -> tuple[list[Suspect], set[str]]:
     """Sends a request to the executors of all hosts.

@@ -66,11 +66,13 @@ def schedule() -> None:
 @click.argument("name", type=NAME)
 @click.argument("cron")
 @click.argument("function")
-@click.option("--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="JSON or text.")
+@click.option(
+    "--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument: JSON or text."
+)
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of the expression.")
-@click.option("--queue", type=QUEUE, help="Instead of the function's own queue.")
+@click.option("--queue", type=QUEUE, help="Queue, instead of the function's own.")
 @click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
-@click.option("--tag", "tags", multiple=True, help="Besides the function's own; repeatable.")
+@click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
 @click.option(
     "--missed",
     type=click.Choice(["once", "skip"]),
@@ -78,8 +80,13 @@ def schedule() -> None:
     show_default=True,
     help="Ticks while no orchestrator ran: the latest runs once, or all are skipped.",
 )
-@click.option("--expires", type=SECONDS, default=0.0, help="Not started so long after the tick.")
-@click.option("--replace", is_flag=True, help="Replace one of the same name.")
+@click.option(
+    "--expires",
+    type=SECONDS,
+    default=0.0,
+    help="A job expires unless it starts within this time of its tick.",
+)
+@click.option("--replace", is_flag=True, help="Replace a schedule of the same name.")
 @click.pass_obj
 def add(session: Session, /, name: str, cron: str, function: str, **options: Any) -> None:
     """Dispatch FUNCTION at the times of CRON: five fields, or six with seconds first."""
@@ -89,8 +96,8 @@ def add(session: Session, /, name: str, cron: str, function: str, **options: Any
         queue=options["queue"] or "", tags=check_tags(options["tags"]), priority=options["priority"]
     )
 
-    async def request(bus: Bus, settings: Settings) -> Schedule:
-        return await _client(bus, settings).schedules.add(
+    added = session.with_client(
+        lambda client: client.schedules.add(
             name,
             call,
             cron,
@@ -100,8 +107,8 @@ def add(session: Session, /, name: str, cron: str, function: str, **options: Any
             expires_seconds=options["expires"],
             replace=options["replace"],
         )
-
-    _show(session, session.run(request))
+    )
+    _show(session, added)
 
 
 @schedule.command(name="ls", example="penstock schedule ls --json")
@@ -110,7 +117,7 @@ def list_schedules(session: Session) -> None:
     """List every schedule with its next tick."""
 
     async def request(bus: Bus, settings: Settings) -> list[ScheduleRow]:
-        schedules = await _client(bus, settings).schedules.all()
+        schedules = await Client.over(bus, settings, "cli").schedules.all()
         if schedules and (why := await standstill(bus, settings, schedules, utc_now())):
             note(f"warning: {why}")
         return [_row(entry) for entry in schedules]
@@ -125,7 +132,7 @@ def list_schedules(session: Session) -> None:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show one schedule and its next ticks."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.get(name)))
+    _show(session, session.with_client(lambda client: client.schedules.get(name)))
 
 
 @schedule.command(example="penstock schedule pause nightly")
@@ -133,7 +140,7 @@ def show(session: Session, name: str) -> None:
 @click.pass_obj
 def pause(session: Session, name: str) -> None:
     """Dispatch nothing until it is resumed."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.pause(name)))
+    _show(session, session.with_client(lambda client: client.schedules.pause(name)))
 
 
 @schedule.command(example="penstock schedule resume nightly")
@@ -141,7 +148,7 @@ def pause(session: Session, name: str) -> None:
 @click.pass_obj
 def resume(session: Session, name: str) -> None:
     """Continue with the next tick; ticks of the pause are not made up for."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.resume(name)))
+    _show(session, session.with_client(lambda client: client.schedules.resume(name)))
 
 
 @schedule.command(name="run-now", example="penstock schedule run-now nightly")
@@ -149,7 +156,7 @@ def resume(session: Session, name: str) -> None:
 @click.pass_obj
 def run_now(session: Session, name: str) -> None:
     """Dispatch its job once, besides its ticks; prints the job's id."""
-    job_id = session.run(lambda bus, settings: _client(bus, settings).schedules.run_now(name))
+    job_id = session.with_client(lambda client: client.schedules.run_now(name))
     if session.as_json:
         write_json({"id": job_id})
     else:
@@ -161,13 +168,9 @@ def run_now(session: Session, name: str) -> None:
 @click.pass_obj
 def remove(session: Session, name: str) -> None:
     """Remove a schedule; jobs that were dispatched stay."""
-    session.run(lambda bus, settings: _client(bus, settings).schedules.remove(name))
+    session.with_client(lambda client: client.schedules.remove(name))
     if not session.as_json:
         write_line(f"schedule {name} is removed")
-
-
-def _client(bus: Bus, settings: Settings) -> Client:
-    return Client.over(bus, settings, "cli")
 
 
 def _row(entry: Schedule) -> ScheduleRow:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import ModuleType
 from typing import Any
 
 import click
@@ -78,7 +77,8 @@ def run(
             "found --rollup without --catch-up; a run without end does not roll up: "
             "schedule 'penstock pipeline rollup' beside it"
         )
-    app = _app()
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
     settings = session.reachable_settings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     wanted = app.Run(
@@ -98,7 +98,9 @@ def run(
 @click.pass_obj
 def show(session: Session, /, lake: str, master: str) -> None:
     """Show the contents of the lake, by its manifest."""
-    with _app().opened(lake, master) as parts:
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    with app.opened(lake, master) as parts:
         _show(session, {name: part.contents() for name, part in parts.items()})
 
 
@@ -108,7 +110,9 @@ def show(session: Session, /, lake: str, master: str) -> None:
 @click.pass_obj
 def compact(session: Session, /, lake: str, master: str) -> None:
     """Merge small files; refused while a run writes to this lake, which merges by itself."""
-    merged = _app().compact(lake, master)
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    merged = app.compact(lake, master)
     if session.as_json:
         write_json(merged)
         return
@@ -126,7 +130,9 @@ def rollup(session: Session, /, lake: str, master: str) -> None:
     Arrivals, times to pickup, run times, failures, retries and cost by pool and function, as small
     tables beside the lake; see docs/pipeline.md. It may run beside 'penstock pipeline run'.
     """
-    state = _app().rollup(session.settings(), lake, master)
+    with required("penstock-pipeline"):
+        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
+    state = app.rollup(session.settings(), lake, master)
     rows = [
         {
             "table": table,
@@ -141,12 +147,6 @@ def rollup(session: Session, /, lake: str, master: str) -> None:
 
 
 pipeline.add_command(forecast)
-
-
-def _app() -> ModuleType:
-    with required("penstock-pipeline"):
-        from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
-    return app
 
 
 def _show(session: Session, parts: dict[str, Any]) -> None:

@@ -40,7 +40,10 @@ COLUMNS = (
     "--since", type=SECONDS, default="7d", show_default=True, help="How far back, such as 1d."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page."
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page to this file.",
 )
 @click.pass_obj
 def report(session: Session, /, lake: str, master: str, since: float, out: Path | None) -> None:

@@ -44,8 +44,16 @@ def decision() -> None:
 
 @decision.command(name="ls", example="penstock decision ls reports --limit 50")
 @click.argument("pool", required=False, type=POOL)
-@click.option("--all", "every", is_flag=True, help="Also those that changed nothing.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--all", "every", is_flag=True, help="Also decisions that changed no number of workers."
+)
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
 @click.pass_obj
 def list_decisions(session: Session, pool: str | None, every: bool, limit: int) -> None:
     """List the last decisions that changed a number of workers, newest first."""

@@ -21,7 +21,7 @@ from penstock.cli.scaling import recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.scaling.recorded_rounds import Span
 from penstock.cli.scaling.tune import COLUMNS as ON_SPARK
-from penstock.cli.scaling.tune import outlooks
+from penstock.cli.scaling.tune import simulate_days
 from penstock.cli.scaling.verdict_text import sentences
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -63,8 +63,8 @@ CAVEAT = (
     "penstock replay --since 1d --pool reports --set pools.reports.sla_seconds=10\n"
     "penstock replay --on-spark --lake /data/lake --since 30d --set pools.*.min_workers=2",
 )
-@click.option("--since", type=SECONDS, help="Start so long ago, such as 90s, 10m, 2h; else all.")
-@click.option("--until", type=SECONDS, help="End so long ago.")
+@click.option("--since", type=SECONDS, help="Start this long ago, such as 90s, 10m, 2h; else all.")
+@click.option("--until", type=SECONDS, help="End this long ago.")
 @click.option("--pool", type=POOL, help="Compare only the decisions of this pool.")
 @click.option(
     "--from",
@@ -94,14 +94,21 @@ CAVEAT = (
     help="With --set and --pool: let the jobs of the log arrive again under both, a worker "
     "starting within TIME.",
 )
-@click.option("--processes", type=click.IntRange(1, 256), help="At a time; else one per core.")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), help="Parallel processes; else one per core."
+)
 @click.option(
     "--on-spark",
     is_flag=True,
     help="With --set and --lake: simulate all recorded jobs, spread over Spark's cores.",
 )
 @click.option("--lake", metavar="DIR", help="With --on-spark: the lake's folder.")
-@click.option("--master", default="local[2]", show_default=True, help="With --on-spark.")
+@click.option(
+    "--master",
+    default="local[2]",
+    show_default=True,
+    help="With --on-spark: Spark master to run on.",
+)
 @click.pass_obj
 def replay(
     session: Session,
@@ -201,7 +208,7 @@ def _simulate_lake(
         if pattern not in ("*", pool) or not setting:
             raise Refused(f"--on-spark changes pools.*.SETTING, or those of --pool; found {name!r}")
         table[setting] = value
-    _, rows = outlooks(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
+    _, rows = simulate_days(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
     write_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
 
 

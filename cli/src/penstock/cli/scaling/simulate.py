@@ -83,13 +83,19 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     "flink, horizon, spark, peak, clairvoyant); 'all' that look at jobs; else the profile's own, "
     "hybrid and clairvoyant.",
 )
-@click.option("--sla", "slas", type=Numbers(), default="30", help="Seconds to start a job in.")
+@click.option(
+    "--sla",
+    "slas",
+    type=Numbers(),
+    default="30",
+    help="Seconds within which a job starts, by the promise.",
+)
 @click.option(
     "--quantile",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="Share of the jobs that the promise is for.",
+    help="Share of the jobs for which the promise holds.",
 )
 @click.option("--spawn", "spawns", type=Numbers(), default="1", help="Seconds to start a worker.")
 @click.option(
@@ -107,7 +113,14 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     metavar="F",
     help="Share of the arrivals to keep; above 1: keep one in F.",
 )
-@click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Runs with other random numbers.",
+)
 @click.option("--time", metavar="COLUMN", help="The time's column, if its name is unusual.")
 @click.option("--value", metavar="COLUMN", help="The count's column, if its name is unusual.")
 @click.option("--hours", type=float, metavar="H", help="Only the busiest H hours of each trace.")
@@ -120,8 +133,12 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     help="A setting of the pool, as options.queue_size.high_watermark=50 "
     "(min_workers is 0 and max_workers 1000 unless set).",
 )
-@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it.")
-@click.option("--processes", type=click.IntRange(1, 256), help="At a time; else one per core.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw a picture."
+)
+@click.option(
+    "--processes", type=click.IntRange(1, 256), help="Parallel processes; else one per core."
+)
 @click.pass_obj
 def simulate(
     session: Session, /, picture: Path | None, processes: int | None, **options_given: Any

@@ -77,7 +77,9 @@ SPAWN = click.option(
 @SPAWN
 @HOURS
 @click.option("--all", "everything", is_flag=True, help="Show every setting that was tried.")
-@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="Also draw a picture."
+)
 @click.pass_obj
 def tune(
     session: Session,
@@ -93,7 +95,7 @@ def tune(
     simulation; Spark spreads the days over its cores. Nothing is applied.
     """
     tables = _combinations(choices)
-    pools, rows = outlooks(session, tables, **wanted)
+    pools, rows = simulate_days(session, tables, **wanted)
     if session.as_json:
         write_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
     else:
@@ -106,7 +108,7 @@ def tune(
         note(f"drawn: {picture}")
 
 
-def outlooks(
+def simulate_days(
     session: Session,
     tables: Mapping[str, Mapping[str, Any]],
     lake: str,

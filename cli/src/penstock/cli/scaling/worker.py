@@ -37,7 +37,7 @@ COLUMNS = (
     "penstock worker ls",
 )
 @click.option("--pool", type=POOL, help="Run one worker of this pool, without an executor.")
-@click.option("--burst", is_flag=True, help="With --pool: end when nothing waits in its queues.")
+@click.option("--burst", is_flag=True, help="With --pool: end when no job waits in its queues.")
 @click.pass_context
 def worker(context: click.Context, pool: str | None, burst: bool) -> None:
     """Run one job worker until Ctrl-C (--pool), or list workers (ls)."""

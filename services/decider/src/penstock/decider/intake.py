@@ -22,7 +22,7 @@ from penstock.events.envelope import Event
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.measuring.hosts import implausible
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 log = logging.getLogger("penstock.decider")
 
@@ -67,7 +67,7 @@ class Intake:
         async for stored in bus.follow(stream, patterns, start="last"):
             if self._first_through is None:
                 self._first_through = await _end(bus, stream, subjects.snapshots)
-            with passing_over(f"{stored.subject}, message {stored.sequence}"):
+            with skipping_poison(f"{stored.subject}, message {stored.sequence}"):
                 self.take(stored)
 
     @property

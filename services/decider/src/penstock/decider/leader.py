@@ -30,7 +30,7 @@ from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
 from penstock.runtime.lease import Term
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.decider")
 
@@ -43,7 +43,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that all of a process's leaderships share.
 
     Attributes:
-        holder: this process's name in the lease; source: in its events.
+        holder: this process's name in the lease.
+        source: in its events.
     """
 
     bus: Bus

@@ -40,10 +40,10 @@ from penstock.executor.spark.orphans import SparkOrphans
 from penstock.runtime import service_process
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 from penstock.runtime.service import Service
-from penstock.runtime.waiting import within
-from penstock.spark.address import address
+from penstock.runtime.tasks import within
+from penstock.spark.sessions import address
 
 log = logging.getLogger("penstock.executor")
 
@@ -167,7 +167,7 @@ class _Shell:
             try:
                 stream = self._subjects.commands_stream
                 async for message in self._bus.follow(stream, [subject], start="last"):
-                    with passing_over(f"command {message.sequence}"):
+                    with skipping_poison(f"command {message.sequence}"):
                         await self._obey(message)
             except BusError as error:
                 log.error("cannot follow commands, trying again: %s", error)
@@ -195,7 +195,7 @@ class _Shell:
             return
         if subject != self._subjects.worker_report(self._host, report.worker):
             return
-        with passing_over(f"a report of worker {report.worker}"):
+        with skipping_poison(f"a report of worker {report.worker}"):
             self._executor.learn(Reported(report=report))
             self._stuck.learn(report)
             self._orphans.learn(report)

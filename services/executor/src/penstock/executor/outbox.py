@@ -10,7 +10,7 @@ from itertools import islice
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing
 from penstock.events.envelope import Event, encode
 from penstock.events.subjects import Subjects
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.executor")
 

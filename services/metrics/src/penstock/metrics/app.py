@@ -1,4 +1,4 @@
-"""The metrics service: looks at queues, hears workers, publishes a snapshot of each pool."""
+"""The metrics service: measures queues and workers, publishes a snapshot of each pool."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.jobs.queues.discovery import QueueDiscovery
 from penstock.measuring.hosts import HostBounds
-from penstock.metrics.core.cadence import Cadence, Told
+from penstock.metrics.core.cadence import Cadence, PublishedState
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
+from penstock.metrics.listeners import ForecastListener, WorkerListener
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.readings import Readings
-from penstock.metrics.reports import WorkerEar
 from penstock.metrics.spark_tasks import SparkTasks
-from penstock.metrics.trained_forecasts import ForecastEar
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service_process
 from penstock.runtime.service import Service
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.telemetry import metrics
 
 log = logging.getLogger("penstock.metrics")
@@ -87,7 +86,7 @@ class Metrics:
         self._spark.serve(configured, self._meters)
         self._meters |= self._spark.meters
         self._pool_of = {name: pool.name for pool in configured.values() for name in pool.queues}
-        self._told = {name: Told() for name in configured}
+        self._published = {name: PublishedState() for name in configured}
         self._cadence = Cadence(
             interval_seconds=settings.metrics.interval_seconds,
             least_seconds=1 / settings.metrics.max_per_second,
@@ -100,8 +99,8 @@ class Metrics:
                 lease_seconds=settings.host.lease_seconds,
             )
         )
-        self._ear = WorkerEar(bus, subjects, self._meters, self._roster)
-        self._forecast_ear = ForecastEar(bus, subjects, self._meters)
+        self._workers = WorkerListener(bus, subjects, self._meters, self._roster)
+        self._forecasts = ForecastListener(bus, subjects, self._meters)
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False
@@ -114,11 +113,11 @@ class Metrics:
         running.checks.require("measuring", self._why_not_measuring)
 
     async def run(self) -> None:
-        listening = await self._ear.listen()
+        listening = await self._workers.listen()
         await self._remember()
-        self._service.spawn(self._ear.follow(), "worker events")
-        self._service.spawn(self._ear.follow_hosts(), "host snapshots")
-        self._service.spawn(self._forecast_ear.follow(), "forecasts")
+        self._service.spawn(self._workers.follow(), "worker events")
+        self._service.spawn(self._workers.follow_hosts(), "host snapshots")
+        self._service.spawn(self._forecasts.follow(), "forecasts")
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
         self._service.spawn(self._spark.run(self._service), "spark tasks")
@@ -141,7 +140,7 @@ class Metrics:
     async def _count_delayed(self) -> None:
         seconds = self._cadence.interval_seconds
         while True:
-            with suppress(BusError):  # the measuring loop says so
+            with suppress(BusError):  # the measuring loop logs it
                 seconds = await self._watch.count_delayed()
             if not await self._service.pause(seconds):
                 return
@@ -154,11 +153,11 @@ class Metrics:
 
     # --- one round -------------------------------------------------------------------------------
     async def _round(self) -> None:
-        """1 look at all queues; 2 ask for heads that moved; 3 fold; 4 publish; 5 listen anew."""
+        """1 look at all queues; 2 look up heads that moved; 3 fold; 4 publish; 5 listen again."""
         woken = self._first_jobs.take()
         self._looked_at = time.monotonic()
-        for rung in woken:
-            self._told[self._pool_of[rung]].woken = True
+        for queue_name in woken:
+            self._published[self._pool_of[queue_name]].woken = True
         await self._watch.look()
         self._include_discovered()
         await self._watch.look_up_heads()
@@ -171,8 +170,8 @@ class Metrics:
             meter.observe(now)
         self._spark.expect(now, at.timestamp())
         for name, meter in self._meters.items():
-            told, waiting = self._told[name], meter.waiting(now)
-            told.observe(waiting, meter.workers.ready, meter.has_arrivals, now)
+            published, waiting = self._published[name], meter.waiting(now)
+            published.observe(waiting, meter.workers.ready, meter.has_arrivals, now)
         if snapshots := list(self._due(now, at)):
             await self._publisher.publish(snapshots)
             self._keep(snapshots)
@@ -184,16 +183,16 @@ class Metrics:
             queue = self._watch.discovered.pop()
             self._meters[self._default_pool].include(queue)
             self._pool_of[queue.name] = self._default_pool
-            self._told[self._default_pool].woken = True
+            self._published[self._default_pool].woken = True
 
     def _due(self, now: float, at: datetime) -> Iterator[PoolSnapshot]:
         for name, meter in self._meters.items():
-            told, ready = self._told[name], meter.workers.ready
-            if not (reason := told.reason(self._cadence, ready, now)):
+            published, ready = self._published[name], meter.workers.ready
+            if not (reason := published.reason(self._cadence, ready, now)):
                 continue
             envelope = {"id": new_id(), "source": self._service.source}
             if snapshot := meter.snapshot(now, at, envelope, reason):
-                told.told(ready, now)
+                published.update(ready, now)
                 yield snapshot
 
     async def _wait(self) -> None:
@@ -209,7 +208,7 @@ class Metrics:
             await asyncio.sleep(self._cadence.interval_seconds)
 
     def _keep(self, snapshots: Sequence[PoolSnapshot]) -> None:
-        """For those who watch."""
+        """For the metrics endpoint."""
         for snapshot in snapshots:
             self._stored[snapshot.pool] = snapshot
             self._service.meters.count(metrics.SNAPSHOTS, snapshot.pool)
@@ -223,16 +222,17 @@ class Metrics:
     def _next_look(self) -> float:
         """When to look again, on the steady clock."""
         interval, looked_at = self._cadence.interval_seconds, self._looked_at
-        if self._watch.has_new or any(told.woken for told in self._told.values()):
+        if self._watch.has_new or any(state.woken for state in self._published.values()):
             return looked_at + min(_WOKEN_SECONDS, interval)
-        if any(told.is_close(looked_at) for told in self._told.values()):
+        if any(state.is_close(looked_at) for state in self._published.values()):
             return looked_at + min(self._cadence.close_seconds, interval)
-        due = [told.at + interval for told in self._told.values() if told.at + interval > looked_at]
+        times = (state.at + interval for state in self._published.values())
+        due = [at for at in times if at > looked_at]
         return min(due, default=looked_at + interval)
 
     # --- the broker ------------------------------------------------------------------------------
     async def _remember(self) -> None:
-        """How long things take is worth keeping over a restart: it is in the last snapshots."""
+        """Durations are kept over a restart: they are in the last snapshots."""
         with suppress(BusError):
             await bounded.gather(self._remember_one, list(self._meters), _REMEMBER_AT_ONCE)
 
@@ -248,7 +248,7 @@ class Metrics:
 
     def _broker_fails(self, error: BusError) -> None:
         if not self._broker_away:
-            log.warning("nothing is measured: %s", error)
+            log.warning("measuring waits for the broker: %s", error)
         self._broker_away = True
 
     def _broker_answers(self) -> None:

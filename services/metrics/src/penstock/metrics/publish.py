@@ -23,7 +23,7 @@ class Publisher:
         self._bus = bus
         self._subjects = subjects
         self._source = source
-        self._said: dict[str, tuple[int, int]] = {}
+        self._published: dict[str, tuple[int, int]] = {}
 
     async def publish(self, snapshots: Sequence[PoolSnapshot]) -> None:
         """Raises BusError when the broker did not store one of them."""
@@ -54,7 +54,7 @@ class Publisher:
             return Outgoing(subject, encode(snapshot), telemetry.inject())
 
     def _is_news(self, snapshot: PoolSnapshot) -> bool:
-        says = (snapshot.waiting, snapshot.workers_ready)
-        said = self._said.get(snapshot.pool)
-        self._said[snapshot.pool] = says
-        return snapshot.waiting > 0 or snapshot.wakeup != TICK or says != said
+        figures = (snapshot.waiting, snapshot.workers_ready)
+        before = self._published.get(snapshot.pool)
+        self._published[snapshot.pool] = figures
+        return snapshot.waiting > 0 or snapshot.wakeup != TICK or figures != before

@@ -66,7 +66,7 @@ class QueueWatch:
         self._refused: dict[str, float] = {}
         self._discovery, self._discovered_queue = discovery, discovered_queue
         self._discover_at = 0.0
-        self._found: set[str] = set()
+        self._discovered: set[str] = set()
         self._new: dict[str, Queue] = {}
         self.discovered: list[Queue] = []
         self._pausing = QueuePauses(bus, subjects, "metrics")
@@ -100,8 +100,8 @@ class QueueWatch:
         if now < self._discover_at:
             return
         for name in await discovery.queues():
-            if name not in self.queues and len(self._found) < MOST_QUEUES:
-                self._found.add(name)
+            if name not in self.queues and len(self._discovered) < MOST_QUEUES:
+                self._discovered.add(name)
                 self.queues[name] = self._new[name] = self._discovered_queue(name)
                 log.info("queue %s is in no pool: the default pool takes it", name)
         self._discover_at = now + DISCOVER_SECONDS
@@ -142,18 +142,18 @@ class QueueWatch:
         """
         now, wall_now = time.monotonic(), time.time()
         wanting = (queue for queue in self.queues.values() if queue.wants_line(now, wall_now))
-        turn = heapq.nsmallest(LINES_PER_SECOND, wanting, key=_line_asked_at)
+        turn = heapq.nsmallest(LINES_PER_SECOND, wanting, key=_line_looked_up_at)
         await asyncio.gather(*(self._look_up_line(queue) for queue in turn))
         return max(len(turn), 1) / LINES_PER_SECOND
 
     async def _look_up_line(self, queue: Queue) -> None:
         look = queue.look
-        queue.line.ask(time.monotonic(), time.time())
+        queue.line.look_up(time.monotonic(), time.time())
         stream, subject = self._subjects.jobs_stream, self._subjects.queue(queue.name)
         last = await self._bus.last(stream, subject)
         if last is None or look is None:
             return
-        found = await asyncio.gather(
+        samples = await asyncio.gather(
             *(
                 self._bus.history(stream, subject, 1, sequence)
                 for sequence in sequences(look.delivered_sequence, last.sequence)
@@ -166,7 +166,7 @@ class QueueWatch:
                 stored.behind,
                 _job(stored),
             )
-            for stored in (*chain(*found), replace(last, behind=0))
+            for stored in (*chain(*samples), replace(last, behind=0))
             if stored.behind is not None
         )
 
@@ -186,7 +186,7 @@ class QueueWatch:
         return max(_DELAYED_SECONDS, (time.monotonic() - start) / _DELAYED_SHARE)
 
     async def _ensure(self, missing: Iterable[str], now: float) -> None:
-        """A queue that nobody has used yet has no consumer, and would never be measured."""
+        """A queue that was never used has no consumer, and would never be measured."""
         wanted = sorted(name for name in missing if self._refused.get(name, 0.0) <= now)
         answers = await bounded.gather(self._ensure_one, wanted, _AT_ONCE)
         refusals = [(name, error) for name, error in zip(wanted, answers, strict=True) if error]
@@ -206,7 +206,7 @@ class QueueWatch:
     def _stranger(self, name: str) -> None:
         if name not in self._strangers:
             self._strangers.add(name)
-            log.info("queue %s is in no pool (or excluded): left alone", name)
+            log.info("queue %s is in no pool (or excluded): it is not measured", name)
 
 
 def _job(stored: Stored) -> str:
@@ -227,8 +227,8 @@ def _look(depth: QueueDepth, at: float) -> Look:
     )
 
 
-def _line_asked_at(queue: Queue) -> float:
-    return queue.line.asked_at or 0.0
+def _line_looked_up_at(queue: Queue) -> float:
+    return queue.line.looked_up_at or 0.0
 
 
 def _looked_up_at(queue: Queue) -> float:

@@ -15,7 +15,7 @@ from penstock.telemetry.meters import Exemplar, Reading, Sample, Spread
 
 
 class Readings:
-    """What was published last of each pool, and what was counted.
+    """The last snapshot of each pool, and what was counted.
 
     Args:
         stored: the last snapshot of each pool that the broker has; written by the service's loop.
@@ -40,7 +40,7 @@ class Readings:
 
 def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
     pool = (snapshot.pool,)
-    known = {
+    measured = {
         metrics.WAITING: snapshot.waiting,
         metrics.DELAYED: snapshot.delayed,
         metrics.RUNNING: snapshot.running,
@@ -51,7 +51,9 @@ def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
         metrics.IDLE: snapshot.workers_idle,
         metrics.MEASURED_AGE: max(time.time() - snapshot.at.timestamp(), 0.0),
     }
-    yield from (Reading(each, value, pool) for each, value in known.items() if value is not None)
+    yield from (
+        Reading(metric, value, pool) for metric, value in measured.items() if value is not None
+    )
     if forecast := snapshot.forecast:
         yield Reading(metrics.FORECAST, forecast.mean_per_second, (*pool, "mean"))
         yield Reading(metrics.FORECAST, forecast.p95_per_second, (*pool, "p95"))
@@ -65,11 +67,11 @@ def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
         yield Reading(metrics.BURN_RATE, budget.burn_rate_long, (*pool, "long"))
 
 
-def _quantiles(pool: str, of: str, found: Quantiles | None) -> Iterator[Reading]:
-    if found:
-        yield Reading(metrics.QUANTILE, found.p50_seconds, (pool, of, "0.5"))
-        yield Reading(metrics.QUANTILE, found.p95_seconds, (pool, of, "0.95"))
-        yield Reading(metrics.QUANTILE, found.p99_seconds, (pool, of, "0.99"))
+def _quantiles(pool: str, of: str, quantiles: Quantiles | None) -> Iterator[Reading]:
+    if quantiles:
+        yield Reading(metrics.QUANTILE, quantiles.p50_seconds, (pool, of, "0.5"))
+        yield Reading(metrics.QUANTILE, quantiles.p95_seconds, (pool, of, "0.95"))
+        yield Reading(metrics.QUANTILE, quantiles.p99_seconds, (pool, of, "0.99"))
 
 
 def _totals(pool: str, totals: Totals) -> Iterator[Sample]:
@@ -79,15 +81,15 @@ def _totals(pool: str, totals: Totals) -> Iterator[Sample]:
         yield Reading(metrics.REDELIVERED, counts.redelivered, (pool, queue))
         yield Reading(metrics.FINISHED, counts.finished, (pool, queue))
         yield Reading(metrics.FAILED, counts.failed, (pool, queue))
-    exemplars = [_exemplar(each) for each in totals.traced]
+    exemplars = [_exemplar(traced) for traced in totals.traced]
     yield _spread(metrics.PICKUP, totals.pickup, pool)._replace(exemplars=exemplars)
     yield _spread(metrics.RUN, totals.run, pool)
 
 
-def _spread(metric: metrics.Metric, found: Histogram, pool: str) -> Spread:
-    return Spread(metric, found.counts, found.total, (pool,))
+def _spread(metric: metrics.Metric, histogram: Histogram, pool: str) -> Spread:
+    return Spread(metric, histogram.counts, histogram.total, (pool,))
 
 
-def _exemplar(found: Traced | None) -> Exemplar | None:
-    ids = telemetry.ids(found.traceparent) if found else None
-    return Exemplar(*ids, found.seconds, found.at) if found and ids else None
+def _exemplar(traced: Traced | None) -> Exemplar | None:
+    ids = telemetry.ids(traced.traceparent) if traced else None
+    return Exemplar(*ids, traced.seconds, traced.at) if traced and ids else None

@@ -19,7 +19,7 @@ from penstock.metrics.core.sketches import BadSketch
 from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
 from penstock.runtime.service import Service
 from penstock.spark.master import Application, Master, MasterAway, Stage, ui_url
-from penstock.spark.tags import job_of
+from penstock.spark.sessions import job_of
 
 log = logging.getLogger("penstock.metrics")
 
@@ -27,7 +27,7 @@ _WAITING = "WAITING"
 _MOST_APPS = 200
 """More applications than this at one Master are not asked each second."""
 _SLOW_SECONDS = 10.0
-"""What a driver told stands for so long while it is too busy to answer."""
+"""The last answer of a driver stands for so long while it is too busy to answer."""
 
 
 class SparkTasks:
@@ -37,8 +37,8 @@ class SparkTasks:
         meters: by pool.
     """
 
-    def __init__(self, settings: Settings, found: Mapping[str, Pool]) -> None:
-        self._pools = {name: pool for name, pool in found.items() if pool.kind == "spark"}
+    def __init__(self, settings: Settings, tables: Mapping[str, Pool]) -> None:
+        self._pools = {name: pool for name, pool in tables.items() if pool.kind == "spark"}
         self._lines = {
             pool.name: TaskLine(pool.name, pool.slots, pool.profile.sla_seconds)
             for pool in self._pools.values()
@@ -54,7 +54,7 @@ class SparkTasks:
         }
         self._master = Master(ui_url(settings.cluster))
         self._interval_seconds = settings.metrics.interval_seconds
-        self._told: dict[str, tuple[AppTasks, float]] = {}
+        self._answers: dict[str, tuple[AppTasks, float]] = {}
         self._number = 0
         self._started_at = time.time()
         self._away = False
@@ -77,7 +77,7 @@ class SparkTasks:
                 apps = await asyncio.to_thread(self._look)
             except MasterAway as error:
                 if not self._away:
-                    log.warning("the tasks of Spark are not measured: %s", error)
+                    log.warning("tasks of Spark applications are not measured: %s", error)
                 self._away = True
                 continue
             self._away = False
@@ -85,38 +85,38 @@ class SparkTasks:
 
     def _look(self) -> dict[str, list[AppTasks]]:
         """The applications of each pool."""
-        found: dict[str, list[AppTasks]] = {name: [] for name in self._pools}
+        tasks: dict[str, list[AppTasks]] = {name: [] for name in self._pools}
         apps = self._master.view().activeapps[:_MOST_APPS]
-        self._told = {app.id: self._told[app.id] for app in apps if app.id in self._told}
+        self._answers = {app.id: self._answers[app.id] for app in apps if app.id in self._answers}
         for app in apps:
             pool = self._pool_of(app)
-            found[pool].append(self._tasks(app, names_jobs=bool(self._pools[pool].serves)))
-        return found
+            tasks[pool].append(self._tasks(app, names_jobs=bool(self._pools[pool].serves)))
+        return tasks
 
     def _pool_of(self, app: Application) -> str:
-        asked = (str(each.get("name", "")) for each in app.resourcesperexecutor)
-        return next((name for name in asked if name in self._pools), next(iter(self._pools)))
+        resources = (str(one.get("name", "")) for one in app.resourcesperexecutor)
+        return next((name for name in resources if name in self._pools), next(iter(self._pools)))
 
     def _tasks(self, app: Application, names_jobs: bool) -> AppTasks:
         try:
             stages, executors = self._master.stages(app.id, "ACTIVE"), self._master.totals(app.id)
             tags = self._master.running_tags(app.id) if names_jobs else ()
         except MasterAway as error:
-            log.debug("application %s does not tell its tasks: %s", app.id, error)
-            told, at = self._told.get(app.id, (None, 0.0))
-            return told if told and time.monotonic() - at < _SLOW_SECONDS else _blind(app)
-        told = AppTasks(
+            log.debug("the tasks of application %s are not known: %s", app.id, error)
+            last, at = self._answers.get(app.id, (None, 0.0))
+            return last if last and time.monotonic() - at < _SLOW_SECONDS else _blind(app)
+        tasks = AppTasks(
             app_id=app.id,
             waiting=tuple(_waiting(stages)),
-            running=sum(each.active_tasks for each in executors),
-            started=sum(each.active_tasks + each.ended_tasks for each in executors),
-            finished=sum(each.ended_tasks for each in executors),
-            run_seconds=sum(each.total_duration for each in executors) / 1000,
+            running=sum(one.active_tasks for one in executors),
+            started=sum(one.active_tasks + one.ended_tasks for one in executors),
+            finished=sum(one.ended_tasks for one in executors),
+            run_seconds=sum(one.total_duration for one in executors) / 1000,
             began_at=app.starttime / 1000,
             jobs=frozenset(job for tag in tags if (job := job_of(tag))),
         )
-        self._told[app.id] = (told, time.monotonic())
-        return told
+        self._answers[app.id] = (tasks, time.monotonic())
+        return tasks
 
     def _fold(self, apps: Mapping[str, Sequence[AppTasks]]) -> None:
         now, wall_now = time.monotonic(), time.time()
@@ -124,7 +124,7 @@ class SparkTasks:
         for name, line in self._lines.items():
             done = line.see(apps[name], now, wall_now)
             report = WorkerReport(
-                worker=f"tasks-of-{name}",  # nobody: the pool's applications speak through it
+                worker=f"tasks-of-{name}",  # stands for all applications of the pool
                 host="",
                 pool=name,
                 pid=0,
@@ -135,7 +135,7 @@ class SparkTasks:
                 queues={name: done},
             )
             try:
-                self.meters[name].hear(report, now)
+                self.meters[name].add_report(report, now)
             except BadSketch as error:
                 log.warning("tasks of Spark in pool %s: %s", name, error)
 
@@ -154,5 +154,5 @@ def _blind(app: Application) -> AppTasks:
     began_at = app.starttime / 1000
     if app.state == _WAITING:
         line = (Waiting(1, began_at),)
-        return AppTasks(app_id=app.id, waiting=line, told=False, began_at=began_at)
-    return AppTasks(app_id=app.id, running=app.cores, told=False, began_at=began_at)
+        return AppTasks(app_id=app.id, waiting=line, is_measured=False, began_at=began_at)
+    return AppTasks(app_id=app.id, running=app.cores, is_measured=False, began_at=began_at)

@@ -10,25 +10,27 @@ from penstock.metrics.core.queue import Queue
 
 
 class FirstJobs:
-    """Attributes:
-    heard: queues whose first job was heard since :meth:`take`.
-    rang: set when there is one.
+    """Listens for the first job of idle queues.
+
+    Attributes:
+        rang: set when a first job has come since :meth:`take`.
     """
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
         self.rang = asyncio.Event()
-        self._heard: set[str] = set()
+        self._woken: set[str] = set()
         self._bus = bus
         self._subjects = subjects
         self._armed: dict[str, Subscription] = {}
 
     def take(self) -> set[str]:
-        heard, self._heard = self._heard, set()
+        """Queues whose first job came since the last call."""
+        woken, self._woken = self._woken, set()
         self.rang.clear()
-        return heard
+        return woken
 
     async def arm(self, queue: Queue) -> None:
-        """Listens where nothing happens, and stops where something did without being heard."""
+        """Listens where nothing happens; stops where jobs have arrived without the listener."""
         armed = queue.name in self._armed
         if queue.is_idle and not armed:
             self._armed[queue.name] = await self._bus.listen(
@@ -40,7 +42,7 @@ class FirstJobs:
     def _on_job(self, subject: str, _: bytes) -> None:
         name = subject.rpartition(".")[2]
         self._armed.pop(name, None)
-        self._heard.add(name)
+        self._woken.add(name)
         self.rang.set()
 
     async def close(self) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from penstock.events.subjects import Subjects
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.report import Report
-from penstock.jobs import event_log
+from penstock.jobs.event_store import event_log
 from penstock.orchestrator.health_watch import HealthWatch
-from penstock.runtime.poison_messages import passed_over
+from penstock.runtime.poison_messages import poison_count
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Reading
 
@@ -30,7 +30,7 @@ class Readings:
     def __call__(self) -> Iterable[Reading]:
         yield Reading(metrics.UNRESOLVED, self._unresolved())
         yield Reading(metrics.FOREIGN_SCHEDULES, self._foreign_schedules())
-        yield Reading(metrics.UNREADABLE, event_log.unreadable_messages() + passed_over())
+        yield Reading(metrics.UNREADABLE, event_log.unreadable_messages() + poison_count())
         if self._health.last is None:
             return
         facts, report = self._health.last

@@ -1,4 +1,4 @@
-"""How each job of a batch stands, a byte a job: the rest of a batch whose events left the log.
+"""The state of each job of a batch, a byte a job: the rest of a batch whose events left the log.
 
 Pure.
 """
@@ -26,10 +26,10 @@ _MOST_BYTES = 16 * MAX_JOBS
 """Of one batch, unpacked: 1 kB of a forged event can be a megabyte of slots."""
 
 
-class Lanes:
-    """How the jobs of a batch stand, by lane and number; a page at a time, of those with any.
+class MemberSlots:
+    """The states of a batch's jobs, by producer and number; in pages, of those with any.
 
-    Packed, a row of pages is named by its lane and, unless it begins with the lane, by ``+`` and
+    Packed, a row of pages is named by its producer and, unless it begins at number 0, by ``+`` and
     the number of its first job.
 
     Args:
@@ -45,59 +45,59 @@ class Lanes:
         for name, row in (packed or {}).items():
             slots = _unpacked(row, left)
             left -= len(slots)
-            lane, _, first = name.partition("+")
-            self._put_row(lane, _page_number(first), slots)
+            producer, _, first = name.partition("+")
+            self._put_row(producer, _page_number(first), slots)
 
-    def _put_row(self, lane: str, first_page: int, slots: bytes) -> None:
+    def _put_row(self, producer: str, first_page: int, slots: bytes) -> None:
         for start in range(0, len(slots), _PAGE):
             page = slots[start : start + _PAGE]
             if page.strip(b"\0"):
-                pages = self._pages.setdefault(lane, {})
+                pages = self._pages.setdefault(producer, {})
                 pages[first_page + start // _PAGE] = bytearray(page.ljust(_PAGE, b"\0"))
 
-    def get(self, lane: str, number: int) -> Slot:
-        """How one job stands."""
-        page = self._pages.get(lane, {}).get(number // _PAGE)
+    def get(self, producer: str, number: int) -> Slot:
+        """The state of one job."""
+        page = self._pages.get(producer, {}).get(number // _PAGE)
         return Slot(page[number % _PAGE]) if page else Slot.UNKNOWN
 
-    def put(self, lane: str, number: int, slot: Slot) -> None:
-        """One job stands like this now."""
-        pages = self._pages.setdefault(lane, {})
+    def put(self, producer: str, number: int, slot: Slot) -> None:
+        """Sets the state of one job."""
+        pages = self._pages.setdefault(producer, {})
         page = pages.get(number // _PAGE)
         if page is None:
             page = pages[number // _PAGE] = bytearray(_PAGE)
         page[number % _PAGE] = slot
 
     def count(self, slot: Slot) -> int:
-        """How many jobs stand like this."""
+        """How many jobs are in this state."""
         return sum(page.count(slot) for pages in self._pages.values() for page in pages.values())
 
-    def places(self, slot: Slot) -> Iterator[tuple[str, int]]:
-        """Lane and number of the jobs that stand like this, in order."""
-        for lane, number, row in self._rows():
+    def members(self, slot: Slot) -> Iterator[tuple[str, int]]:
+        """Producer and number of the jobs in this state, in order."""
+        for producer, number, row in self._rows():
             index = row.find(slot)
             while index >= 0:
-                yield lane, number + index
+                yield producer, number + index
                 index = row.find(slot, index + 1)
 
     def pack(self) -> dict[str, bytes]:
         """All of it, compressed."""
         return {
-            f"{lane}+{first}" if first else lane: zlib.compress(row.rstrip(b"\0"), 1)
-            for lane, first, row in self._rows()
+            f"{producer}+{first}" if first else producer: zlib.compress(row.rstrip(b"\0"), 1)
+            for producer, first, row in self._rows()
         }
 
     def _rows(self) -> Iterator[tuple[str, int, bytes]]:
-        """Lane, number of the first job, and the slots of pages that follow each other."""
-        for lane, pages in self._pages.items():
+        """Producer, number of the first job, and the slots of pages that follow each other."""
+        for producer, pages in self._pages.items():
             row: list[int] = []
             for number in sorted(pages):
                 if row and number != row[-1] + 1:
-                    yield lane, row[0] * _PAGE, b"".join(map(pages.__getitem__, row))
+                    yield producer, row[0] * _PAGE, b"".join(map(pages.__getitem__, row))
                     row = []
                 row.append(number)
             if row:
-                yield lane, row[0] * _PAGE, b"".join(map(pages.__getitem__, row))
+                yield producer, row[0] * _PAGE, b"".join(map(pages.__getitem__, row))
 
 
 def _unpacked(row: bytes, most: int) -> bytes:
@@ -107,7 +107,9 @@ def _unpacked(row: bytes, most: int) -> bytes:
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if len(slots) > min(most, MAX_JOBS) or not decompressor.eof:
-        raise ValueError(f"found more than {MAX_JOBS:,} jobs in a lane, or {_MOST_BYTES:,} in all")
+        raise ValueError(
+            f"found more than {MAX_JOBS:,} jobs of a producer, or {_MOST_BYTES:,} in all"
+        )
     return slots
 
 
@@ -125,22 +127,23 @@ class Slots:
     """The slots of :class:`penstock.events.batch.BatchCarried`.
 
     Args:
-        lanes: by who added the jobs, compressed; empty for none.
+        batch: id of the batch.
+        packed: by producer, compressed; empty for none.
     """
 
-    def __init__(self, batch: str, lanes: Mapping[str, bytes] | None) -> None:
+    def __init__(self, batch: str, packed: Mapping[str, bytes] | None) -> None:
         self._batch = batch
         try:
-            self._lanes = Lanes(lanes)
+            self._slots = MemberSlots(packed)
         except ValueError as error:
             raise ValueError(f"batch {batch}: its jobs cannot be read: {error}") from error
 
-    def has_ended(self, place: Member) -> bool:
-        """Whether the job at this place had ended."""
-        return self._lanes.get(place.lane, place.number) > Slot.PENDING
+    def has_ended(self, member: Member) -> bool:
+        """Whether this job had ended."""
+        return self._slots.get(member.producer, member.number) > Slot.PENDING
 
     def ended(self) -> Iterator[tuple[Member, Slot]]:
         """The jobs that had ended, and how."""
         for slot in (Slot.COMPLETED, Slot.FAILED, Slot.CANCELLED):
-            for lane, number in self._lanes.places(slot):
-                yield Member(self._batch, lane, number), slot
+            for producer, number in self._slots.members(slot):
+                yield Member(self._batch, producer, number), slot

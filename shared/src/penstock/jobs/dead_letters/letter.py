@@ -21,7 +21,7 @@ _LATEST_SECONDS = datetime(LATEST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()
 
 
 class Letter(msgspec.Struct, frozen=True, dict=True):
-    """A dead letter at its place. ``sequence``: in the stream; a later death has a higher one."""
+    """A dead letter, and its sequence in the stream; a later death has a higher one."""
 
     content: DeadLetter
     sequence: int
@@ -41,11 +41,16 @@ class Letter(msgspec.Struct, frozen=True, dict=True):
 
 
 class LetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which letters are meant; what is left out fits all.
+    """Which letters are meant; a field that is left out matches all.
 
     Attributes:
-        function: name of the job. kind: type of the error, whole or its last part.
-        since / until: when the job died.
+        queue: of the job.
+        function: name of the job's function.
+        kind: type of the error, whole or its last part.
+        tag: one of the job's tags.
+        fingerprint: of the failure.
+        since: the job died at this time or later.
+        until: the job died before this time.
     """
 
     queue: str = ""

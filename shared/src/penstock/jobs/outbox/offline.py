@@ -14,7 +14,7 @@ from penstock.events.job import JobDispatched
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.outbox.drain import Drain
 from penstock.jobs.outbox.store import Entry, Outbox
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.jobs")
 

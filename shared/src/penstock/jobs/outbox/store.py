@@ -33,7 +33,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits in the file.
 
     Attributes:
-        number: its place in the order. event: None where it cannot be read.
+        number: its position in the order.
+        job_id: of the job.
+        event: its first event; None where it cannot be read.
         refused: why the broker will never take it; empty for one that will be sent.
     """
 
@@ -181,7 +183,7 @@ def _make_private(path: str) -> None:
 
 
 def _turn_on_log(file: sqlite3.Connection) -> None:
-    """Write-ahead logging. SQLite's busy timeout does not hold for this change of mode."""
+    """Write-ahead logging; retried here, since SQLite's busy timeout does not cover this change."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

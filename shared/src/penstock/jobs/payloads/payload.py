@@ -18,8 +18,10 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
     Attributes:
         arguments: MessagePack map, checked against the function's signature at both ends.
-        tries: attempts allowed; 0 leaves it to the pool. timeout_seconds: per attempt; 0 likewise.
-        dispatched_at: POSIX seconds. expires_at: not started after; 0 is never.
+        tries: attempts allowed; 0 leaves it to the pool.
+        timeout_seconds: per attempt; 0 leaves it to the pool.
+        dispatched_at: POSIX seconds.
+        expires_at: not started after, POSIX seconds; 0 is never.
         handed: further arguments, which became known only when the job was due: an earlier job's
             result, the outcome of a batch.
         masked: names of fields that are never shown.

@@ -1,4 +1,4 @@
-"""What a new worker is told: the executor writes it, the warm parent hands it to the fork."""
+"""What a new worker is to do: the executor writes it, the warm parent hands it to the fork."""
 
 from __future__ import annotations
 

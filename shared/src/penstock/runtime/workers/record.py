@@ -25,7 +25,11 @@ _START_TIME_FIELD = 19  # field 22 of proc(5), counted from behind the command's
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One living worker. ``start_ticks`` tells it from a later process with the same id."""
+    """One living worker.
+
+    Attributes:
+        start_ticks: start time of its process: a later one with the same id has another.
+    """
 
     worker: str
     pool: str

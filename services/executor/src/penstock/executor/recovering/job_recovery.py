@@ -12,9 +12,11 @@ from penstock.bus.pull import delivery
 from penstock.config import Settings
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
-from penstock.jobs import worker_loss
+from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.running import worker_loss
 
 log = logging.getLogger("penstock.executor")
 
@@ -71,8 +73,8 @@ class Recovery:
         Returns:
             The answer to the message.
         """
-        for _ in range(_TRIES):
-            record = await self._log.read(job_id)
+
+        async def settle(record: JobRecord | None) -> Return | None:
             if record is None:
                 return Return.LATER
             if record.state is not State.RUNNING:
@@ -84,12 +86,19 @@ class Recovery:
                 if ran
                 else self._released(job_id, reason)
             )
-            if (after := await self._append(record, event)) is not None:
-                if ran:
-                    log.warning("job %s is %s: %s", job_id, after.state, reason)
-                is_waiting = after.state is State.WAITING
-                return Return.AT_ONCE if is_waiting else Return.SETTLED
-        return Return.LATER
+            after = await self._append(record, event)
+            if after is None:
+                return None
+            if ran:
+                log.warning("job %s is %s: %s", job_id, after.state, reason)
+            return Return.AT_ONCE if after.state is State.WAITING else Return.SETTLED
+
+        try:
+            return await compare_and_set(
+                lambda: self._log.read(job_id), settle, f"job {job_id}", _TRIES
+            )
+        except JobRefused:
+            return Return.LATER
 
     async def ack(self, claim: str) -> None:
         """Removes a message from its queue: what follows from it is stored elsewhere by now."""

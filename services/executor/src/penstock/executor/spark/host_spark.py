@@ -16,7 +16,7 @@ from penstock.config import Settings
 from penstock.executor.spark.supervisor import command
 from penstock.runtime import children
 from penstock.runtime.supervised import Backoff, Supervised
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.runtime.workers.record import start_ticks
 
 log = logging.getLogger("penstock.executor")

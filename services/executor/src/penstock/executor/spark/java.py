@@ -140,7 +140,7 @@ def prepare(folder: Path, arguments: Sequence[str]) -> None:
     (folder / "log4j2.properties").write_text(_LOGGING, "utf-8")
     file = os.open(folder / "java.args", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "w", encoding="utf-8") as out:
-        out.writelines(_quoted(each) for each in arguments)
+        out.writelines(_quoted(argument) for argument in arguments)
 
 
 def forget_arguments(folder: Path) -> None:
@@ -157,6 +157,6 @@ def clear(folder: Path) -> None:
 
 def _quoted(argument: str) -> str:
     """One line of a Java argument file."""
-    for found, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        argument = argument.replace(found, written)
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        argument = argument.replace(plain, escaped)
     return f'"{argument}"\n'

@@ -1,7 +1,7 @@
 """Makes the class archives of this host: ``python -m penstock.executor.spark.training KIND…``.
 
 Each is written by a process that is started, used a little and ended as usual. It takes some ten
-seconds of one core, once for each Java and pyspark; nobody waits for it.
+seconds of one core, once for each Java and pyspark; no process waits for it.
 """
 
 from __future__ import annotations
@@ -222,14 +222,14 @@ def _start(spark: SparkJava, folder: Path, secret: str) -> Child:
     )
 
 
-def _await(child: Child, told: Callable[[], bool]) -> None:
-    def is_told() -> bool:
+def _await(child: Child, is_listed: Callable[[], bool]) -> None:
+    def is_known() -> bool:
         try:
-            return told()
+            return is_listed()
         except MasterAway:
             return False
 
-    children.wait_until(child, is_told, _READY_SECONDS, "known at the Master")
+    children.wait_until(child, is_known, _READY_SECONDS, "known at the Master")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """This host's Spark Workers: daemons that give cores and memory to a Spark cluster.
 
-To the executor's core they are workers like others. What a job worker tells about itself is told
-for them here: a Worker is ready when its Master knows it, and busy while tasks run in its
+To the executor's core they are workers like others. A job worker reports itself; for these the
+reports are made here: a Worker is ready when its Master knows it, and busy while tasks run in its
 executors. It ends gently: it is decommissioned, so that no new task comes, tasks finish and blocks
 move; when its last executor has gone it gets TERM, and at the drain deadline TERM and KILL.
 """
@@ -31,8 +31,7 @@ from penstock.executor.spark.executors import SparkExecutor, active_tasks, execu
 from penstock.executor.spark.java import SparkMissing, find_spark
 from penstock.executor.spark.standalone import Offer
 from penstock.runtime import children
-from penstock.runtime.tasks import Tasks
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import Tasks, within
 from penstock.runtime.workers import record
 from penstock.spark.class_archive import Archive
 from penstock.spark.master import Master, MasterAway, View, address, ui_url

@@ -1,4 +1,4 @@
-"""When a pool is measured and told of: each interval, and at once when it matters."""
+"""When a pool is measured and published: each interval, and at once when it matters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ _EARLY_SECONDS = 0.005
 
 
 class Cadence(msgspec.Struct, frozen=True, kw_only=True):
-    """Attributes:
-    interval_seconds: between snapshots of a quiet pool.
-    least_seconds: between any two snapshots of a pool.
-    close_seconds: between looks while a backlog grows.
+    """How often pools are measured.
+
+    Attributes:
+        interval_seconds: between snapshots of a quiet pool.
+        least_seconds: between any two snapshots of a pool.
+        close_seconds: between looks while a backlog grows.
     """
 
     interval_seconds: float
@@ -22,11 +24,11 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
     close_seconds: float = 0.2
 
 
-class Told:
-    """What was last told of a pool, and what has happened since.
+class PublishedState:
+    """What was last published of a pool, and what has happened since.
 
     Attributes:
-        woken: a first job was heard and not yet told of.
+        woken: a first job came and is not in a snapshot yet.
     """
 
     __slots__ = ("at", "excess", "grew_at", "waiting", "woken")
@@ -51,7 +53,7 @@ class Told:
         return now - self.grew_at <= _GROWING_SECONDS
 
     def reason(self, cadence: Cadence, ready: int, now: float) -> str | None:
-        """Why the pool is to be told of now; None when it is not."""
+        """Why the pool is to be published now; None when it is not."""
         since = now - self.at
         if since < cadence.least_seconds - _EARLY_SECONDS:
             return None
@@ -61,6 +63,6 @@ class Told:
             return BACKLOG
         return TICK if since >= cadence.interval_seconds - _EARLY_SECONDS else None
 
-    def told(self, ready: int, now: float) -> None:
-        # An interval starts at the last snapshot, whatever its reason: no double telling.
+    def update(self, ready: int, now: float) -> None:
+        """A snapshot was published: the interval starts anew, whatever its reason."""
         self.at, self.excess, self.woken = now, max(self.waiting - ready, 0), False

@@ -1,9 +1,9 @@
-"""Jobs that nobody holds any more and the broker has not yet handed to another worker."""
+"""Jobs that no worker holds any more and the broker has not yet delivered to another."""
 
 from __future__ import annotations
 
 
-class Lapsed:
+class LapsedClaims:
     """The broker counts a job given back, or lost with its worker, as claimed until it is
     delivered again; with all workers busy or none left that may take long. Such a job waits.
 

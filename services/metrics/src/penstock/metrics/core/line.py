@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.events.snapshot import WaitingJob
 
 PLACES = 5
-"""Ages are told of at so many places in the line."""
+"""Ages are published at so many places in the line."""
 _SAMPLES = 16
 """Each queue of a group is taken for so many jobs, each of the same weight."""
 
@@ -21,7 +21,7 @@ class Spot(NamedTuple):
     """A waiting job that was looked up.
 
     ``stored_at``: POSIX seconds, broker's clock; ``behind``: how many wait behind it; ``job``: its
-    id, empty where the message does not say.
+    id, empty where the message has none.
     """
 
     sequence: int
@@ -31,18 +31,23 @@ class Spot(NamedTuple):
 
 
 class Line:
-    """What was looked up of one queue; ``asked_at``: when, by a steady clock, None for never."""
+    """What was looked up of one queue.
 
-    __slots__ = ("_asked_wall_at", "asked_at", "spots")
+    Attributes:
+        looked_up_at: when, by a steady clock; None for never.
+        spots: the jobs that were looked up.
+    """
+
+    __slots__ = ("_wall_at", "looked_up_at", "spots")
 
     def __init__(self) -> None:
-        self.asked_at: float | None = None
+        self.looked_up_at: float | None = None
         self.spots: tuple[Spot, ...] = ()
-        self._asked_wall_at = 0.0
+        self._wall_at = 0.0
 
-    def ask(self, now: float, wall_now: float) -> None:
+    def look_up(self, now: float, wall_now: float) -> None:
         """It is being looked up, at ``now``, which is ``wall_now`` in POSIX seconds."""
-        self.asked_at, self._asked_wall_at = now, wall_now
+        self.looked_up_at, self._wall_at = now, wall_now
 
     def see(self, waiting: int, delivered_sequence: int, arrived: int | None) -> None:
         """The queue was looked at again: some have left, some have come."""
@@ -66,19 +71,20 @@ class Line:
         """
         if oldest_seconds is None or not waiting or (waiting > 1 and not self.spots):
             return ()
-        known = {waiting - 1 - spot.behind: wall_now - spot.stored_at for spot in self.spots}
-        known[0] = oldest_seconds
-        if (last := max(known)) < waiting - 1:  # those behind came since
-            known[last + 1] = min(known[last], wall_now - self._asked_wall_at)
-        return tuple((place, max(age, 0.0)) for place, age in sorted(known.items()))
+        ages = {waiting - 1 - spot.behind: wall_now - spot.stored_at for spot in self.spots}
+        ages[0] = oldest_seconds
+        if (last := max(ages)) < waiting - 1:  # those behind came since
+            ages[last + 1] = min(ages[last], wall_now - self._wall_at)
+        return tuple((place, max(age, 0.0)) for place, age in sorted(ages.items()))
 
 
 def evenly_chosen(jobs: Iterable[WaitingJob]) -> tuple[WaitingJob, ...]:
     """The oldest, the newest and some in between, the oldest first: at most ``PLACES``."""
-    known = sorted(jobs, key=lambda job: (-job.waited_seconds, job.id))
-    if len(known) <= PLACES:
-        return tuple(known)
-    return tuple(known[place * (len(known) - 1) // (PLACES - 1)] for place in range(PLACES))
+    ordered = sorted(jobs, key=lambda job: (-job.waited_seconds, job.id))
+    if len(ordered) <= PLACES:
+        return tuple(ordered)
+    last = len(ordered) - 1
+    return tuple(ordered[place * last // (PLACES - 1)] for place in range(PLACES))
 
 
 def sequences(delivered_sequence: int, last_sequence: int) -> list[int]:
@@ -93,30 +99,30 @@ def evenly(lines: Iterable[tuple[int, Sequence[tuple[int, float]]]]) -> tuple[fl
     Args:
         lines: of each queue, how many wait, and (place, age) of those that are known.
     """
-    found = [(waiting, known) for waiting, known in lines if waiting]
-    if not found or not all(known for _, known in found):
+    waiting_lines = [(waiting, ages) for waiting, ages in lines if waiting]
+    if not waiting_lines or not all(ages for _, ages in waiting_lines):
         return ()
-    if len(found) == 1:
-        return _at_places(*found[0], PLACES)
+    if len(waiting_lines) == 1:
+        return _at_places(*waiting_lines[0], PLACES)
     weighed = [
         (age, waiting / len(ages))
-        for waiting, known in found
-        for ages in (_at_places(waiting, known, _SAMPLES),)
+        for waiting, looked_up in waiting_lines
+        for ages in (_at_places(waiting, looked_up, _SAMPLES),)
         for age in ages
     ]
     return _quantiles(sorted(weighed, reverse=True))
 
 
-def _at_places(waiting: int, known: Sequence[tuple[int, float]], most: int) -> tuple[float, ...]:
+def _at_places(waiting: int, ages: Sequence[tuple[int, float]], most: int) -> tuple[float, ...]:
     spots = min(waiting, most)
-    return tuple(_age_at(known, spot * (waiting - 1) / max(spots - 1, 1)) for spot in range(spots))
+    return tuple(_age_at(ages, spot * (waiting - 1) / max(spots - 1, 1)) for spot in range(spots))
 
 
-def _age_at(known: Sequence[tuple[int, float]], place: float) -> float:
-    for (before, older), (after, younger) in pairwise(known):
+def _age_at(ages: Sequence[tuple[int, float]], place: float) -> float:
+    for (before, older), (after, younger) in pairwise(ages):
         if place <= after:
             return older + (younger - older) * (place - before) / (after - before)
-    return known[-1][1]
+    return ages[-1][1]
 
 
 def _quantiles(weighed: Sequence[tuple[float, float]]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
 from penstock.measuring.trained import Curve
-from penstock.metrics.core.lapsed import Lapsed
+from penstock.metrics.core.lapsed import LapsedClaims
 from penstock.metrics.core.line import evenly, evenly_chosen
 from penstock.metrics.core.queue import Look, Queue
 from penstock.metrics.core.sketches import BadSketch, Distribution
@@ -23,7 +23,7 @@ from penstock.metrics.core.totals import Totals
 from penstock.metrics.core.workers import Workers, lapsed
 
 _DEFAULT_HORIZON_SECONDS = 5.0
-"""How far a forecast looks while nobody knows how long a worker takes to start."""
+"""How far a forecast looks while the start time of a worker is not known."""
 
 
 class PoolMeter:
@@ -56,7 +56,7 @@ class PoolMeter:
         self._forecaster = None if profile.forecast == "off" else Forecaster()
         self._interval_seconds = interval_seconds
         self._at: float | None = None
-        self._lapsed = Lapsed(patience_seconds)
+        self._lapsed = LapsedClaims(patience_seconds)
         self._service = Distribution(window_seconds, keeps=SERVICE_SAMPLES)
         self._pickup = Distribution(window_seconds)
         self._spawn = Starts()
@@ -92,28 +92,31 @@ class PoolMeter:
             if self._forecaster:
                 self._forecaster.aim(self._horizon_seconds(end) + self._interval_seconds)
                 self._forecaster.add(start, end, sum(filter(None, came)), self._arrivals)
-        if self.workers.heard_at is not None:
+        if self.workers.reported_at is not None:
             self._finishes.add(start, end, self._finished)
         self._finished = 0
 
-    def hear(self, report: WorkerReport, now: float) -> None:
+    def add_report(self, report: WorkerReport, now: float) -> None:
         """A worker's report.
 
         Raises:
             BadSketch: durations in it that cannot be used; everything else in it was taken.
         """
-        if not self.workers.hear(report, now):
+        if not self.workers.add_report(report, now):
             return
-        mine = {queue.name for queue in self.queues}
+        own_queues = {queue.name for queue in self.queues}
         failures = [
             failure
             for name, done in report.queues.items()
-            if name in mine and (failure := self._hear_queue(name, done, report.at, now))
+            if name in own_queues
+            and (failure := self._add_queue_report(name, done, report.at, now))
         ]
         if failures:
             raise failures[0]
 
-    def _hear_queue(self, name: str, done: QueueReport, at: float, now: float) -> BadSketch | None:
+    def _add_queue_report(
+        self, name: str, done: QueueReport, at: float, now: float
+    ) -> BadSketch | None:
         self._finished += max(done.finished, 0)
         self._ledger.add(done.started, done.late, now)
         self.totals.add(name, done, at)
@@ -130,7 +133,7 @@ class PoolMeter:
             return error
         return None
 
-    def hear_spawn(self, seconds: float, together: int, now: float) -> None:
+    def add_spawn(self, seconds: float, together: int, now: float) -> None:
         """A worker became ready, so long after its host got the command.
 
         Args:
@@ -141,7 +144,7 @@ class PoolMeter:
         """
         self._spawn.add(seconds, together, now)
 
-    def hear_forecast(self, curve: Curve | None) -> None:
+    def use_forecast(self, curve: Curve | None) -> None:
         """A trained forecast of this pool's arrivals, by the meter's clock; None: none any more."""
         if self._forecaster:
             self._forecaster.trust(curve)
@@ -225,7 +228,7 @@ class PoolMeter:
                 self._worth(workers.memory_bytes, self._profile.memory_bytes, now)
             ),
             queue_age_seconds=self._queue_age_seconds(looks, now),
-            worker_age_seconds=_since(workers.heard_at, now),
+            worker_age_seconds=_since(workers.reported_at, now),
             worker_use_age_seconds=_since(workers.used_at, now),
             wakeup=wakeup,
         )
@@ -249,13 +252,13 @@ class PoolMeter:
     def _oldest_seconds(self, now: float, wall_now: float) -> float | None:
         """The largest of the queues' ages; one unknown age makes it unknown."""
         ages = [queue.oldest_seconds(wall_now) for queue in self.queues]
-        known = [age for age in ages if age is not None]
-        if len(known) < len(ages):
+        measured = [age for age in ages if age is not None]
+        if len(measured) < len(ages):
             return None
-        return max(*known, self._lapsed.oldest_seconds(now))
+        return max(*measured, self._lapsed.oldest_seconds(now))
 
     def _ages(self, now: float, wall_now: float) -> tuple[float, ...]:
-        """Along the line of all queues together, the jobs nobody holds any more among them."""
+        """Along the line of all queues together, jobs that no worker holds any more included."""
         lapsed = self._lapsed.waiting(now), ((0, self._lapsed.oldest_seconds(now)),)
         return evenly((*(queue.ages(wall_now) for queue in self.queues), lapsed))
 
@@ -268,8 +271,10 @@ class PoolMeter:
         return max(now - min(look.at for look in looks), heads)
 
 
-def _newest_at(known: Quantiles | None, at: float) -> float | None:
-    return None if known is None or known.age_seconds is None else at - known.age_seconds
+def _newest_at(quantiles: Quantiles | None, at: float) -> float | None:
+    if quantiles is None or quantiles.age_seconds is None:
+        return None
+    return at - quantiles.age_seconds
 
 
 def _whole(value: float | None) -> int | None:

@@ -12,11 +12,13 @@ from penstock.metrics.core.line import Line
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What the broker said about a queue at ``at`` (seconds of a steady clock).
+    """What the broker reported of a queue at ``at`` (seconds of a steady clock).
 
     Attributes:
-        waiting: never delivered; claimed: delivered and not answered.
-        delivered: deliveries so far, redeliveries included; redelivered: of the claimed ones.
+        waiting: never delivered.
+        claimed: delivered and not answered.
+        delivered: deliveries so far, redeliveries included.
+        redelivered: redeliveries of the claimed ones.
         delivered_sequence: waiting jobs are stored beyond it.
         paused: none is delivered, and so none is counted as waiting.
     """
@@ -34,7 +36,7 @@ class Head(msgspec.Struct, frozen=True):
     """The first waiting job as it was looked up at ``at``, beyond sequence ``after``.
 
     ``stored_at`` is POSIX seconds by the broker's clock; None when no job was left there. ``job``
-    is its id, empty where the message does not say.
+    is its id, empty where the message has none.
     """
 
     at: float
@@ -50,12 +52,12 @@ def arrived(before: Look, after: Look) -> int | None:
     that falls again as those jobs are answered, so only its rises count. A consumer made anew or a
     broker that lost its latest deliveries counts from lower than before: not comparable. Jobs that
     were taken out unstarted (cancelled, purged) can hide arrivals, and never make them negative.
-    What comes to a paused queue arrives for nobody.
+    What comes to a paused queue is no arrival.
     """
     if after.delivered < before.delivered or after.paused != before.paused:
         return None
-    again = max(after.redelivered - before.redelivered, 0)
-    growth = after.waiting - before.waiting + after.delivered - before.delivered - again
+    redelivered = max(after.redelivered - before.redelivered, 0)
+    growth = after.waiting - before.waiting + after.delivered - before.delivered - redelivered
     return growth if growth >= 0 else None
 
 
@@ -63,7 +65,8 @@ class Queue:
     """A queue's latest look, and the head of its line.
 
     Attributes:
-        look: None before the first. before: the look before it.
+        look: None before the first.
+        before: the look before it.
         delayed: jobs scheduled for later, None until counted.
         line: what is known of the waiting jobs behind the first.
 
@@ -125,8 +128,8 @@ class Queue:
         """Its jobs are old enough, and were not looked up just now."""
         if self.look is None or self.look.waiting < 2:
             return False
-        asked_at, oldest = self.line.asked_at, self.oldest_seconds(wall_now)
-        rested = asked_at is None or now - asked_at >= self.line_seconds
+        looked_up_at, oldest = self.line.looked_up_at, self.oldest_seconds(wall_now)
+        rested = looked_up_at is None or now - looked_up_at >= self.line_seconds
         return rested and oldest is not None and oldest >= self.patience_seconds
 
     def ages(self, wall_now: float) -> tuple[int, tuple[tuple[int, float], ...]]:

@@ -59,7 +59,7 @@ class Roster:
         """
         if reason := implausible(snapshot):
             raise Unbelievable(reason)
-        pools = {name: pool for pool, each in snapshot.pools.items() for name in each.names}
+        pools = {name: pool for pool, workers in snapshot.pools.items() for name in workers.names}
         host = KnownHost(at, snapshot.cpu_cores, snapshot.memory_bytes, pools)
         if reason := remember(self._hosts, snapshot.host, host, self._bounds):
             raise Unbelievable(reason)
@@ -83,7 +83,7 @@ class Roster:
         hosts = self._hosts.values()
         if not hosts:
             return None
-        return max(each.cpu_cores for each in hosts), max(each.memory_bytes for each in hosts)
+        return max(host.cpu_cores for host in hosts), max(host.memory_bytes for host in hosts)
 
     def _put_aside(self, report: WorkerReport, now: float) -> None:
         reports = self._aside.get(report.host)
@@ -95,13 +95,13 @@ class Roster:
 
     def _released(self, name: str, host: KnownHost, now: float) -> Iterator[WorkerReport]:
         waiting: deque[tuple[WorkerReport, float]] = deque(maxlen=_ASIDE_REPORTS)
-        for report, heard_at in self._aside.pop(name, ()):
-            if now - heard_at > _ASIDE_SECONDS:
+        for report, reported_at in self._aside.pop(name, ()):
+            if now - reported_at > _ASIDE_SECONDS:
                 continue
             if host.pools.get(report.worker) == report.pool:
                 yield believed(report, host)
             else:
-                waiting.append((report, heard_at))
+                waiting.append((report, reported_at))
         if waiting:
             self._aside[name] = waiting
 

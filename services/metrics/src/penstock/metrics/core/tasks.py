@@ -33,7 +33,7 @@ class Waiting(msgspec.Struct, frozen=True):
 class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     """One application now: ``running`` tasks, and what it has ``started`` and ``finished`` so far.
 
-    ``run_seconds``: of all tasks that are over. ``told``: by itself; else it is a guess.
+    ``run_seconds``: of all tasks that are over. ``is_measured``: by itself; else it is a guess.
     ``began_at``: POSIX seconds. ``jobs``: Penstock's, for which it works now, where it names them.
     """
 
@@ -43,7 +43,7 @@ class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     finished: int = 0
     run_seconds: float = 0.0
-    told: bool = True
+    is_measured: bool = True
     began_at: float = 0.0
     jobs: frozenset[str] = frozenset()
 
@@ -66,7 +66,7 @@ class TaskLine:
         self.queue = Queue(name)
         self.apps: Sequence[AppTasks] = ()
         self._slots, self._sla_seconds = slots, sla_seconds
-        self._known: dict[str, AppTasks] | None = None
+        self._before: dict[str, AppTasks] | None = None
         self._started = 0
 
     def see(self, apps: Sequence[AppTasks], now: float, wall_now: float) -> QueueReport:
@@ -78,19 +78,19 @@ class TaskLine:
         Returns:
             What was done since the look before.
         """
-        before, self.apps = self._known, apps
-        self._known = {app.app_id: app for app in apps}
+        before, self.apps = self._before, apps
+        self._before = {app.app_id: app for app in apps}
         steps = [] if before is None else [_step(before.get(app.app_id), app) for app in apps]
         started = sum(step.started for step in steps)
         self._started += started
         self._look(apps, now)
-        waits = [wall_now - each.since for app in apps for each in app.waiting]
+        waits = [wall_now - tasks.since for app in apps for tasks in app.waiting]
         return self._report(steps, started, max(waits, default=0.0))
 
     def _look(self, apps: Sequence[AppTasks], now: float) -> None:
-        waiting = [each for app in apps for each in app.waiting]
+        waiting = [tasks for app in apps for tasks in app.waiting]
         delivered = ceil(self._started / self._slots)
-        arrived = ceil((self._started + sum(each.tasks for each in waiting)) / self._slots)
+        arrived = ceil((self._started + sum(tasks.tasks for tasks in waiting)) / self._slots)
         self.queue.see(
             Look(
                 at=now,
@@ -100,7 +100,7 @@ class TaskLine:
                 delivered_sequence=delivered,
             )
         )
-        since = min((each.since for each in waiting), default=None)
+        since = min((tasks.since for tasks in waiting), default=None)
         self.queue.head = Head(now, delivered, since)
 
     def _report(self, steps: Iterable[AppTasks], started: int, wait_seconds: float) -> QueueReport:
@@ -147,22 +147,22 @@ class TaskMeter(PoolMeter):
         apps = self._line.apps
         named = frozenset[str]().union(*(app.jobs for app in apps))
         seconds = [wall_now - app.began_at for app in apps if app.has_tasks]
-        jobs = sum(each.to_come(now, named, seconds) for each in self.served)
+        jobs = sum(pool.to_come(now, named, seconds) for pool in self.served)
         self._expected = ceil(jobs * self._pool.slots_per_job / self._pool.slots)
 
     def waiting(self, now: float) -> int:
         return super().waiting(now) + self._expected
 
-    def snapshot(self, *told: object, **named: object) -> PoolSnapshot | None:
-        found = super().snapshot(*told, **named)  # type: ignore[arg-type]
-        if found is None:
+    def snapshot(self, *values: object, **named: object) -> PoolSnapshot | None:
+        snapshot = super().snapshot(*values, **named)  # type: ignore[arg-type]
+        if snapshot is None:
             return None
         return msgspec.structs.replace(
-            found,
-            waiting=found.waiting + self._expected,
+            snapshot,
+            waiting=snapshot.waiting + self._expected,
             expected=self._expected,
             # those to come are the last in line, and wait from when they come
-            waiting_ages_seconds=() if self._expected else found.waiting_ages_seconds,
+            waiting_ages_seconds=() if self._expected else snapshot.waiting_ages_seconds,
             worker_cpu_cores=None,
             worker_memory_bytes=None,
         )
@@ -175,7 +175,7 @@ def _step(before: AppTasks | None, after: AppTasks) -> AppTasks:
     """
     if before is None:
         return after
-    if not before.told:
+    if not before.is_measured:
         return AppTasks(app_id=after.app_id)
     return AppTasks(
         app_id=after.app_id,

@@ -1,4 +1,4 @@
-"""Everything heard of a pool's jobs since this process began: what counters and histograms show."""
+"""All reports on a pool's jobs since this process began: what counters and histograms show."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Totals:
         """A worker's report of what it did on one of the queues; ``at``: POSIX seconds."""
         counts = self.queues[queue]
         for name in Counts.__struct_fields__:
-            more = min(max(getattr(done, name), 0), _MOST)
-            setattr(counts, name, getattr(counts, name) + more)
+            increase = min(max(getattr(done, name), 0), _MOST)
+            setattr(counts, name, getattr(counts, name) + increase)
         if done.slowest_trace:
-            found = Traced(max(done.slowest_seconds, 0.0), done.slowest_trace, at)
-            self.traced[bisect_left(SECONDS_BUCKETS, found.seconds)] = found
+            traced = Traced(max(done.slowest_seconds, 0.0), done.slowest_trace, at)
+            self.traced[bisect_left(SECONDS_BUCKETS, traced.seconds)] = traced

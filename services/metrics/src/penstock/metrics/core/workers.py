@@ -10,7 +10,7 @@ from penstock.events.snapshot import PoolSnapshot
 from penstock.events.worker import WorkerReport
 
 SILENT_SECONDS = 3.0
-"""A worker not heard for this long no longer counts."""
+"""A worker without a report for this long no longer counts."""
 _SMOOTHING = 0.3
 """Weight of the newest second in a worker's use of cores."""
 _READY = ("idle", "busy")
@@ -23,13 +23,13 @@ configured need in each such period: what a wrong report left behind does not st
 
 
 class Worker:
-    """The last report of a worker, when it was heard, and its use of cores while it worked."""
+    """The last report of a worker, when it came, and its use of cores while it worked."""
 
-    __slots__ = ("cpu_cores", "heard_at", "report")
+    __slots__ = ("cpu_cores", "report", "reported_at")
 
-    def __init__(self, report: WorkerReport, heard_at: float) -> None:
+    def __init__(self, report: WorkerReport, reported_at: float) -> None:
         self.report = report
-        self.heard_at = heard_at
+        self.reported_at = reported_at
         self.cpu_cores: float | None = None
 
     def work(self, cores: float | None) -> None:
@@ -43,16 +43,16 @@ class Workers:
     """The living workers of one pool.
 
     Attributes:
-        heard_at: when any was heard last, None for never. used_at: when the figures below were
-            true; None where nobody knows.
-        cpu_cores: cores used by one worker while it works; memory_bytes: of one worker. Means,
-            outliers cut down to four times the median. The last known values stand while no worker
-            reports; see `lapsed`.
+        reported_at: when the last report of any came; None for never.
+        used_at: when the figures below were true; None where that is not known.
+        cpu_cores: cores used by one worker while it works.
+        memory_bytes: of one worker. Both are means, outliers cut down to four times the median. The
+            last known values stand while no worker reports; see `lapsed`.
     """
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
-        self.heard_at: float | None = None
+        self.reported_at: float | None = None
         self.cpu_cores: float | None = None
         self.memory_bytes: int | None = None
         self.used_at: float | None = None
@@ -66,26 +66,26 @@ class Workers:
         if self.memory_bytes is not None:
             self.memory_bytes = min(self.memory_bytes, memory_bytes)
 
-    def hear(self, report: WorkerReport, now: float) -> bool:
-        """Takes a report in; False when a later one of the same worker was heard before."""
-        known = self._workers.get(report.worker)
-        if known and known.report.started_at == report.started_at:
-            if report.number <= known.report.number:
+    def add_report(self, report: WorkerReport, now: float) -> bool:
+        """Takes a report in; False when a later one of the same worker came before."""
+        worker = self._workers.get(report.worker)
+        if worker and worker.report.started_at == report.started_at:
+            if report.number <= worker.report.number:
                 return False
-            known.work(_cores(known.report, report))
-            known.report, known.heard_at = report, now
+            worker.work(_cores(worker.report, report))
+            worker.report, worker.reported_at = report, now
         else:
             self._workers[report.worker] = Worker(report, now)
-        self.heard_at = now
+        self.reported_at = now
         return True
 
-    def gone(self, worker: str) -> None:
+    def remove(self, worker: str) -> None:
         self._workers.pop(worker, None)
 
     def refresh(self, now: float) -> None:
         """Forgets the silent ones and works the means out again."""
         for name, worker in tuple(self._workers.items()):
-            if now - worker.heard_at > SILENT_SECONDS:
+            if now - worker.reported_at > SILENT_SECONDS:
                 del self._workers[name]
         cores = [w.cpu_cores for w in self._workers.values() if w.cpu_cores is not None]
         memory = [w.report.memory_bytes for w in self._workers.values() if w.report.memory_bytes]
@@ -93,7 +93,7 @@ class Workers:
             self.cpu_cores = min(_typical(cores), self._most_cores)
         if memory:
             self.memory_bytes = int(min(_typical(memory), self._most_bytes))
-            self.used_at = self.heard_at
+            self.used_at = self.reported_at
 
     def remember(self, last: PoolSnapshot, at: float) -> None:
         """What workers used at ``at``, by an earlier process; nothing where it is known better."""
@@ -128,7 +128,7 @@ class Workers:
         for worker in self._workers.values():
             for claim in worker.report.claims:
                 if claim.running_seconds > 0:
-                    yield claim.job_id, claim.running_seconds + now - worker.heard_at
+                    yield claim.job_id, claim.running_seconds + now - worker.reported_at
 
 
 def lapsed(measured: float, configured: float, age_seconds: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.events.batch import Counts
-from penstock.jobs.batches.slots import Lanes, Slot
+from penstock.jobs.batches.slots import MemberSlots, Slot
 from penstock.jobs.derived_ids import Member
 
 SLOTS = {
@@ -36,7 +36,7 @@ def may_follow(slot: Slot, event: str) -> bool:
 
 
 class PackedTally(msgspec.Struct, frozen=True):
-    """A tally as it is kept: its lanes, compressed."""
+    """A tally as it is kept: its slots by producer, compressed."""
 
     lanes: dict[str, bytes] = {}
 
@@ -45,18 +45,18 @@ class Tally:
     """The jobs of one batch by how they stand. A repeated event does not count twice."""
 
     def __init__(self, packed: PackedTally | None = None) -> None:
-        self._lanes = Lanes(packed.lanes if packed else None)
-        self._numbers = [self._lanes.count(slot) for slot in Slot]
+        self._slots = MemberSlots(packed.lanes if packed else None)
+        self._numbers = [self._slots.count(slot) for slot in Slot]
 
     def put(self, member: Member, slot: Slot) -> None:
         """The job ``member`` stands like this now."""
         self._numbers[self.slot(member)] -= 1
         self._numbers[slot] += 1
-        self._lanes.put(member.lane, member.number, slot)
+        self._slots.put(member.producer, member.number, slot)
 
     def slot(self, member: Member) -> Slot:
         """How the job ``member`` stands."""
-        return self._lanes.get(member.lane, member.number)
+        return self._slots.get(member.producer, member.number)
 
     @property
     def counts(self) -> Counts:
@@ -65,8 +65,8 @@ class Tally:
 
     def pending(self, batch: str) -> Iterator[Member]:
         """The jobs that have not ended."""
-        for lane, number in self._lanes.places(Slot.PENDING):
-            yield Member(batch, lane, number)
+        for producer, number in self._slots.members(Slot.PENDING):
+            yield Member(batch, producer, number)
 
     def pack(self) -> PackedTally:
-        return PackedTally(self._lanes.pack())
+        return PackedTally(self._slots.pack())

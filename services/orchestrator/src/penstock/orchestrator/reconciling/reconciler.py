@@ -15,7 +15,7 @@ from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
 from penstock.orchestrator.reconciling import unacknowledged
 from penstock.orchestrator.reconciling.completion import TransitionCompleter
-from penstock.runtime.poison_messages import note, passing_over
+from penstock.runtime.poison_messages import note, skipping_poison
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.orchestrator")
@@ -182,7 +182,7 @@ class Reconciler:
 
 
 async def _one(work: Callable[[T], Awaitable[object]], item: T) -> None:
-    with passing_over("a transition without its message"):
+    with skipping_poison("a transition without its message"):
         await work(item)
 
 

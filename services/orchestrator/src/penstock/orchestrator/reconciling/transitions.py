@@ -12,10 +12,10 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Instant, Int64, UnknownEvent, check_instant
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator.core.unresolved import AWAITED, Step
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 
 class _Fields(msgspec.Struct):
@@ -57,7 +57,7 @@ async def steps(bus: Bus, subjects: Subjects, start: int) -> AsyncIterator[Step]
     async with aclosing(stream) as messages:
         async for stored in messages:
             transition = None
-            with passing_over(f"event {stored.sequence}"):
+            with skipping_poison(f"event {stored.sequence}"):
                 transition = step(stored)
             if transition is not None:
                 yield transition

@@ -18,7 +18,7 @@ from penstock.jobs.schedules import schedule as core
 from penstock.jobs.schedules.client import put, read
 from penstock.jobs.schedules.schedule import Schedule
 from penstock.runtime.poison_messages import note
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.orchestrator")
 

@@ -26,7 +26,7 @@ from penstock.bus.protocol import (
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.core.batch import Batch, BatchSnapshot
 from penstock.orchestrator.core.graph import Graph, GraphSnapshot
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -89,7 +89,9 @@ class WorkflowSnapshots:
         for name, workflow in tuple(workflows.items()):
             stored_position, stored_at = self._stored.get(name, (-1, 0.0))
             if stored_position != workflow.position or now - stored_at > _REFRESH_SECONDS:
-                with passing_over(f"{name[0]} {name[1]}"):  # is read from the log after a restart
+                with skipping_poison(
+                    f"{name[0]} {name[1]}"
+                ):  # is read from the log after a restart
                     await self._store(name, workflow, position)
                 self._stored[name] = workflow.position, now
         if position != self._position:

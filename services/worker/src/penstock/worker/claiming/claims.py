@@ -24,13 +24,13 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import worker_loss
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import QueuePauses, Resumptions
+from penstock.jobs.running import worker_loss
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected
@@ -70,20 +70,20 @@ class Claims:
 
     # --- winning ----------------------------------------------------------------------------------
     async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
-        """The jobs that are ours to run, of these deliveries; the others are dealt with."""
+        """The jobs of these deliveries that this worker is to run; the others are dealt with."""
         for delivery in deliveries:  # before the broker knows: this process may die at any time
             job_id = delivery.headers.get(queue_messages.JOB, "")
             self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
         won = await self._win(deliveries)
         if len(won) < len(deliveries):
-            ours = {job.delivery.sequence for job in won}
+            claimed = {job.delivery.sequence for job in won}
             for delivery in deliveries:
-                if delivery.sequence not in ours:
+                if delivery.sequence not in claimed:
                     self.claimed.settle(delivery.sequence)
         return won
 
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
-        asked: list[tuple[ClaimedJob, JobStarted]] = []
+        starts: list[tuple[ClaimedJob, JobStarted]] = []
         expired: list[tuple[Delivery, Envelope]] = []
         refused: list[tuple[Delivery, Rejected | Locked]] = []
         for delivery in deliveries:
@@ -96,16 +96,16 @@ class Claims:
             except (Rejected, Locked) as reason:
                 refused.append((delivery, reason))
                 continue
-            asked.append((job, self._started(job)))
+            starts.append((job, self._started(job)))
         if expired:
             unended = await self._not_ended(expired, refused)
-            asked.extend((job, self._started(job)) for job in unended)
+            starts.extend((job, self._started(job)) for job in unended)
         if refused:
             await self._refusals.refuse(refused)
-        answers = await self._bus.append_many([self._start(job, event) for job, event in asked])
+        answers = await self._bus.append_many([self._start(job, event) for job, event in starts])
         won: list[ClaimedJob] = []
         others: list[tuple[ClaimedJob, JobStarted, BusError]] = []
-        for (job, event), answer in zip(asked, answers, strict=True):
+        for (job, event), answer in zip(starts, answers, strict=True):
             if isinstance(answer, int):
                 job.token = job.sequence = answer
                 won.append(job)
@@ -116,7 +116,7 @@ class Claims:
     async def _settle_all(
         self, lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]]
     ) -> list[ClaimedJob]:
-        """Those that are ours after all, of those whose first append did not succeed."""
+        """Those that are this worker's after all, of those whose first append did not succeed."""
         won: list[ClaimedJob] = []
         refused: list[Delivery] = []
         for job, event, answer in lost:
@@ -200,12 +200,12 @@ class Claims:
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
     async def _settle(self, job: ClaimedJob, event: JobStarted) -> bool:
-        """True when the job is ours after all. Raises BusError when the broker does not say."""
+        """True when this worker has the job after all. Raises BusError: no answer."""
         try:
             return await self._decide(job, event)
         except UnreadableJob as error:
             await self._refusals.reject(job.delivery, Rejected("malformed", str(error)))
-        except WrongSequence:  # somebody else was quicker
+        except WrongSequence:  # another worker was quicker
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
@@ -282,8 +282,8 @@ class Claims:
             second = await self._release(moved, reason)
             retried = {job.id: answer for job, answer in zip(moved, second, strict=True)}
             answers = [retried.get(job.id, old) for job, old in zip(held, answers, strict=True)]
-        # One that lost means that somebody else decides now, perhaps a worker that runs the job
-        # from this very message: giving back is not fenced and would take it from there.
+        # A lost compare-and-set means that another process decides now, perhaps a worker that runs
+        # the job from this very message: giving back is not fenced and would take it from there.
         await self._bus.give_back(
             [
                 job.delivery.ack_subject
@@ -324,11 +324,11 @@ class Claims:
     async def hear_resumptions(self) -> Subscription:
         """What jobs wait in a paused queue is not counted. A lost signal costs a statistic."""
         subjects = self.joblog.subjects
-        heard = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
+        listening = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
         with suppress(BusError):
             paused = await QueuePauses(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())
-        return heard
+        return listening
 
 
 def _lapsed(record: JobRecord) -> str:

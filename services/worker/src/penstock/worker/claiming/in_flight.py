@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from penstock.bus.protocol import BusError, Delivery
 from penstock.jobs.queues import queue_messages
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.running.runner import Runner

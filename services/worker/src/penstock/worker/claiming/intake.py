@@ -12,7 +12,7 @@ from penstock.jobs.queues.discovery import DISCOVER_SECONDS, QueueDiscovery
 from penstock.runtime.workers.assignment import Assignment
 
 _MANY_QUEUES_SECONDS = 1.0
-"""At most: each poll begins anew with the first queue."""
+"""Longest poll of several queues: each poll begins with the first queue again."""
 _KEPT_SECONDS = 30.0
 """A discovered queue that is empty is asked for so long, since its next job may come at once."""
 
@@ -58,12 +58,12 @@ class Intake:
         elif len(self._own) == 1:
             return await self._own[0].fetch(most, self._poll_seconds if wait else 0)
         for puller in self._own:
-            if found := await puller.fetch(most, 0):
-                return found
+            if deliveries := await puller.fetch(most, 0):
+                return deliveries
         for queue, puller in list(self._discovered.items()):
-            if found := await puller.fetch(most, 0):
+            if deliveries := await puller.fetch(most, 0):
                 self._discovered[queue] = self._discovered.pop(queue)  # the others come first now
-                return found
+                return deliveries
         return await self._first_of_all() if wait else []
 
     async def _discover(self, discovery: QueueDiscovery) -> None:
@@ -92,12 +92,13 @@ class Intake:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            found = [task.result() for task in tasks if _succeeded(task) and task.result()]
-            await self._bus.give_back([one.ack_subject for more in found[wanted:] for one in more])
-        for task in tasks if not found else ():
+            batches = [task.result() for task in tasks if _succeeded(task) and task.result()]
+            surplus = [one.ack_subject for batch in batches[wanted:] for one in batch]
+            await self._bus.give_back(surplus)
+        for task in tasks if not batches else ():
             if not task.cancelled():
                 task.result()  # raises what is wrong with the broker
-        return found[0] if found else []
+        return batches[0] if batches else []
 
     async def close(self) -> None:
         for puller in (*self._own, *self._discovered.values()):

@@ -11,13 +11,14 @@ from penstock.bus.protocol import Delivery
 from penstock.config import Profile
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import registry, worker_loss
+from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing, arguments, is_sealed
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import Resumptions
+from penstock.jobs.running import worker_loss
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31
@@ -87,14 +88,14 @@ class Reader:
             Rejected, Locked
         """
         call, sequence, attempt = envelope or self.envelope(delivery)
-        kind, found = self._typed(call, sequence)
+        kind, decoded = self._typed(call, sequence)
         now = self._now()
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
         return ClaimedJob(
             delivery=delivery,
             payload=call,
             kind=kind,
-            arguments=found,
+            arguments=decoded,
             attempt=attempt,
             token=0,
             sequence=sequence,
@@ -133,7 +134,7 @@ class Reader:
                 raise Rejected(
                     "not-encrypted",
                     f"job {kind.name} is declared encrypted=True, its arguments are plain: "
-                    "whoever sent them may hold no key; dispatch it with encryption.key_file set",
+                    "their sender may hold no key; dispatch it with encryption.key_file set",
                     call.id,
                     sequence,
                 )

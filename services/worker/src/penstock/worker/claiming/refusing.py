@@ -69,7 +69,7 @@ class Refusals:
             if not await self.is_over(delivery, reason.job_id, reason.made_from):
                 await self._dead_letter(delivery, _rejected("malformed", NO_EVENT, reason))
         except BusError as error:
-            log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
+            log.warning("message %d of its queue is given back: %s", delivery.sequence, error)
             await self.give_back_later([delivery])
             return
         await self._bus.ack([delivery])
@@ -94,7 +94,7 @@ class Refusals:
         try:
             await self._reject_job(delivery, reason)
         except BusError as error:
-            log.warning("message %d of its queue is left for later: %s", delivery.sequence, error)
+            log.warning("message %d of its queue is given back: %s", delivery.sequence, error)
             await self.give_back_later([delivery])
             return
         await self._bus.ack([delivery])
@@ -110,7 +110,7 @@ class Refusals:
         try:
             await self._dead_letter(delivery, reason)
         except BusError as refusal:
-            log.warning("message %d of its queue is left for later: %s", delivery.sequence, refusal)
+            log.warning("message %d of its queue is given back: %s", delivery.sequence, refusal)
             await self.give_back_later([delivery])
             return
         await self._bus.ack([delivery])
@@ -160,7 +160,7 @@ class Refusals:
     async def _postpone(
         self, locked: Sequence[tuple[Delivery, Locked]]
     ) -> list[tuple[Delivery, Rejected]]:
-        """Back into their queue in a while, whoever takes them then; no attempt is used up.
+        """Back into their queue in a while, for any worker; no attempt is used up.
 
         Returns:
             Those that have waited too long and will not go again.
@@ -188,7 +188,7 @@ class Refusals:
         ]
         await self._bus.ack([delivery for delivery in waiting if delivery not in failed])
         if failed:
-            log.warning("%d messages without a key are left for later", len(failed))
+            log.warning("%d messages without a key are given back", len(failed))
             await self.give_back_later(failed)
         return over
 
@@ -209,7 +209,7 @@ class Refusals:
         return queue_messages.postponed(self._joblog.subjects, delivery, job_id, due, since)
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
-        """Not at once: what the broker refused now would go round and round."""
+        """Naks with a delay, else redelivery spins: the broker refuses now."""
         if deliveries:
             await asyncio.sleep(_LATER_SECONDS)
             await self._bus.give_back([delivery.ack_subject for delivery in deliveries])

@@ -16,7 +16,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         memory_bytes: resident, looked at between jobs and once a second; the running job is
-            finished. jobs: how many it takes. seconds: from its start.
+            finished.
+        jobs: how many it takes.
+        seconds: from its start.
     """
 
     memory_bytes: int = 0
@@ -40,8 +42,8 @@ def reached(limits: Limits, jobs: int, age_seconds: float, memory_bytes: int) ->
     if limits.seconds and age_seconds >= limits.seconds:
         return f"limit: {age_seconds:.0f} s old, {limits.seconds:.0f} s allowed"
     if limits.memory_bytes and memory_bytes >= limits.memory_bytes:
-        found, allowed = memory_bytes >> 20, limits.memory_bytes >> 20
-        return f"limit: {found} MiB in use, {allowed} MiB allowed"
+        used, allowed = memory_bytes >> 20, limits.memory_bytes >> 20
+        return f"limit: {used} MiB in use, {allowed} MiB allowed"
     return ""
 
 

@@ -80,7 +80,7 @@ def failed(
 def ended_by_itself(
     *, job_id: str, attempt: int, verdict: Verdict, now: datetime, source: str
 ) -> JobEvent:
-    """The event of a job that said, or whose middleware said, what shall become of it."""
+    """The event of a job that ended with a verdict, of its own or of its middleware."""
     if isinstance(verdict, Defer):
         later = timedelta(seconds=min(max(verdict.seconds, _LEAST_SECONDS), _MOST_SECONDS))
         return JobRetrying(
@@ -90,7 +90,7 @@ def ended_by_itself(
             at=now,
             attempt=attempt,
             due_at=now + later,
-            put_off=_text(verdict.why[:_MESSAGE_LIMIT]) or "put off",
+            put_off=_text(verdict.why[:_MESSAGE_LIMIT]) or "deferred",
         )
     return JobCancelled(
         job_id=job_id,
@@ -112,7 +112,7 @@ def error_of(raised: BaseException, traceback: str) -> JobError:
     try:
         message = str(raised)
     except Exception as error:
-        message = f"(its text cannot be had: {type(error).__name__})"
+        message = f"(str(error) failed: {type(error).__name__})"
     return JobError(
         kind=_text(f"{kind.__module__}.{kind.__qualname__}"),
         message=_text(message[:_MESSAGE_LIMIT]),
@@ -132,6 +132,6 @@ def too_large(result_bytes: int, limit: int) -> JobError:
     )
 
 
-def _text(found: str) -> str:
+def _text(text: str) -> str:
     """Without lone surrogates, which JSON cannot carry."""
-    return found.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

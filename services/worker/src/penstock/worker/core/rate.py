@@ -1,9 +1,9 @@
-"""Rate limits as a state that many workers share: who asks gets starts, or places in line. Pure.
+"""Rate limits as a state that many workers share: it gives starts, or places in line. Pure.
 
 A worker asks for several starts at a time, each good for a short life, and those it does not use
-lapse: the limit is never exceeded, at worst not quite reached. Who gets none is told when to come
-again; those times lie as far apart as the limit's starts, so that a long line does not come all at
-once, again and again.
+lapse: the limit is never exceeded, at worst not quite reached. A worker that gets none is given a
+time to come again; those times lie as far apart as the limit's starts, so that a long line does not
+come all at once, again and again.
 
 Bucket: the generic cell rate algorithm (ITU-T I.371, annex A): one time stamp says how full the
 bucket is. Sliding window: a start counts from when it was given until a window after its life.

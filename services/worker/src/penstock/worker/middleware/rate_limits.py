@@ -10,13 +10,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
 from penstock.bus.clock import BrokerClock
-from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, WrongSequence
+from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
 from penstock.events.subjects import Subjects
-from penstock.jobs.errors import Defer
+from penstock.jobs.errors import Defer, JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.middleware import RateLimited
 from penstock.jobs.middleware import token as name_of
 from penstock.worker.core.rate import Grant, RateState, Rule, ask
@@ -79,7 +81,7 @@ class RateLimits:
                     return
                 self._refill(rule, lot, name_of(name, key))
             if not self._take(lot):
-                raise Defer(rule.spacing_seconds, "what the broker gave had lapsed when it came")
+                raise Defer(rule.spacing_seconds, "the rate-limit slot expired before it arrived")
 
     def _lot(self, token: str) -> _Lot:
         lot = self._lots.setdefault(token, _Lot())
@@ -105,11 +107,11 @@ class RateLimits:
         lot.want = min(2 * lot.want if used_all else max(lot.given - lot.starts, 1), 256)
         lot.want = min(lot.want, rule.most_at_once)
         began, now = time.monotonic(), self._clock.now()
-        asked = asyncio.run_coroutine_threadsafe(self._ask(rule, lot.want, token), self._loop)
+        asking = asyncio.run_coroutine_threadsafe(self._ask(rule, lot.want, token), self._loop)
         try:
-            grant, now = asked.result(_WAIT_SECONDS)
-        except (BusError, TimeoutError) as error:
-            raise Defer(_AWAY_SECONDS, f"no rate limit without a broker: {error}") from error
+            grant, now = asking.result(_WAIT_SECONDS)
+        except (BusError, JobRefused, TimeoutError) as error:
+            raise Defer(_AWAY_SECONDS, f"the rate limit needs the broker: {error}") from error
         lot.given = lot.starts = grant.starts
         lot.until = began + rule.life_seconds
         lot.places, lot.spacing = grant.places, rule.spacing_seconds
@@ -117,10 +119,10 @@ class RateLimits:
 
     # --- in the loop ------------------------------------------------------------------------------
     async def _ask(self, rule: Rule, want: int, token: str) -> tuple[Grant, float]:
-        """The broker's answer and its time then. Raises BusError."""
+        """The broker's answer and its time then. Raises BusError, JobRefused."""
         stream, subject = self._subjects.keys_stream, self._subjects.key("rate", token)
-        for _ in range(_TRIES):
-            stored = await self._bus.last(stream, subject)
+
+        async def take(stored: Stored | None) -> tuple[Grant, float] | None:
             if stored is not None and stored.sequence == self._last_put[0]:
                 self._clock.learn(stored.at.timestamp(), *self._last_put[1:])
             now = max(self._clock.now(), stored.at.timestamp() if stored else 0.0)
@@ -135,12 +137,14 @@ class RateLimits:
                         Expect(stored.sequence if stored else 0),
                     )
                 )
-            except WrongSequence:  # another worker was quicker
+            except WrongSequence:  # another worker was first
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311 - no secret
-                continue
+                return None
             self._last_put = (sequence, sent, time.monotonic())
             return grant, now
-        raise BusError("too many workers ask at the same time")
+
+        read = partial(self._bus.last, stream, subject)
+        return await compare_and_set(read, take, "the rate limit", _TRIES)
 
 
 def _state(body: bytes) -> RateState:

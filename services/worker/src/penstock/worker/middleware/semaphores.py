@@ -71,7 +71,7 @@ class Semaphores:
         except BaseException as error:
             taking.add_done_callback(self._give_up)  # it may still be taken
             if isinstance(error, (BusError, TimeoutError)):
-                raise Defer(_AWAY_SECONDS, f"no slot without a broker: {error}") from error
+                raise Defer(_AWAY_SECONDS, f"the slot needs the broker: {error}") from error
             raise
         if slot is None:
             raise _refused(rule, key)

@@ -20,7 +20,7 @@ class MemoryPeak:
 
     def __init__(self) -> None:
         self._reset_at = float("-inf")
-        try:  # where it cannot be reset, nothing is said: the figure would be of other attempts
+        try:  # where it cannot be reset, no figure is reported: it would be of other attempts
             self._file = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
             self._file = -1

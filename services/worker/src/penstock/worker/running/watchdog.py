@@ -43,7 +43,7 @@ class _Times(ctypes.Structure):
 
 
 def now() -> float:
-    """Seconds of the clock that deadlines are told in."""
+    """Seconds of the clock of the deadlines."""
     return time.clock_gettime(_CLOCK_BOOTTIME)
 
 

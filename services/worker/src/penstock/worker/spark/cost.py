@@ -1,7 +1,7 @@
 """What an attempt has cost on Spark, by the monitoring interface of its driver.
 
-Spark tells no client what a query used; its REST interface (part of the web UI) tells it by stage,
-and each job there carries the tags that this attempt's work was given.
+Spark reports to no client what a query used; its REST interface (part of the web UI) has it by
+stage, and each job there carries the tags that this attempt's work was given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 def ask(ui: str, tag: str) -> SparkCost | None:
-    """The cost of all work with a tag; None when it cannot be had. Blocks for a moment.
+    """The cost of all work with a tag; None when it is not available. Blocks for a moment.
 
     Args:
         ui: address of the driver's web UI.
@@ -34,7 +34,7 @@ def ask(ui: str, tag: str) -> SparkCost | None:
         base = f"{ui}/api/v1/applications/{application['id']}"
         return total(_read(f"{base}/jobs"), _read(f"{base}/stages"), tag)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        log.info("the cost on Spark is not known: %r", error)
+        log.info("the cost on Spark is not available: %r", error)
         return None
 
 
@@ -43,13 +43,13 @@ def total(jobs: Sequence[Row], stages: Sequence[Row], tag: str) -> SparkCost:
     wanted = {
         stage
         for job in jobs
-        if any(each.endswith(f"_{tag}") for each in job.get("jobTags", ()))
+        if any(job_tag.endswith(f"_{tag}") for job_tag in job.get("jobTags", ()))
         for stage in job["stageIds"]
     }
-    ours = [stage for stage in stages if stage["stageId"] in wanted]
+    own_stages = [stage for stage in stages if stage["stageId"] in wanted]
 
     def add(name: str) -> int:
-        return sum(int(stage.get(name, 0)) for stage in ours)
+        return sum(int(stage.get(name, 0)) for stage in own_stages)
 
     return SparkCost(
         cpu_seconds=add("executorCpuTime") / 1e9,
@@ -57,8 +57,10 @@ def total(jobs: Sequence[Row], stages: Sequence[Row], tag: str) -> SparkCost:
         rows_written=add("outputRecords"),
         shuffle_read_bytes=add("shuffleReadBytes"),
         shuffle_write_bytes=add("shuffleWriteBytes"),
-        peak_memory_bytes=max((int(s.get("peakExecutionMemory", 0)) for s in ours), default=0),
-        stages=sum(int(stage.get("numCompleteTasks", 0)) > 0 for stage in ours),
+        peak_memory_bytes=max(
+            (int(s.get("peakExecutionMemory", 0)) for s in own_stages), default=0
+        ),
+        stages=sum(int(stage.get("numCompleteTasks", 0)) > 0 for stage in own_stages),
     )
 
 

@@ -54,16 +54,17 @@ class OpenSession:
         if own:
             self.session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         self._beat: Callable[[], None] = _nothing
-        self._seen: tuple[int, int] = (0, 0)
+        self._progress: tuple[int, int] = (0, 0)
         self.session.registerProgressHandler(self._progressed)
         _make_active(self.session)
 
     def _progressed(self, stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
         """Called by Spark's client every 2 s while it waits for an answer."""
-        told = list(stages or ())
-        seen = (sum(s.num_completed_tasks for s in told), sum(s.num_bytes_read for s in told))
-        if seen != self._seen or done:
-            self._seen = seen
+        stages = list(stages or ())
+        tasks, read = (s.num_completed_tasks for s in stages), (s.num_bytes_read for s in stages)
+        progress = sum(tasks), sum(read)
+        if progress != self._progress or done:
+            self._progress = progress
             self._beat()
 
     @property
@@ -103,9 +104,9 @@ class OpenSession:
 
 
 class _Loopback(DefaultChannelBuilder):  # type: ignore[misc]
-    """The host's own server: by number, since `localhost` may lead to somebody else's ``::1``.
+    """The host's own server: by number, since `localhost` may lead to another user's ``::1``.
 
-    The name in the address tells Spark's client that a token may travel without TLS.
+    By the name in the address Spark's client knows that a token may travel without TLS.
     """
 
     def __init__(self, remote: str) -> None:
@@ -148,7 +149,7 @@ class _Stamp(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """No job runs."""
 
 
 def _end(span: Span, call: Any) -> None:

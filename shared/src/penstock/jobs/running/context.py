@@ -66,7 +66,8 @@ class Context(Protocol):
     """A running job's view of the platform; the first parameter of a job function.
 
     Attributes:
-        job_id: this job. attempt: 1 for the first; interruptions by the platform do not count.
+        job_id: this job.
+        attempt: 1 for the first; interruptions by the platform do not count.
         fencing_token: grows with every start of a job anywhere; hand it to sinks that can refuse
             writes of a deposed attempt.
         deadline: POSIX seconds after which the attempt is ended; None without timeout.
@@ -96,7 +97,7 @@ class Context(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """True when the result is not wanted any more: stop at the next good moment."""
+        """True when the result is not needed any more: stop as soon as it is safe."""
         ...
 
     def progress(self, done: int, total: int | None = None) -> None:
@@ -105,7 +106,7 @@ class Context(Protocol):
 
     @property
     def checkpoint(self) -> JobCheckpoint:
-        """How far the work is; an attempt on another host goes on from there.
+        """How far the work is; an attempt on another host continues from there.
 
         Example::
 
@@ -141,7 +142,7 @@ class Context(Protocol):
         ...
 
     def commit(self, name: str, location: str) -> str:
-        """Has output stand under a name, once a job; returns the location that stands.
+        """Commits output under a name, once per job; returns the committed location.
 
         Raises:
             Cancelled: another attempt has begun or the job was cancelled: nothing is committed.

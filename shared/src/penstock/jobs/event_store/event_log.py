@@ -13,7 +13,7 @@ from penstock.bus.protocol import Bus, BusUnavailable, Expect, Outgoing, Stored,
 from penstock.events.envelope import Codec, Event, MalformedEvent, UnknownEvent, encode
 from penstock.events.health import HEALTH_EVENTS, HistoryBegins
 from penstock.events.subjects import Subjects
-from penstock.runtime.waiting import within
+from penstock.runtime.tasks import within
 
 T = TypeVar("T")
 

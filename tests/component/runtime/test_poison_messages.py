@@ -7,25 +7,25 @@ import logging
 import pytest
 
 from penstock.bus.protocol import BusUnavailable
-from penstock.runtime.poison_messages import passed_over, passing_over
+from penstock.runtime.poison_messages import poison_count, skipping_poison
 
 
 def test_an_unexpected_error_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    before, handled = passed_over(), []
+    before, handled = poison_count(), []
     with caplog.at_level(logging.ERROR):
         for number in (0, 1, 2):
-            with passing_over(f"message {number}"):
+            with skipping_poison(f"message {number}"):
                 handled.append(1 // number)
     assert handled == [1, 0]
-    assert passed_over() == before + 1
+    assert poison_count() == before + 1
     [line] = caplog.messages
-    assert line.startswith("message 0 is passed over: ZeroDivisionError")
-    assert "test_passing_over.py:" in line
+    assert line.startswith("message 0 is skipped: ZeroDivisionError")
+    assert "test_poison_messages.py:" in line
 
 
 def test_an_error_of_the_broker_is_raised() -> None:
     """The message must not be lost by it."""
-    before = passed_over()
-    with pytest.raises(BusUnavailable), passing_over("message 1"):
+    before = poison_count()
+    with pytest.raises(BusUnavailable), skipping_poison("message 1"):
         raise BusUnavailable("away")
-    assert passed_over() == before
+    assert poison_count() == before

@@ -1,6 +1,7 @@
-"""Hearing workers: their reports on the plain subject, their beginnings and ends in the log.
+"""Listens to what pools are measured by, besides queues: workers, hosts, trained forecasts.
 
-The snapshots of hosts say whose reports are believed.
+Workers report on a plain subject, and their starts and ends are in the log. The snapshots of hosts
+decide whose reports are believed.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ import msgspec
 
 from penstock.bus.protocol import Bus, Stored, Subscription
 from penstock.events.envelope import MalformedEvent
+from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
+from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.roster import Roster, Unbelievable
 from penstock.metrics.core.sketches import BadSketch
-from penstock.runtime.poison_messages import passing_over
+from penstock.runtime.poison_messages import skipping_poison
 
 log = logging.getLogger("penstock.metrics")
 
 _COMPLAINT_SECONDS = 60.0
 
 
-class WorkerEar:
-    """Hands what workers say to their pools' meters. Nothing that is heard can stop it.
+class WorkerListener:
+    """Hands reports to the meters of their pools. No message can stop it.
 
     Args:
-        roster: says which workers there are.
+        roster: which workers there are.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class WorkerEar:
             except MalformedEvent as error:
                 self._complain(stored.subject, error)
                 continue
-            with passing_over(stored.subject):
+            with skipping_poison(stored.subject):
                 self._on_event(event)
 
     async def follow_hosts(self) -> None:
@@ -66,7 +69,7 @@ class WorkerEar:
         pattern = self._subjects.host_snapshot("*")
         stream = self._subjects.snapshots_stream
         async for stored in self._bus.follow(stream, [pattern], start="last"):
-            with passing_over(stored.subject):
+            with skipping_poison(stored.subject):
                 self._see_host(stored)
 
     def _see_host(self, stored: Stored) -> None:
@@ -82,20 +85,20 @@ class WorkerEar:
             raise Unbelievable(f"found a snapshot of host {snapshot.host!r}")
         at, now = stored.at.timestamp(), time.monotonic()
         for report in self._roster.see(snapshot, at, now):
-            self._hear(report, now)
+            self._add(report, now)
 
     def _on_event(self, event: object) -> None:
         match event:
             case WorkerReady() if meter := self._meters.get(event.pool):
                 self._on_ready(meter, event)
             case WorkerStopped() if meter := self._meters.get(event.pool):
-                meter.workers.gone(event.worker)
+                meter.workers.remove(event.worker)
 
     def _on_ready(self, meter: PoolMeter, event: WorkerReady) -> None:
         if event.spawn_seconds is None:
             return
         try:
-            meter.hear_spawn(event.spawn_seconds, event.together, time.monotonic())
+            meter.add_spawn(event.spawn_seconds, event.together, time.monotonic())
         except ValueError as error:
             self._complain(f"worker {event.worker}", error)
 
@@ -105,14 +108,14 @@ class WorkerEar:
             if subject != self._subjects.worker_report(report.host, report.worker):
                 raise Unbelievable(f"found a report of worker {report.worker!r}")
             if report.pool in self._meters and (admitted := self._roster.admit(report, now)):
-                self._hear(admitted, now)
+                self._add(admitted, now)
         except (ValueError, RecursionError, OverflowError) as error:
             self._complain(subject, error)
 
-    def _hear(self, report: WorkerReport, now: float) -> None:
+    def _add(self, report: WorkerReport, now: float) -> None:
         if meter := self._meters.get(report.pool):
             try:
-                meter.hear(report, now)
+                meter.add_report(report, now)
             except BadSketch as error:
                 self._complain(f"worker {report.worker}", error)
 
@@ -121,4 +124,33 @@ class WorkerEar:
         now, kind = time.monotonic(), type(error).__name__
         if now - self._complained_at.get(kind, -_COMPLAINT_SECONDS) >= _COMPLAINT_SECONDS:
             self._complained_at[kind] = now
-            log.warning("%s: ignored what cannot be read or believed: %s", subject, error)
+            log.warning("%s is ignored: %s", subject, error)
+
+
+class ForecastListener:
+    """Hands forecasts to the meters of their pools. No message can stop it."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter]) -> None:
+        self._bus, self._subjects, self._meters = bus, subjects, meters
+
+    async def follow(self) -> None:
+        """Without end."""
+        subject = self._subjects.events("pool", "*", ForecastMade.__name__)
+        async for stored in self._bus.follow(self._subjects.events_stream, [subject], "last"):
+            with skipping_poison(stored.subject):
+                self._take(stored)
+
+    def _take(self, stored: Stored) -> None:
+        try:
+            made = FORECAST_EVENTS.decode(stored.body)
+        except MalformedEvent as error:
+            log.warning("%s is ignored: %s", stored.subject, error)
+            return
+        if isinstance(made, ForecastMade) and (meter := self._meters.get(made.pool)):
+            meter.use_forecast(None if made.off else _curve(made))
+
+
+def _curve(made: ForecastMade) -> Curve:
+    """By the steady clock, on which meters live."""
+    start = made.starts_at.timestamp() - time.time() + time.monotonic()
+    return Curve(start, made.step_seconds, made.mean_per_second)
