@@ -28,7 +28,6 @@ _Sender = tuple[Callable[[], None], Callable[[], None]]
 
 QUEUE_SPANS = 8192
 """Spans that wait for the collector at most; more than that are dropped, oldest first."""
-FLUSH_MILLISECONDS = 1000
 SHUTDOWN_SECONDS = 2.0
 SIGNALS = ("traces", "metrics", "logs")
 
@@ -106,7 +105,7 @@ def _spans(resource: Resource, endpoint: str, settings: Telemetry) -> _Sender:
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
 
     from penstock.telemetry.otlp import wire  # noqa: PLC0415
-    from penstock.telemetry.otlp.posting import SpanPost  # noqa: PLC0415
+    from penstock.telemetry.otlp.posting import FLUSH_MILLISECONDS, SpanPost  # noqa: PLC0415
 
     sampler, ids = ParentBasedTraceIdRatio(settings.sample_share), wire.Ids()
     provider = TracerProvider(

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 EXPORT_SECONDS = 5
 """How long one batch is tried; runs beside the service, never in its way."""
+FLUSH_MILLISECONDS = 1000
+"""Between two batches of spans, or of log lines."""
 
 for _module in (trace_exporter, metric_exporter, _log_exporter):
     logging.getLogger(_module.__name__).setLevel(

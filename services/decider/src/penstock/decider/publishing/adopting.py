@@ -24,7 +24,7 @@ from penstock.events.record import RECORDS, SettingsAdopted
 
 T = TypeVar("T")
 
-_POOLS_A_PART = 500
+POOLS_A_PART = 500
 """Keeps each message well below the broker's usual limit of 1 MB."""
 _FORMER_FORECASTS = frozenset({"aggressive", "moderate", "hint"})
 """Three words of one effect, which ``on`` has now."""
@@ -62,7 +62,7 @@ def records(pools: Mapping[str, Pool], rules: Rules, source: str = "") -> list[S
     content: dict[str, Any] = msgspec.to_builtins(
         {"pools": dict(pools), "rules": rules}, order="deterministic"
     )
-    name, parts = fingerprint(content), list(in_parts(content["pools"], _POOLS_A_PART)) or [{}]
+    name, parts = fingerprint(content), list(in_parts(content["pools"], POOLS_A_PART)) or [{}]
     return [
         SettingsAdopted(
             source=source,

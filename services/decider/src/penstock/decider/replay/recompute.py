@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
 from penstock.decider.intake import wrong
-from penstock.decider.publishing.adopting import Adopted
+from penstock.decider.publishing.adopting import Adopted, gather
 from penstock.decider.replay.chain import Broken, Chain, Installed, Measurement, Step, portable
 from penstock.decider.replay.entry import Entry
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
+from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 
@@ -231,3 +231,15 @@ def _accept(entry: Entry) -> MeasuredPool | MeasuredHost | None:
     if isinstance(snapshot, HostSnapshot):
         return None if wrong(snapshot, entry.subject) else MeasuredHost(snapshot, entry.at)
     return None
+
+
+def recorded_settings(entries: Iterable[Entry]) -> dict[str, Adopted]:
+    """The settings at the head of a log, by fingerprint."""
+    adopted = []
+    for entry in entries:
+        if ".snapshots.settings." not in entry.subject:
+            break
+        event = RECORDS.decode(entry.body)
+        if isinstance(event, SettingsAdopted):
+            adopted.append(event)
+    return gather(adopted)

@@ -17,8 +17,7 @@ from penstock.decider import garbage, plugins
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
-from penstock.decider.replay.recompute import Recomputer
-from penstock.decider.replay.settings import of_entries
+from penstock.decider.replay.recompute import Recomputer, recorded_settings
 from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier
 
@@ -67,7 +66,7 @@ def installed() -> Installed:
 
 def settings(path: Path) -> dict[str, Adopted]:
     """The settings at the head of a log."""
-    return of_entries(entries(path))
+    return recorded_settings(entries(path))
 
 
 def entries(path: Path) -> Iterator[Entry]:

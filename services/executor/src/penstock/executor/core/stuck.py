@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from penstock.config.settings import Stuck
+from penstock.config.hosts import Stuck
 from penstock.events.worker import QueueReport
 
 HEARTBEAT, RUN_TIME, MEMORY, PROCESS = 0.4, 0.3, 0.15, 0.15

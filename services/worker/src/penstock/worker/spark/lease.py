@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import telemetry
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 from penstock.spark import supervisor_protocol as protocol
 from penstock.spark.sessions import address, job_tag
 from penstock.telemetry import SpanKind, names

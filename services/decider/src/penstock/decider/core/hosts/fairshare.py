@@ -14,6 +14,7 @@ import msgspec
 from penstock.config.profiles import Profile
 from penstock.decider.core.hosts.capacity import Need
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
 _UNMET_WEIGHT = 1e-3
 _NO_WORKER = 0.5
@@ -65,7 +66,7 @@ def lateness_cost(claim: Claim, workers: int) -> float:
     if snapshot is None:
         return profile.breach_cost * _UNMET_WEIGHT * unmet
     sla = profile.sla_seconds
-    job_seconds = snapshot.service.mean_seconds if snapshot.service else 1.0
+    job_seconds = snapshot.service.mean_seconds if snapshot.service else UNKNOWN_JOB_SECONDS
     serving = max(float(workers), _NO_WORKER)  # no worker at all must not divide by zero
     arriving = (snapshot.arrival_per_second or 0.0) * sla * job_seconds
     work = snapshot.waiting * job_seconds + max(arriving - serving * sla, 0.0)

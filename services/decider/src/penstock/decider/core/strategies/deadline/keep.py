@@ -6,6 +6,7 @@ import math
 
 from penstock.decider.core.strategies.deadline.need import last_moment_seconds
 from penstock.decider.core.strategies.deadline.pool_view import PoolView
+from penstock.measuring.assumed import LEAST_JOB_SECONDS
 
 _BY_TRAFFIC = 2.0
 _BY_IDLING = 0.3
@@ -52,7 +53,7 @@ def hold_seconds(view: PoolView, workers: int) -> float:
     service = view.service
     mean = service.rounds(view.promise_seconds)
     spread = math.sqrt(service.variance(mean) * workers)
-    per_second = workers / max(service.seconds, 1e-6)
+    per_second = workers / max(service.seconds, LEAST_JOB_SECONDS)
     with_workers = passage_seconds(
         line=view.waiting,
         length=workers * mean - view.safety * spread,

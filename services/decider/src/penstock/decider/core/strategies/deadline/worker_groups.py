@@ -12,8 +12,9 @@ import math
 
 import msgspec
 
+from penstock.measuring.assumed import LEAST_JOB_SECONDS
+
 _NEVER = math.inf
-_TINY_SECONDS = 1e-6
 
 
 class Service(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +32,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         """Mean number of jobs that a worker ends in so long a time, wherever in a job it is."""
         if seconds <= 0:
             return 0.0
-        return seconds / (self.seconds if self.seconds > _TINY_SECONDS else _TINY_SECONDS)
+        return seconds / (self.seconds if self.seconds > LEAST_JOB_SECONDS else LEAST_JOB_SECONDS)
 
     def rounds_from_fresh(self, rounds: float) -> float:
         """The same for a worker that begins a job at the start: fewer, if jobs are of one length.
