@@ -163,6 +163,7 @@ class Metrics:
         await self._watch.look_up_heads()
         now, at = time.monotonic(), datetime.now(UTC)
         self._rounded_at = now
+        # A worker that reports more than any host has would make the pool's need absurd.
         largest = self._roster.largest
         for meter in self._meters.values():
             if largest:
@@ -198,10 +199,12 @@ class Metrics:
     async def _wait(self) -> None:
         """Until the next look is due or a first job rings; never more looks than their share."""
         now = time.monotonic()
+        # Of thousands of queues one look takes longer than an interval: the broker has other work.
         rest = self._looked_at + self._watch.cost_seconds / _LOOK_SHARE - now
         if rest > 0:
             await asyncio.sleep(rest)
         due = self._next_look() - time.monotonic()
+        # While the broker is away, no faster than each interval, whatever was to be looked at.
         if due > 0 and not self._broker_away:
             await within(due, self._first_jobs.rang.wait())
         elif self._broker_away:

@@ -107,7 +107,7 @@ class QueueWatch:
         self._discover_at = now + DISCOVER_SECONDS
 
     def _go_on(self, depths: Iterable[QueueDepth]) -> bool:
-        """Some were paused until now, or may have been before we came."""
+        """Some were paused until now, or may have been before this process began."""
         for depth in depths:
             queue = self.queues.get(depth.queue)
             if queue and not depth.paused and (queue.look is None or queue.look.paused):

@@ -197,6 +197,7 @@ class Orchestrator:
         while await self._service.pause(self._check_seconds):
             if (sequence := self.table.read_again_from()) is not None:
                 self._follow_from(sequence)
+            # Behind the log, a step may look unfinished whose second half is still to be read.
             if self._is_behind:
                 continue
             try:
@@ -213,5 +214,6 @@ class Orchestrator:
             with suppress(BusError):  # it is tried again; the reconciling loop logs it
                 await self._cursor.keep(self.position)
                 await self.workflows.keep()
+                # The one that shortens the log does not fall behind its own removals.
                 if not self.history.leads:
                     await self.workflows.look_for_gap()

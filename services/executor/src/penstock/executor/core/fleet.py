@@ -126,7 +126,7 @@ def by_pool(fleet: Fleet, now: float) -> dict[str, PoolWorkers]:
 
 
 def deadlines(fleet: Fleet) -> Iterator[float]:
-    """When something is due without any stimulus, monotonic seconds."""
+    """When something is due without any new fact, monotonic seconds."""
     for worker in fleet.workers.values():
         if worker.drain_deadline is not None and not worker.killed:
             yield worker.drain_deadline

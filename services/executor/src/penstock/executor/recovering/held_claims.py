@@ -54,6 +54,7 @@ class Pulses:
                 used[worker] = seconds
         computing = [name for name in used if used[name] > self._used.get(name, used[name])]
         self._used = used
+        # Extended here although no worker asked: C code may compute for hours without harm.
         try:
             await self._bus.extend(list(late.values()))
         except BusError as error:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from penstock.metrics.core.pool import PoolMeter
 
 OPENING_SECONDS = 15.0
-"""A session of a job's own takes 3 to 8 s to open; who has none by then is taken to need none."""
+"""A session of a job's own takes 3 to 8 s to open; a job without one by then needs none."""
 
 
 def jobs_to_come(

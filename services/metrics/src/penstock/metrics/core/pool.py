@@ -87,11 +87,13 @@ class PoolMeter:
 
     def _observe_rates(self, start: float, end: float) -> None:
         came = [queue.arrived for queue in self.queues]
+        # One queue that cannot be compared hides the pool's rate: a zero would look like calm.
         if None not in came:
             self._arrivals.add(start, end, sum(filter(None, came)))
             if self._forecaster:
                 self._forecaster.aim(self._horizon_seconds(end) + self._interval_seconds)
                 self._forecaster.add(start, end, sum(filter(None, came)), self._arrivals)
+        # Before the first report, nothing finished would be a wrong zero: no worker was counted.
         if self.workers.reported_at is not None:
             self._finishes.add(start, end, self._finished)
         self._finished = 0

@@ -88,6 +88,7 @@ class Roster:
     def _put_aside(self, report: WorkerReport, now: float) -> None:
         reports = self._aside.get(report.host)
         if reports is None:
+            # The oldest gives way: a key that invents hosts cannot keep out real ones for long.
             if len(self._aside) >= _ASIDE_HOSTS:
                 del self._aside[next(iter(self._aside))]
             reports = self._aside[report.host] = deque(maxlen=_ASIDE_REPORTS)

@@ -120,6 +120,8 @@ class Reconciler:
             for entry in entries
             if judge.in_line(entry, head_at, patience_seconds) is Verdict.MISSING
         ]
+        # A claimed message does not wait in the queue, and the broker offers it again by itself: a
+        # second one would only be work for a worker that drops it.
         if not lost or depth is None or not depth.claimed:
             return lost
         claimed = await unacknowledged.read(

@@ -70,6 +70,7 @@ class WorkflowSnapshots:
                     name = noun, subject.rpartition(".")[2]
                     self._sequences[name] = snapshot.sequence
                     positions.append(self._restore(name, snapshot, restored))
+        # The earliest of all: reading an event twice is harmless, missing one is not.
         return min(positions), restored
 
     def _restore(self, name: Name, stored: Stored, restored: dict[Name, Batch | Graph]) -> int:

@@ -45,7 +45,8 @@ class Claims:
 
     Args:
         profile: the pool's, for what a job leaves open.
-        host / worker: who claims, for the events.
+        host: of the worker, for the events.
+        worker: its id.
         claimed: where the executor reads what this worker holds; None for one without.
     """
 

@@ -92,8 +92,8 @@ def ask(rule: Rule, state: RateState, want: int, now: float) -> tuple[Grant, Rat
 def _bucket(rule: Rule, state: RateState, want: int, now: float) -> tuple[int, float, RateState]:
     spacing = rule.spacing_seconds
     full_at = max(state.full_at, now)
-    room = int((now + rule.burst * spacing - full_at) / spacing + 1e-9)
-    starts = max(min(want, room), 0)
+    free = int((now + rule.burst * spacing - full_at) / spacing + 1e-9)
+    starts = max(min(want, free), 0)
     after = msgspec.structs.replace(state, full_at=full_at + starts * spacing)
     return starts, full_at - (rule.burst - 1) * spacing, after
 

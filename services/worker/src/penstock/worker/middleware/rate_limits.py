@@ -150,5 +150,5 @@ class RateLimits:
 def _state(body: bytes) -> RateState:
     try:
         return msgspec.msgpack.decode(body, type=RateState)
-    except (ValueError, RecursionError):  # not ours: the limit begins anew
+    except (ValueError, RecursionError):  # not written by a worker: the limit begins anew
         return RateState()

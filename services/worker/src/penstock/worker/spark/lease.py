@@ -235,5 +235,5 @@ class SupervisorLine:
 
 def _tags(job_id: str, token: int) -> tuple[str, ...]:
     trace = telemetry.trace_id()
-    story = (f"penstock-trace-{trace}",) if trace else ()
-    return (job_tag(job_id), f"penstock-token-{token}", *story)
+    trace_tag = (f"penstock-trace-{trace}",) if trace else ()
+    return (job_tag(job_id), f"penstock-token-{token}", *trace_tag)
