@@ -70,6 +70,8 @@ PROSE_TOKENS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MI
 """From Python 3.12 on, the text of an f-string is a token of its own."""
 PLACES = ("shared", "services", "cli", "testing", "docs", "deploy", "examples", "README.md")
 SKIPPED = {"docs/decisions", "docs/language.py"}
+STORED_FIELDS = {("shared/src/penstock/events/graph.py", "again")}
+"""Fields of events that are stored under these names: event logs would become unreadable."""
 
 
 def main() -> None:
@@ -91,7 +93,10 @@ def check(paths: list[Path]) -> Iterator[str]:
         if any(name.startswith(skipped) for skipped in SKIPPED):
             continue
         findings = python(text) if path.suffix == ".py" else prose(text, 1)
-        yield from (f"{name}:{line}: {finding}" for line, finding in sorted(findings))
+        stored = [f"the name {field} " for file, field in STORED_FIELDS if file == name]
+        for line, finding in sorted(findings):
+            if not finding.startswith(tuple(stored)):
+                yield f"{name}:{line}: {finding}"
 
 
 def python(text: str) -> list[tuple[int, str]]:
