@@ -82,7 +82,8 @@ def main() -> None:
     parser.add_argument("--count", action="store_true", help="only the number of findings")
     options = parser.parse_args()
     findings = list(check(options.paths or [ROOT / place for place in PLACES]))
-    print(*([len(findings)] if options.count else findings), sep="\n")
+    for line in [str(len(findings))] if options.count else findings:
+        print(line)
     sys.exit(1 if findings else 0)
 
 
