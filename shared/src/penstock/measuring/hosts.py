@@ -51,6 +51,7 @@ def remember(hosts: dict[str, T], name: str, entry: T, bounds: HostBounds) -> st
     Returns:
         Why the host was refused; empty when it was taken.
     """
+    # inserted again at the end, so that the first host is always the one silent the longest
     before = hosts.pop(name, None)
     _forget(hosts, entry.at, bounds)
     if before is None:

@@ -147,6 +147,7 @@ class Leader:
         if not self._term.held:
             return
         self._state = outcome.state
+        # a replay of the stream would use snapshots that this round did not have
         if not setting.intake.complete:
             self._recorder.start_anew()
         records = self._recorder.round(before, inputs, through, outcome, now)

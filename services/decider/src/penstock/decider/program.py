@@ -93,6 +93,7 @@ def _upward(module: str) -> Iterator[str]:
 def _fingerprint(paths: Iterable[Path]) -> str:
     content = blake2b(digest_size=4)
     for path in paths:
+        # name and length go first, so that no content moves between files unnoticed
         raw = path.read_bytes()
         content.update(f"{path.name} {len(raw)}\n".encode())
         content.update(raw)

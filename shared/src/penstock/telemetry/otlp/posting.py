@@ -61,6 +61,7 @@ class Post:
     def send(self, batch: Any) -> bool:
         """Whether it arrived."""
         lost: bool = self._exporter.export(batch).name != "SUCCESS"
+        # once each way, not for each batch: a collector may be away for hours
         if lost != self._lost:
             self._lost = lost
             if lost:

@@ -85,6 +85,7 @@ def _wait_seconds(
     spawn_seconds = snapshot.spawn.mean_seconds if snapshot.spawn else UNKNOWN_SPAWN_SECONDS
     left = position - idle
     by_ready = left * job_seconds / ready if ready else float("inf")
+    # the ready workers are there before a new one could help
     if workers == ready or by_ready <= spawn_seconds:
         return by_ready
     left_then = left - ready * spawn_seconds / job_seconds - (workers - ready)

@@ -179,6 +179,7 @@ class Recomputer:
             return _NOTHING
         old = self._chains.get(part.epoch)
         whole = old is not None and old.number == part.number - 1
+        # under other settings the recorded state is not the one that the rounds lead to
         if not (whole and self._free):
             new = self._begin(parts)
             if old is not None and whole and old.state != new.state:

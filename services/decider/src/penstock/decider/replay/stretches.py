@@ -90,6 +90,7 @@ def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
     verifier = Verifier(pool)
     with path.open("rb") as file:
         file.seek(max(start - _OVERLAP_BYTES, 0))
+        # the cut is in the middle of a line, which belongs to the stretch before
         if file.tell():
             file.readline()
         for offset, entry in read(file):

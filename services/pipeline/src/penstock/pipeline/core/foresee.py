@@ -115,6 +115,7 @@ def _try(model: Model, counts: Floats, when: Days, origins: Sequence[int], plan:
         end = origin + plan.horizon_steps
         mean = model(counts[:origin], when.between(0, origin), when.between(origin, end))
         observed = counts[origin:end]
+        # the first origin has no errors before it to make quantiles from
         if errors:
             upper = _upper(mean, _offsets(errors))
             losses.append(loss(upper, observed))

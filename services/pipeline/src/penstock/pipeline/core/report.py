@@ -121,6 +121,7 @@ def judge(forecasts: Sequence[ForecastMade], counts: Mapping[int, int], end: flo
     last = forecasts[-1]
     predicted: dict[int, tuple[float, float, float]] = {}
     for made in forecasts:
+        # of several forecasts for one step the last one counts
         predicted |= _predicted(made, end)
     step = round(last.step_seconds)
     minutes = max(step // 60, 1)

@@ -68,6 +68,7 @@ def in_sessions(one: Callable[[], Result]) -> Result:
         try:
             return one()
         except Stuck as stuck:
+            # a session that landed batches made progress: only fruitless ones in a row end the run
             barren = 0 if stuck.landed else barren + 1
             if barren >= BARREN_SESSIONS:
                 raise

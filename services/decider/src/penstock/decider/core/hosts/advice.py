@@ -129,6 +129,7 @@ def _spare(
     running: Counter[str] = Counter()
     for share in shares.values():
         running.update(share)
+    # the hosts with fewest workers first, as the fewest workers then move
     going = sorted(
         (
             name

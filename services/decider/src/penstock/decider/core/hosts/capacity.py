@@ -22,6 +22,7 @@ from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 _LEAST_CORES = 0.01
 _LEAST_BYTES = 8 * 1024 * 1024
 _SLACK = 1e-9
+"""Relative tolerance: a sum of floats must not refuse what fits exactly."""
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +54,7 @@ def worker_need(
     cores = snapshot.worker_cpu_cores if snapshot else None
     memory = snapshot.worker_memory_bytes if snapshot else None
     cores = profile.cpu_cores if cores is None else cores
+    # a measured 0 would let any number of workers fit
     memory = memory or profile.memory_bytes
     memory = memory if memory > _LEAST_BYTES else _LEAST_BYTES
     if profile.jobs_memory_bytes:
@@ -98,6 +100,7 @@ def carries(limit: Budget, need: Need) -> tuple[int, str]:
 
 def _start_budget(host: HostSnapshot, rules: Rules, free_memory: float) -> Budget:
     others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+    # a host with a single core runs workers in spite of the reserve
     usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
     usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
     return Budget(

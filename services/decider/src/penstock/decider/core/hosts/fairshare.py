@@ -17,7 +17,9 @@ from penstock.events.snapshot import PoolSnapshot
 from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
 _UNMET_WEIGHT = 1e-3
+"""Small enough to settle ties only."""
 _NO_WORKER = 0.5
+"""Workers that a pool without any is taken to have: its expected wait stays finite."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ def lateness_cost(claim: Claim, workers: int) -> float:
         return profile.breach_cost * _UNMET_WEIGHT * unmet
     sla = profile.sla_seconds
     job_seconds = snapshot.service.mean_seconds if snapshot.service else UNKNOWN_JOB_SECONDS
-    serving = max(float(workers), _NO_WORKER)  # no worker at all must not divide by zero
+    serving = max(float(workers), _NO_WORKER)
     arriving = (snapshot.arrival_per_second or 0.0) * sla * job_seconds
     work = snapshot.waiting * job_seconds + max(arriving - serving * sla, 0.0)
     wait = (snapshot.oldest_waiting_seconds or 0.0) + work / serving

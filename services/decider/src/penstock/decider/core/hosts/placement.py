@@ -35,6 +35,7 @@ def allocate(
         style: ``spread`` a pool over hosts, or ``pack`` it.
         all_pools: whether the round decides all pools.
     """
+    # where all fits, the order among pools does not matter: fair share is needed only in a shortage
     placed, complete = _as_if_enough(claims, _copy(capacities), style)
     return placed if complete or not all_pools else _Fair(claims, _copy(capacities), style).shares()
 
@@ -48,6 +49,7 @@ def _as_if_enough(
     for claim in claims:
         for host, count in placed[claim.pool].items():
             ranking.add(host, claim.need, count)
+    # kept workers may need more memory by now than when they were placed: that is a shortage too
     complete = not any(capacity.overfull for capacity in capacities.values())
     for claim in claims:
         complete &= _grow(claim, placed[claim.pool], ranking)
@@ -63,13 +65,10 @@ def _level(claim: Claim, share: Placement, ranking: Ranking) -> None:
     if max(share.values(), default=0) < _UNEVEN:
         return
     fullest = _dismiss(share, "spread")
-    capacity, host = (
-        ranking.capacities.get(fullest),
-        ranking.choose(claim.need, share, whatever_cores=False),
-    )
-    if (
-        capacity is None or not capacity.accepts
-    ):  # a silent host may not receive the command to end one
+    capacity = ranking.capacities.get(fullest)
+    host = ranking.choose(claim.need, share, whatever_cores=False)
+    # a silent host may not receive the command to end one
+    if capacity is None or not capacity.accepts:
         return
     if host is None or share[fullest] - share.get(host, 0) < _UNEVEN:
         return
@@ -98,6 +97,7 @@ def _kept(claim: Claim, capacities: Capacities, style: str) -> Placement:
         capacity, count = capacities.get(host), claim.placement[host]
         if capacity is not None and capacity.keeps and count > 0:
             share[host] = count
+    # planned on two hosts, an exclusive pool keeps the one with more of its workers
     if claim.one_host and share:
         home = max(share, key=lambda host: share[host])
         share = {home: share[home]}

@@ -192,6 +192,7 @@ def _brought_nothing(base: Rung, top: Rung) -> bool:
     lever = top.busy / base.busy
     rose = top.mean_seconds - base.mean_seconds
     error = math.hypot(top.error_seconds, base.error_seconds)
+    # a few very long jobs raise the mean alone; a bottleneck slows the median too
     all_longer = top.p50_seconds > base.p50_seconds * math.sqrt(lever)
     return _gain(base, top) < _LEAST_GAIN and rose > _SIGMAS * error and all_longer
 
@@ -219,6 +220,7 @@ def _held(proposal: Proposal, past: Past, base: Rung, top: Rung, result: Result)
     longest = max(_LONGEST_HOLD_SECONDS, first)
     seconds = min(past.hold.seconds * 2, longest) if past.hold else first
     hold = Hold(result.planned, proposal.now + seconds, seconds, base, top)
+    # rungs from before the hold would compare with another time's load
     return msgspec.structs.replace(past, hold=hold, rungs=())
 
 

@@ -126,6 +126,7 @@ class _Forked:
     @classmethod
     def pool(cls, answer: Callable[[int], Figures], processes: int) -> multiprocessing.pool.Pool:
         cls.answer = staticmethod(answer)
+        # forked, so that loads of millions of jobs need not be pickled
         return multiprocessing.get_context("fork").Pool(processes)
 
     @staticmethod

@@ -50,6 +50,7 @@ def need(view: PoolView, rate_to_expect: float) -> Need:
     ahead = view.blind_seconds > 0 and rate_to_expect > 0
     fewest_now, binding = _walk(view, view.positions)
     if not view.planned and not ahead and _can_wait(view, fewest_now):
+        # a worker started at the next look is still early enough: nothing is held for jobs to come
         return Need(0, 0)
     workers = whole(fewest_now)
     requested = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
@@ -79,6 +80,7 @@ def _walk(
     """May be broken. Starting many together takes longer, which takes some more."""
     most, binding = _walked(view, positions, later_seconds, 1.0)
     together = most - view.planned
+    # starting many takes longer, which needs some more: one further pass is close enough
     if together > 1 and view.spawn.contention_seconds > 0:
         return _walked(view, positions, later_seconds, together)
     return most, binding

@@ -206,6 +206,7 @@ def _groups(
     snapshot: PoolSnapshot, inputs: StrategyInputs, past: Past, busy: int, spawn: SpawnFit
 ) -> tuple[WorkerGroup, ...]:
     """Busy, idle, starting: unneeded workers leave from the end."""
+    # reports and plan are of different moments: no group exceeds the plan
     idle = min(snapshot.workers_idle, inputs.current - busy)
     groups = [WorkerGroup(busy, None), WorkerGroup(idle, 0.0)]
     for asked_at, count in past.starting(inputs.current - busy - idle):

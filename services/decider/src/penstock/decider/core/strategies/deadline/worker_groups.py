@@ -117,6 +117,7 @@ class WorkerGroups:
         if workers <= 0:
             return _NEVER
         high = self.new_seconds + (place / workers + 1) * self._service.seconds
+        # a bound on the steps: a decision must end whatever the figures are
         for _ in range(20):
             if self.begun(workers, high) >= place:
                 break
