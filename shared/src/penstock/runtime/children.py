@@ -139,8 +139,8 @@ def start(
 
     Args:
         argv: the command; nothing is passed through a shell.
-        log: a file its output is appended to. output: a pipe or file in its place; without
-            either it writes where this process does.
+        log: a file its output is appended to.
+        output: a pipe or file in its place; without either it writes where this process does.
         env: variables laid over this process's own.
         parent_death_signal: what the child gets then.
         held_back: signals that wait until the child unblocks them.

@@ -38,7 +38,8 @@ class QueueWatch:
     """The configured queues as the broker sees them.
 
     Attributes:
-        queues: by name. cost_seconds: what the last look at all of them took.
+        queues: by name.
+        cost_seconds: what the last look at all of them took.
         has_new: the last look made queues that can be measured from the next on.
         discovered: queues of the default pool that were found and looked at since it was emptied.
 

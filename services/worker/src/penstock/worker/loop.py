@@ -59,7 +59,7 @@ class Worker:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
         subjects, on_notice = self._claims.joblog.subjects, self._parts.lost_jobs.on_notice
         notices = await self._parts.bus.listen(subjects.cancel_notice("*"), on_notice)
-        resumptions = await self._claims.hear_resumptions()
+        resumptions = await self._claims.listen_for_resumptions()
         collecting = self._tasks.spawn(self._collect_finished())
         upkeep = self._tasks.spawn(self._parts.upkeep.run())
         leasing = self._tasks.spawn(self._exclusive.run()) if self._exclusive else None

@@ -53,7 +53,8 @@ def write(
     """Records a process, whole or not at all.
 
     Args:
-        started_at: POSIX seconds. pid: None for this one.
+        started_at: POSIX seconds.
+        pid: None for this one.
     """
     pid = os.getpid() if pid is None else pid
     record = Record(

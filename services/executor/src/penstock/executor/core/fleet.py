@@ -23,9 +23,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         pools: names of the pools it knows; workers of others cannot be started here.
-        parallel_starts: workers starting at the same time. max_workers: over all pools; 0 for none.
-        costly: pools whose workers keep a core busy while they start; costly_starts: so many of
-            them at the same time.
+        parallel_starts: workers starting at the same time.
+        max_workers: over all pools; 0 for none.
+        costly: pools whose workers keep a core busy while they start.
+        costly_starts: so many of them at the same time.
         drain_seconds: from being asked to end to being killed.
         silent_seconds: a ready worker that reports nothing for so long is replaced.
         start_seconds: one that is not ready after this is replaced.

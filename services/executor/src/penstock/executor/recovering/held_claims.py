@@ -37,7 +37,8 @@ class Pulses:
         """Extends the claims of those that are late; a stopped process loses its own.
 
         Args:
-            workers: names and process ids. now: monotonic seconds.
+            workers: names and process ids.
+            now: monotonic seconds.
 
         Returns:
             The late ones that used their processor since the last look: they compute.

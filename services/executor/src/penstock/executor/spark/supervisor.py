@@ -62,7 +62,8 @@ class Supervisor:
     """The leases, and the server they need.
 
     Args:
-        run_dir: the host's run folder. idle_seconds: how long an unused server lives on.
+        run_dir: the host's run folder.
+        idle_seconds: how long an unused server lives on.
         alone_seconds: how long the supervisor does without an executor and without a lease.
     """
 

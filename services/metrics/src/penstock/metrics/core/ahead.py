@@ -27,9 +27,10 @@ def jobs_to_come(
     tasks; each is taken for one job's only.
 
     Args:
-        existing: jobs that wait or run. places: so many can run at a time.
-        running_seconds: how long each has run of which no task was seen; app_seconds: how long
-            each application is there.
+        existing: jobs that wait or run.
+        places: so many can run at a time.
+        running_seconds: how long each has run of which no task was seen.
+        app_seconds: how long each application is there.
         at_work: jobs of which tasks were seen.
     """
     apps = sorted(app_seconds, reverse=True)

@@ -30,7 +30,8 @@ class PoolMeter:
     """What is known of one pool. Times are seconds of one steady clock.
 
     Args:
-        queues: the pool's queues in priority order; several for a group. profile: its promise.
+        queues: the pool's queues in priority order; several for a group.
+        profile: its promise.
         window_seconds: how far back rates and distributions look.
         interval_seconds: usual time between looks.
         patience_seconds: after which a job that no living worker holds is taken as waiting.

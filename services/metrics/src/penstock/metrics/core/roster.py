@@ -52,7 +52,8 @@ class Roster:
         """Takes in a host's snapshot; yields reports that came before it and count now.
 
         Args:
-            at: when the broker stored it, POSIX seconds. now: of the steady clock.
+            at: when the broker stored it, POSIX seconds.
+            now: of the steady clock.
 
         Raises:
             Unbelievable: it is not taken.

@@ -41,7 +41,11 @@ _KINDS: dict[str, tuple[Any, Any]] = {
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """Attributes: seen_to: all events up to this sequence are in the snapshot."""
+    """A snapshot as it is stored.
+
+    Attributes:
+        seen_to: all events up to this sequence are in the snapshot.
+    """
 
     seen_to: int
     snapshot: msgspec.Raw

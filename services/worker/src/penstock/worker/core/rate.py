@@ -61,7 +61,8 @@ class RateState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What all workers share. Times are POSIX seconds, broker's clock.
 
     Attributes:
-        full_at: when a bucket will be full again. line_at: the next free place in line.
+        full_at: when a bucket will be full again.
+        line_at: the next free place in line.
         given: of a sliding window: ``(good until, starts)``, oldest first.
     """
 

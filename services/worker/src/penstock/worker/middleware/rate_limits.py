@@ -38,7 +38,8 @@ class _Lot:
     """What the broker gave last. Times are seconds of the monotonic clock.
 
     Attributes:
-        want: how many starts to ask for next. starts: those left, good until ``until``.
+        want: how many starts to ask for next.
+        starts: those left, good until ``until``.
         places: in line, the next one due at ``next_at``, ``spacing`` seconds apart.
     """
 

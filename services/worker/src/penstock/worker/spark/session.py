@@ -38,7 +38,8 @@ class OpenSession:
     """One session.
 
     Args:
-        remote: Spark Connect address. own: it is the host's own server, on loopback.
+        remote: Spark Connect address.
+        own: it is the host's own server, on loopback.
 
     Attributes:
         session: what a job gets.
