@@ -129,7 +129,7 @@ class Connection:
             self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
-        self._publisher.refuse(self._refusals.came(text))
+        self._publisher.refuse(self._refusals.fail_requests(text))
         if ".stream.create." in text:
             self._may_not_make = True
             return log.debug("streams are another role's to make")

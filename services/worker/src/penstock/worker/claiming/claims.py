@@ -325,7 +325,7 @@ class Claims:
     async def listen_for_resumptions(self) -> Subscription:
         """What jobs wait in a paused queue is not counted. A lost signal costs a statistic."""
         subjects = self.joblog.subjects
-        listening = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
+        listening = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.on_record)
         with suppress(BusError):
             paused = await QueuePauses(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())
