@@ -49,7 +49,7 @@ class Host(Section, frozen=True, kw_only=True):
 
 
 class Hosts(Section, frozen=True, kw_only=True):
-    """Which hosts the decider and the metrics service accept.
+    """The hosts that the decider and the metrics service accept.
 
     Attributes:
         allowed: glob patterns of host names; snapshots of other hosts are ignored. Empty: any host.

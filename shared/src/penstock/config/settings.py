@@ -18,7 +18,7 @@ from penstock.config.spark import Cluster, Pipeline, Spark
 
 
 class Nats(Section, frozen=True, kw_only=True):
-    """How to reach the broker.
+    """The address and credentials of the broker.
 
     Attributes:
         url: server or comma-separated servers; empty lets `penstock up` start its own.
@@ -49,7 +49,7 @@ class Nats(Section, frozen=True, kw_only=True):
 
 
 class Streams(Section, frozen=True, kw_only=True):
-    """What the broker keeps.
+    """The limits of the broker's streams.
 
     Attributes:
         replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
@@ -81,7 +81,7 @@ class Streams(Section, frozen=True, kw_only=True):
 
 
 class Jobs(Section, frozen=True, kw_only=True):
-    """How jobs are found and run.
+    """Finding and running jobs.
 
     Attributes:
         modules: importable modules whose `@job` functions workers may run. Nothing else is run.
@@ -109,7 +109,7 @@ class Jobs(Section, frozen=True, kw_only=True):
 
 
 class Dispatch(Section, frozen=True, kw_only=True):
-    """How jobs are handed over.
+    """Dispatching jobs.
 
     Attributes:
         when_away: what a dispatch does while the broker is away: ``fail`` at once, ``wait`` up to
@@ -221,7 +221,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class Http(Section, frozen=True, kw_only=True):
-    """Where services answer `/healthz`, `/readyz` and `/metrics`. There is no password.
+    """The addresses of `/healthz`, `/readyz` and `/metrics`. There is no password.
 
     If a port is taken, the service logs it and runs without its pages.
 

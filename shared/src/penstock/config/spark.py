@@ -47,7 +47,7 @@ class Cluster(Section, frozen=True, kw_only=True):
         port: where a local Master listens.
         ui_port: where a local Master serves its web UI.
         interface: address that Master and Workers of this host listen at.
-        secret_file: what all who belong to the cluster share; mode 0600. Empty, with a local
+        secret_file: the secret that the cluster's processes share; mode 0600. Empty, with a local
             Master: `penstock up` makes one in .penstock/.
         worker_overhead_bytes: what a Worker needs beside the memory that it offers.
     """

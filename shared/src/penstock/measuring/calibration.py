@@ -65,5 +65,5 @@ def loss(quantiles: Sequence[float], observed: float) -> float:
 
 
 def _deviation(mean_per_second: float, seconds: float) -> float:
-    """Of the rate over so many seconds, if arrivals were Poisson; of one arrival at least."""
+    """Standard deviation of a Poisson rate over so many seconds; at least of one arrival."""
     return sqrt(max(mean_per_second * seconds, 1.0)) / seconds

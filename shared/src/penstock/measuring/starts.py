@@ -1,4 +1,4 @@
-"""How long workers take to start: a distribution, and what it adds that several start together."""
+"""Start times of workers: a distribution, and the delay by several that start together."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Shutdown = Callable[[], None]
 _Sender = tuple[Callable[[], None], Callable[[], None]]
-"""How to hurry it, how to end it."""
+"""Functions that hurry a sender, and that end it."""
 
 QUEUE_SPANS = 8192
 """Spans that wait for the collector at most; more than that are dropped, oldest first."""
@@ -70,7 +70,7 @@ def preload(settings: Settings) -> None:
 def endpoint_of(
     settings: Settings, environment: Mapping[str, str], signal: str = "traces"
 ) -> str | None:
-    """Where one of `SIGNALS` is posted to; None leaves it out."""
+    """The URL that one of `SIGNALS` is posted to; None if it is not sent."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     base = settings.telemetry.endpoint

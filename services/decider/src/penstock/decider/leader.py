@@ -96,7 +96,7 @@ class Leader:
                 commands = await self._commander.load()
                 decisions = await self._journal.last_decisions(self._setting.pools)
             except BusError as error:
-                log.warning("cannot load what was decided last: %s", error)
+                log.warning("cannot load the last decisions: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             now = self._setting.clock.now()

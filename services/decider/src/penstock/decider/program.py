@@ -1,4 +1,4 @@
-"""Which program decides: a replay by another one may differ without anything being wrong.
+"""The fingerprint of the program: a replay by another program may differ without a fault.
 
 The fingerprint covers all code that a recomputed decision depends on: the core, the settings and
 profiles, the events that it is written as, and every installed strategy and policy by its content.

@@ -1,4 +1,4 @@
-"""When pools are decided: all of them once a period, single ones at once on request."""
+"""The schedule of decisions: all pools once a period, single ones at once on request."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class Decoder:
 
 @cache
 def decoder(text: str) -> Decoder:
-    """Of the option ``events``; a Python worker reads many batches.
+    """The decoder of the option ``events``, kept as a Python worker reads many batches.
 
     Raises:
         msgspec.ValidationError: no such option.

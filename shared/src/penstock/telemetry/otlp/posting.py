@@ -28,7 +28,7 @@ from penstock.telemetry.plain_spans import PlainSpan
 log = logging.getLogger(__name__)
 
 EXPORT_SECONDS = 5
-"""How long one batch is tried; runs beside the service, never in its way."""
+"""Seconds in which one batch is tried, in a thread of its own."""
 FLUSH_MILLISECONDS = 1000
 """Between two batches of spans, or of log lines."""
 
@@ -65,9 +65,11 @@ class Post:
         if lost != self._lost:
             self._lost = lost
             if lost:
-                log.warning("collector %s does not answer; %s are dropped", self._where, self._what)
+                log.warning(
+                    "collector %s does not respond; %s are dropped", self._where, self._what
+                )
             else:
-                log.info("collector %s answers again", self._where)
+                log.info("collector %s responds again", self._where)
         return not lost
 
     def hurry(self) -> None:

@@ -1,4 +1,4 @@
-"""How long a job would wait to be picked up, given a number of workers: the expected value."""
+"""Expected pickup times, given a number of workers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _FORMER_FORECASTS = frozenset({"aggressive", "moderate", "hint"})
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """What a round was decided under, besides measurements."""
+    """The settings of a round."""
 
     pools: Mapping[str, Pool]
     rules: Rules

@@ -68,7 +68,7 @@ class Commander:
         decision_spans: spans.DecisionSpans,
         repeat: Collection[str] = (),
     ) -> list[WorkersScaled]:
-        """Commands the hosts whose plan changed; what could not be stored is tried next time.
+        """Commands the hosts whose plan changed; the next round retries what is not stored.
 
         Args:
             repeat: hosts that are commanded whether or not their plan changed.

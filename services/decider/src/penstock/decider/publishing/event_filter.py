@@ -1,4 +1,4 @@
-"""Which decisions are worth an event: each one that says something new, the others now and then."""
+"""Selects the decisions to publish: each one with news, the others at an interval."""
 
 from __future__ import annotations
 

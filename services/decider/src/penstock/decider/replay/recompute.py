@@ -222,7 +222,7 @@ def _record(entry: Entry) -> Event | UnknownEvent | None:
 
 
 def _accept(entry: Entry) -> MeasuredPool | MeasuredHost | None:
-    """As the decider read it: what it skipped is skipped."""
+    """The measurement as the decider read it; None for one that it skipped."""
     try:
         snapshot = SNAPSHOTS.decode(entry.body)
     except ValueError:

@@ -142,7 +142,7 @@ class Verifier:
 
 
 def unlike(step: Step, recorded: Recorded) -> tuple[str, ...]:
-    """What differs between a recorded decision and the same one recomputed, a sentence each.
+    """The differences between a recorded decision and the recomputed one, a sentence each.
 
     Empty only where the bytes are equal. The one comparison of `penstock replay` and of `penstock
     decision explain`.

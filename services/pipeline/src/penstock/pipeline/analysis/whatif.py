@@ -31,7 +31,7 @@ _SCHEMA = "pool string, result binary"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What days, of whom.
+    """The days and pools to simulate.
 
     Attributes:
         since: the first midnight, UTC.
@@ -85,7 +85,7 @@ def spread(
 
 
 def begin_hour(day: int, hours: float) -> float:
-    """When the stretch of a day (its number since 1970) begins; the next day's is the next one."""
+    """The hour at which a day's stretch begins (days since 1970); each day has the next one."""
     return min((day * hours) % 24.0, 24.0 - hours)
 
 

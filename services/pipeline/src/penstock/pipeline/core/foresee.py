@@ -23,7 +23,7 @@ _SHARES = np.asarray(SHARES)[:, None]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to forecast.
+    """The parameters of a forecast.
 
     Attributes:
         step_seconds: a divisor of an hour.
@@ -61,7 +61,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def foresee(counts: Floats, start: float, plan: Plan) -> Made | None:
-    """What the steps after ``counts`` bring; None before two days are known.
+    """A forecast of the steps after ``counts``; None with less than two days of them.
 
     Args:
         counts: arrivals of each step, up to now.

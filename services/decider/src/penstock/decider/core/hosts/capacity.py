@@ -1,4 +1,4 @@
-"""What a host can carry.
+"""The capacity of a host.
 
 The reference formula: workers = floor(usable cores x free share / need), memory likewise, the
 smaller wins. Free share is what the share ceiling leaves beside what *others* use: the workers'
@@ -26,14 +26,14 @@ _SLACK = 1e-9
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
-    """What one worker of a pool takes."""
+    """The resources that one worker of a pool needs."""
 
     cpu_cores: float
     memory_bytes: float
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False):
-    """What workers may take of a host, all together."""
+    """The resources that all workers of a host may use together."""
 
     cpu_cores: float
     memory_bytes: float
@@ -63,7 +63,7 @@ def worker_need(
 
 
 def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
-    """What the formula allows: the bound for anything new."""
+    """The bound for new workers, by the formula."""
     return _start_budget(host, rules, _free_memory_share(host, rules))
 
 
@@ -88,7 +88,7 @@ def without_others(host: HostSnapshot) -> HostSnapshot:
 
 
 def carries(limit: Budget, need: Need) -> tuple[int, str]:
-    """How many such workers fit into a budget, and what bounds them."""
+    """The number of such workers that fit into a budget, and the resource that bounds them."""
     fits = {
         "cores": limit.cpu_cores / need.cpu_cores,
         "memory": limit.memory_bytes / need.memory_bytes,
@@ -120,7 +120,7 @@ def _free_memory_share(host: HostSnapshot, rules: Rules) -> float:
 
 
 class Load:
-    """What workers take of a host, all together."""
+    """The resources that all workers of a host use together."""
 
     __slots__ = ("cpu_cores", "memory_bytes", "workers")
 

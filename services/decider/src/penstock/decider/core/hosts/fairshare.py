@@ -1,4 +1,4 @@
-"""Who gets the next worker when there is not enough for all.
+"""Fair share: which pool gets the next worker in a shortage.
 
 Minimums first; then one worker at a time to the pool whose expected lateness costs most; then the
 workers that are only held back from going. No pool's demand comes before all others'.
@@ -23,7 +23,7 @@ _NO_WORKER = 0.5
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool asks of the hosts.
+    """The workers that a pool asks the hosts for.
 
     Attributes:
         pool: its name.
@@ -58,7 +58,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lateness_cost(claim: Claim, workers: int) -> float:
-    """What it costs to leave a pool at ``workers``: expected wait over promise, weighted.
+    """The cost of leaving a pool at ``workers``: expected wait over promise, weighted.
 
     The wait is that of the last job in line one SLA from now: waiting jobs, plus what arrives
     beyond what the workers can do, over the workers. The unmet share of the demand settles ties.

@@ -1,4 +1,4 @@
-"""Which host runs whose workers: what is placed stays where it is if it can.
+"""Placement of workers on hosts: placed workers stay where they are if they can.
 
 Draining hosts get nothing new and their share moves; a silent host keeps its share until its lease
 ends; a pool that must be on one host is there or nowhere.
@@ -43,7 +43,7 @@ def allocate(
 def _as_if_enough(
     claims: list[Claim], capacities: dict[str, HostCapacity], style: str
 ) -> tuple[Placements, bool]:
-    """What stays and what still fits, and whether that is all that was asked for."""
+    """The workers that stay or fit, and whether these are all that was asked for."""
     ranking = Ranking(capacities, style)
     placed = {claim.pool: _kept(claim, capacities, style) for claim in claims}
     for claim in claims:
@@ -89,7 +89,7 @@ def _grow(claim: Claim, share: Placement, ranking: Ranking) -> bool:
 
 
 def _kept(claim: Claim, capacities: Capacities, style: str) -> Placement:
-    """What stays where it is, with the surplus taken away."""
+    """The workers that stay where they are, without the surplus."""
     if claim.anchor is not None:
         return {claim.anchor: claim.workers}
     share = {}

@@ -60,7 +60,7 @@ class Options(Section, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was spent on one day.
+    """The worker-seconds spent on one day.
 
     Attributes:
         date: the day.

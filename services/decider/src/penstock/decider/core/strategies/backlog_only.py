@@ -37,7 +37,7 @@ class BacklogOnly:
 
 
 def workers_in_time(snapshot: PoolSnapshot, sla_seconds: float) -> float:
-    """As many as start all waiting jobs before the oldest one is late; then one a job."""
+    """Workers that start all waiting jobs before the oldest one is late; then one a job."""
     job_seconds = max(work.job_seconds(snapshot), LEAST_JOB_SECONDS)
     per_worker = left_seconds(snapshot, sla_seconds) / job_seconds
     return work.with_first(snapshot.waiting / max(per_worker, 1.0), snapshot)

@@ -1,4 +1,4 @@
-"""How many workers steady traffic needs: Erlang's delay formula, its tail, and the search.
+"""Workers that steady traffic needs: Erlang's delay formula, its tail, and the search.
 
 Load is in Erlang: jobs that run at a time if none has to wait, rate x service time. With c workers
 and load a, a job has to wait with probability C(c, a) (A. K. Erlang 1917), and waits longer than T

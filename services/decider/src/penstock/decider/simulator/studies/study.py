@@ -20,7 +20,7 @@ from penstock.decider.simulator.studies.contenders import Scene, controller
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be found out.
+    """The parameters of a study.
 
     Attributes:
         names: strategies and baselines.

@@ -1,4 +1,4 @@
-"""Which of the workers that are not needed now are kept: those that would soon be needed again."""
+"""Selects the surplus workers to keep: those that would soon be needed again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEVER = 50.0
 
 
 def kept(view: PoolView, needed: int, most_busy: int, change_seconds: float) -> int:
-    """How many stay, no fewer than are needed.
+    """The number of workers to keep, no fewer than are needed.
 
     A worker stays if it would be needed again before its removal has paid for starting another one
     and for the change: the break-even rule (of ski rental; for servers, Gandhi, Gupta,

@@ -86,7 +86,7 @@ def recall(memory: Mapping[str, Any]) -> Past:
 
 
 def remember(past: Past) -> dict[str, Any]:
-    """As plain values, equal to what comes back from a stored decision."""
+    """The past as plain values, equal to those decoded from a stored decision."""
     return {
         "planned": past.planned,
         "asked_at": past.asked_at,

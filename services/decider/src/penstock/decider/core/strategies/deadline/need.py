@@ -17,7 +17,7 @@ _LEAST_SHARE = 0.25
 """Jobs that are (nearly) late are to start within starting a worker and this share of the promise:
 without it one job at its last moment would ask for as many workers as there are jobs before it."""
 _MARGIN_SHARE = 0.1
-"""Of the promise, kept back while one worker that is not there yet would be enough."""
+"""Share of the promise kept in reserve while one worker, not started yet, is enough."""
 _STEP_SHARE = 0.15
 """A need that has grown goes on growing: so much more is requested at once, not in steps."""
 

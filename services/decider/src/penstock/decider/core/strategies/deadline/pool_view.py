@@ -165,7 +165,7 @@ def _held_up(snapshot: PoolSnapshot, promise_seconds: float) -> HeldUp | None:
 
 
 def spawn_of(snapshot: PoolSnapshot) -> SpawnFit:
-    """As it was measured, else as it is for a plain worker on a busy host."""
+    """The measured start times, else those of a plain worker on a busy host."""
     if snapshot.spawn_fit is not None:
         return snapshot.spawn_fit
     if snapshot.spawn is not None and snapshot.spawn.count:

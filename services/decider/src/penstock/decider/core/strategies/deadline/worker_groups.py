@@ -18,7 +18,7 @@ _NEVER = math.inf
 
 
 class Service(msgspec.Struct, frozen=True, gc=False):
-    """How long jobs run.
+    """The distribution of run times.
 
     Attributes:
         seconds: mean.
@@ -140,7 +140,7 @@ class WorkerGroups:
 
 
 def _needed(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
-    """How many workers of this pace must join, so that ``left`` jobs are begun.
+    """The number of further workers of this pace with which ``left`` jobs are begun.
 
     The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
     jobs alone, or by all, which is a quadratic in x.
