@@ -15,8 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime.workers import claims_file as claimed
-from penstock.runtime.workers import pulse
+from penstock.runtime.workers import claims_file, pulse
 
 log = logging.getLogger("penstock.runtime")
 
@@ -74,7 +73,7 @@ def write(
 
 def remove(run_dir: Path, worker: str) -> None:
     pulse.remove(run_dir, worker)
-    claimed.remove(run_dir, worker)
+    claims_file.remove(run_dir, worker)
     with suppress(OSError):
         (run_dir / _FOLDER / f"{worker}.json").unlink()
 

@@ -12,8 +12,7 @@ from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.bus.pull import delivery
 from penstock.events.worker import Claim
 from penstock.executor.recovering.returns import ACK_SUBJECT
-from penstock.runtime.workers import claims_file as claimed
-from penstock.runtime.workers import pulse
+from penstock.runtime.workers import claims_file, pulse
 
 log = logging.getLogger("penstock.executor")
 
@@ -73,7 +72,7 @@ def last_claim(run_dir: Path, worker: str) -> Claim | None:
 
 def held_claims(run_dir: Path, worker: str) -> tuple[Claim, ...] | None:
     """What a worker held last; None where it noted nothing."""
-    held = claimed.read(run_dir, worker)
+    held = claims_file.read(run_dir, worker)
     if held is None:
         return None
     return tuple(
