@@ -48,7 +48,7 @@ async def test_a_batch_is_watched_shown_listed_and_its_failed_jobs_retried(
         batch_id = await stage.client.batches.create(calls, title="odd", allowed_failures=1)
         async with stage.worker():
             failed = await shell.asked("batch", "watch", batch_id, "--timeout", "20", code=1)
-            assert "ended failed: 2 jobs failed, at most 1 may" in failed
+            assert "ended failed: too many failures: 2 of at most 1" in failed
             shown = await shell.asked_json("batch", "show", batch_id)
             assert shown["counts"] == {"completed": 2, "failed": 2}
             assert len(shown["failed_jobs"]) == 2

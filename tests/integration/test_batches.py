@@ -148,7 +148,7 @@ async def test_one_failure_fails_a_batch_that_allows_none(stage: Stage) -> None:
         async with stage.worker():
             record = await stage.ended(batch_id)
             assert record.state is BatchState.FAILED
-            assert record.reason == "1 jobs failed, at most 0 may"
+            assert record.reason == "too many failures: 1 of at most 0"
             assert record.counts.failed == 1
             assert record.counts.total == 300
             assert await stage.result(f"{batch_id}_catch") == ["catch", "failed", 300]

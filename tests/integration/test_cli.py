@@ -83,7 +83,7 @@ def test_what_is_not_there_is_said(shell: Shell) -> None:
     assert "no decision changed anything" in shell.call("decision", "ls").stderr
     assert "no worker reports" in shell.call("worker", "ls").stderr
     assert "no such event" in shell.call("events", "tail", "--no-follow").stderr
-    assert "no such dead letter" in shell.call("dead", "ls").stderr
+    assert "no dead letters match" in shell.call("dead", "ls").stderr
     assert "0 dead letters match" in shell.text("dead", "retry", "--all")
     assert shell.json("pool", "ls")[0]["state"] == "unknown"
     missing = shell.call("job", "show", "0193a000-0000-7000-8000-000000000000", code=1)

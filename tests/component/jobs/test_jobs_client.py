@@ -26,7 +26,7 @@ from penstock.events.job import (
 from penstock.events.subjects import BadName
 from penstock.jobs import AlreadyDispatched, Client, JobRefused, NotFound, UnknownJob, job, registry
 from penstock.jobs.dispatch.job_factory import JobFactory
-from penstock.jobs.errors import PayloadTooLarge
+from penstock.jobs.errors import BadTime, PayloadTooLarge
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
@@ -196,6 +196,21 @@ async def test_what_is_refused_leaves_nothing(broker: Broker, how: Any, error: A
         await broker.client.dispatch(count(table="x"), **how)
     assert await broker.bus.count(broker.subjects.events_stream, ">") == {}
     assert await broker.bus.count(broker.subjects.jobs_stream, ">") == {}
+
+
+async def test_a_job_in_place_of_a_call_is_refused_with_what_was_meant(broker: Broker) -> None:
+    with pytest.raises(JobRefused, match=r"dispatch takes a call, .*count\(\.\.\.\)"):
+        await broker.client.dispatch(count)  # type: ignore[arg-type]
+
+
+async def test_a_priority_that_does_not_exist_is_refused_before_the_queue(broker: Broker) -> None:
+    with pytest.raises(JobRefused, match="one of high, normal, low, found 'urgent'"):
+        await broker.client.dispatch(count("orders"), priority="urgent")  # type: ignore[arg-type]
+
+
+async def test_a_length_of_time_as_text_is_refused(broker: Broker) -> None:
+    with pytest.raises(BadTime, match="seconds or a timedelta, found '1h'"):
+        await broker.client.dispatch(count("orders"), expires="1h")  # type: ignore[arg-type]
 
 
 async def test_a_call_that_is_too_large(broker: Broker) -> None:

@@ -106,10 +106,14 @@ def test_a_call_is_made_by_name_and_by_place() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "why"),
     [
-        ((), {"table": "orders"}, "missing required field `day`"),
+        ((), {"table": "orders"}, "argument 'day' is missing"),
         (("orders", date(2026, 1, 1), 1, 2), {}, "takes 3 arguments, found 4"),
         (("orders",), {"table": "x", "day": date(2026, 1, 1)}, "'table' is given twice"),
-        (("orders",), {"day": date(2026, 1, 1), "dya": 1}, "unknown field `dya`"),
+        (
+            ("orders",),
+            {"day": date(2026, 1, 1), "dya": 1},
+            "there is no argument 'dya'; did you mean 'day'?",
+        ),
         (("orders",), {"day": 3}, "Expected `date`, got `int` - at `$.day`"),
         ((4,), {"day": date(2026, 1, 1)}, "Expected `str`, got `int` - at `$.table`"),
         (("orders",), {"day": date(2026, 1, 1), "limit": "7"}, "got `str` - at `$.limit`"),
@@ -307,3 +311,11 @@ def test_a_context_that_is_not_first_is_refused_where_it_is_written() -> None:
 
         @job
         def late(table: str, context: Context) -> None: ...
+
+
+def test_a_refusal_names_the_arguments_and_not_the_context() -> None:
+    with pytest.raises(BadArguments) as refused:
+        rebuild("orders")
+    assert str(refused.value).endswith(
+        "rebuild(table: str, day: date, limit: int | None): argument 'day' is missing"
+    )

@@ -190,7 +190,7 @@ def _hours_left(disk: DiskFacts, name: str) -> Reasons:
     hours = (disk.total_bytes - disk.used_bytes) / growth
     if hours < FULL_SOON_HOURS:
         state = State.DEGRADED if hours < FULL_VERY_SOON_HOURS else State.WARNING
-        yield state, f"{name} is full in {hours:.1f} h if it grows on by {growth / 1e6:,.0f} MB/h"
+        yield state, f"{name} will be full in {hours:.1f} h at {growth / 1e6:,.0f} MB/h"
 
 
 def _room(share: float, name: str, full: State, then: str) -> Reasons:
@@ -206,7 +206,7 @@ def _queues(facts: Facts) -> Reasons:
         since = f", the oldest for {queue.oldest_seconds:.0f} s" if queue.oldest_seconds else ""
         yield (
             state,
-            f"jobs wait where no pool takes them: queue {queue.name}, {jobs}{since}; {queue.why}",
+            f"queue {queue.name}: {jobs}{since}: {queue.why}",
         )
     if further := facts.unserved[MOST_QUEUES:]:
         total = sum(queue.jobs for queue in further)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -15,6 +17,9 @@ from penstock.jobs.retry import Retries
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_MISSING = re.compile(r"^Object missing required field `(\w+)`$")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(\w+)`$")
+"""How msgspec words it, for an argument itself and not for something inside of one."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -97,14 +102,14 @@ class JobType(Generic[P, R]):
                 kwargs = dict(zip(names, args, strict=False)) | kwargs
             return Call(self, encode(msgspec.convert(kwargs, self._arguments)))
         except (ValueError, TypeError, RecursionError) as error:
-            raise BadArguments(f"{self.name}{self.signature}: {error}") from error
+            raise BadArguments(self._refusal(error)) from error
 
     def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
         """Keyword arguments out of an encoded call. Raises BadArguments."""
         try:
             decoded = self._decoder.decode(arguments)
         except Exception as error:  # also what an author's own types raise
-            raise BadArguments(f"{self.name}{self.signature}: {error}") from error
+            raise BadArguments(self._refusal(error)) from error
         return {name: getattr(decoded, name) for name in self._fields}
 
     def encode_result(self, value: Any) -> bytes:
@@ -131,12 +136,31 @@ class JobType(Generic[P, R]):
             raise WrongResult(self._mismatch(None, error)) from error
         return value
 
+    def _refusal(self, error: Exception) -> str:
+        """Why a call was refused, in terms of its arguments and not of their encoding."""
+        text = str(error)
+        if missing := _MISSING.search(text):
+            text = f"argument {missing[1]!r} is missing"
+        elif unknown := _UNKNOWN.search(text):
+            near = difflib.get_close_matches(unknown[1], self._fields, 1)
+            text = f"there is no argument {unknown[1]!r}"
+            text += f"; did you mean {near[0]!r}?" if near else ""
+        takes = ", ".join(map(_shown_parameter, self.parameters))
+        return f"{self.name}({takes}): {text}"
+
     def _mismatch(self, value: Any, error: Exception) -> str:
         """Without the value, which may be secret; the decoder's words quote some of it."""
         text = f"{self.name} declares the result {_type_name(self._result.type)}"
         if value is not None:
             text += f" and returned {_type_name(type(value))}"
         return text if self.encrypted or self.masked else f"{text}: {error}"
+
+
+def _shown_parameter(parameter: inspect.Parameter) -> str:
+    kind = parameter.annotation
+    if kind is parameter.empty:
+        return parameter.name
+    return f"{parameter.name}: {kind if isinstance(kind, str) else _type_name(kind)}"
 
 
 def _type_name(kind: Any) -> str:

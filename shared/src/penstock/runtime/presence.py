@@ -75,7 +75,7 @@ def _open(service: Service) -> Pages | None:
             service.name,
         )
         return None
-    log.info("health and metrics at http://%s:%d", address, pages.port)
+    log.info("%s: health and metrics at http://%s:%d", service.name, address, pages.port)
     return pages
 
 

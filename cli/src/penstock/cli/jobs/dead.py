@@ -120,7 +120,7 @@ def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
                 break
         return rows
 
-    write_rows(session, session.run(request), LETTER_COLUMNS, "no such dead letter")
+    write_rows(session, session.run(request), LETTER_COLUMNS, "no dead letters match")
 
 
 @dead.command(example="penstock dead groups --since 1d")
@@ -136,7 +136,7 @@ def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
 def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
     """Count dead letters by failure, the most frequent first."""
     grouped = session.run(lambda bus, settings: letters_of(bus, settings).groups(wanted))
-    write_rows(session, list(islice(grouped, limit)), GROUP_COLUMNS, "no such dead letter")
+    write_rows(session, list(islice(grouped, limit)), GROUP_COLUMNS, "no dead letters match")
 
 
 @dead.command(example="penstock dead show 0193…")

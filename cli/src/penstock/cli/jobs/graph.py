@@ -107,7 +107,7 @@ def list_graphs(session: Session, state: str | None, limit: int) -> None:
         records = await newest(bus, settings, "graph", show, lambda record: record.started_at)
         return [row(record) for record in records if state in {None, record.state}][:limit]
 
-    write_rows(session, session.run(request), COLUMNS, "no such graph is in the event log")
+    write_rows(session, session.run(request), COLUMNS, "no graphs")
 
 
 @graph.command(example="penstock graph show nightly")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 import msgspec
@@ -50,7 +51,7 @@ COLUMNS = (
     Column("job", lambda row: row.function),
     Column("queue", lambda row: row.queue),
     Column("state", lambda row: row.state),
-    Column("next", lambda row: f"{row.next_at:%Y-%m-%d %H:%M:%S}" if row.next_at else "-"),
+    Column("next", lambda row: _local(row.next_at, row.zone)),
     Column("last", lambda row: _since(row.last_at)),
     Column("jobs", lambda row: wording.count(row.dispatched), number=True),
 )
@@ -131,7 +132,7 @@ def list_schedules(session: Session) -> None:
 @click.argument("name", type=NAME)
 @click.pass_obj
 def show(session: Session, name: str) -> None:
-    """Show one schedule and its next ticks."""
+    """Show one schedule and its next tick."""
     _show(session, session.with_client(lambda client: client.schedules.get(name)))
 
 
@@ -199,6 +200,11 @@ def _show(session: Session, entry: Schedule) -> None:
     write_line(
         f"  next {row.next_at or '-'}, last {row.last_at or 'never'}, {row.dispatched} so far"
     )
+
+
+def _local(at: datetime | None, zone: str) -> str:
+    """A time in the schedule's own zone, with its offset."""
+    return f"{at.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S %z}" if at else "-"
 
 
 def _since(at: datetime | None) -> str:

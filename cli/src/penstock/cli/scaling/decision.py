@@ -27,7 +27,9 @@ COLUMNS = (
     Column("from", lambda row: str(row.current), number=True),
     Column("to", lambda row: str(row.target), number=True),
     Column("strategy", lambda row: row.strategy),
-    Column("predicted", lambda row: wording.seconds(row.predicted_pickup_seconds), number=True),
+    Column(
+        "predicted pickup", lambda row: wording.seconds(row.predicted_pickup_seconds), number=True
+    ),
     Column("last reason", because),
 )
 

@@ -156,7 +156,7 @@ class _Up:
                 self._listen_to_signals()
                 self._processes.start()
                 self._screen.report(
-                    f"everything was started; broker at {masked(self._settings.nats.url)}"
+                    f"starting all services; broker at {masked(self._settings.nats.url)}"
                 )
                 if spark_master := cluster.about(self._settings):
                     self._screen.report(spark_master)

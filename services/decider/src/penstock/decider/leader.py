@@ -105,7 +105,9 @@ class Leader:
 
     async def _announce(self) -> None:
         log.info(
-            "leading, epoch %d, after %s", self._term.epoch, self._term.previous or "no leader"
+            "leading, epoch %d, after %s",
+            self._term.epoch,
+            self._term.previous or "no other leader",
         )
         await self._journal.publish(
             [

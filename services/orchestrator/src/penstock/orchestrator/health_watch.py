@@ -113,7 +113,7 @@ def changes(before: Remembered, after: Report) -> list[HealthChanged]:
     was, now = _states(before.report), _states(after)
     reasons = {finding.component: finding.reasons for finding in after.findings}
     reasons[INSTALLATION] = tuple(
-        f"{finding.component} is {finding.state}"
+        f"{finding.component}: {finding.state}"
         for finding in after.findings
         if finding.state is not State.HEALTHY
     )

@@ -125,6 +125,9 @@ class JobFactory:
         Raises:
             UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey
         """
+        if not isinstance(call, Call):
+            name = f"{call.name}(...)" if isinstance(call, JobType) else "my_job(...)"
+            raise JobRefused(f"dispatch takes a call, {name}, found {call!r}")
         job_type, job_id = call.job, terms.job_id or new_id()
         if self._for_other_processes and job_type.unreachable:
             raise UnknownJob(f"{job_type.name}: {job_type.unreachable}")
@@ -210,6 +213,10 @@ class JobFactory:
 
     def _queue(self, call: Call, terms: Terms) -> str:
         queue = check_name("queue", terms.queue) if terms.queue else call.job.queue
+        if terms.priority not in PRIORITIES:
+            raise JobRefused(
+                f"priority is one of {', '.join(PRIORITIES)}, found {terms.priority!r}"
+            )
         if terms.priority == "normal":
             return queue
         if queue not in self._priority_queues:
@@ -315,7 +322,11 @@ def expiry(
 
 
 def _seconds(length: float | timedelta) -> float:
-    return length.total_seconds() if isinstance(length, timedelta) else float(length)
+    if isinstance(length, timedelta):
+        return length.total_seconds()
+    if isinstance(length, int | float):
+        return float(length)
+    raise BadTime(f"a length of time is seconds or a timedelta, found {length!r}")
 
 
 def _aware(name: str, at: datetime) -> datetime:

@@ -97,7 +97,10 @@ class Schedules:
         async def change(stored: Stored | None) -> Schedule | None:
             record = _readable(stored)
             if record and not record.removed and not replace:
-                raise JobRefused(f"a schedule {name!r} exists; remove or replace it (--replace)")
+                raise JobRefused(
+                    f"a schedule {name!r} exists; remove it, or replace it with "
+                    "replace=True or --replace"
+                )
             return await self._put(schedule, stored)
 
         return await compare_and_set(lambda: self._last(name), change, f"schedule {name}")

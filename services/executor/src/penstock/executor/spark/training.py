@@ -177,7 +177,8 @@ def _make(spark: SparkJava, kind: str) -> bool:
         except _FAILURES as error:
             log.warning("no class archive %r is made: %s", kind, error)
             return False
-    log.info("class archive %r: %s after %.1f s", kind, made, time.monotonic() - began)
+    outcome = "made" if made else "not made"
+    log.info("class archive %r %s in %.1f s", kind, outcome, time.monotonic() - began)
     return made
 
 

@@ -160,7 +160,9 @@ class Batch:
         return counts.failed > self.record.allowed(counts.total)
 
     def _too_many(self, counts: Counts, now: datetime) -> Instruction:
-        reason = f"{counts.failed} jobs failed, at most {self.record.allowed(counts.total)} may"
+        reason = (
+            f"too many failures: {counts.failed} of at most {self.record.allowed(counts.total)}"
+        )
         if counts.pending or self.record.state is BatchState.OPEN:
             return self._stopping("failures", reason, now)
         return self._failed(counts, reason, now)

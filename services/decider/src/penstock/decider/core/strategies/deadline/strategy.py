@@ -171,5 +171,5 @@ def _why_stays(view: PoolView, workers: int) -> str:
             f"{view.service.seconds:.2g} s: the broker, the event log or the host binds"
         )
     if workers == view.planned:
-        return "all would be needed again before removing them pays"
-    return f"{view.planned - workers} could go, but have not idled long enough yet to pay for it"
+        return "all are kept: each would be needed again before stopping it saves anything"
+    return f"{view.planned - workers} could go, but stopping them saves nothing yet"
