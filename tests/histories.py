@@ -30,7 +30,7 @@ from penstock.events.job import (
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle
 from penstock.jobs.derived_ids import member
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State
 
 ENDS = (JobCompleted, JobDead, JobCancelled)

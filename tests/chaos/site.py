@@ -37,7 +37,7 @@ from penstock.events.job import JOB_EVENTS
 from penstock.events.scaling import WorkersScaled
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child

@@ -29,7 +29,7 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, JobRefused
-from penstock.jobs.event_log import append_if
+from penstock.jobs.event_store.event_log import append_if
 from penstock.orchestrator.app import Orchestrator
 from penstock.testing.memory.bus import MemoryBus
 

@@ -12,8 +12,8 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import WrongSequence
 from penstock.jobs import Call
-from penstock.jobs.checkpoints import Checkpoint, Checkpoints
 from penstock.jobs.errors import PayloadTooLarge
+from penstock.jobs.running.checkpoints import Checkpoint, Checkpoints
 
 WITHIN = 30.0
 MODULES = {"modules": ["tests.integration.sample_jobs", "tests.integration.counted_jobs"]}

@@ -54,10 +54,10 @@ async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: S
     assert (listed["id"], listed["title"], listed["step_count"]) == (chain, "pair", 2)
     assert await shell.asked_json("graph", "ls", "--state", "running") == []
 
-    assert "goes on" in await shell.asked("graph", "retry-failed", chain)
+    assert "continues" in await shell.asked("graph", "retry-failed", chain)
     record = await stage.client.graphs.wait(chain, WITHIN)
     assert (record.state, record.failed_step) == (GraphState.FAILED, "2 break_once")
-    assert "goes on" in await shell.asked("graph", "retry-failed", chain)
+    assert "continues" in await shell.asked("graph", "retry-failed", chain)
     assert (await stage.client.graphs.wait(chain, WITHIN)).state is GraphState.COMPLETED
     told = await shell.asked("graph", "show", chain)
     assert "state      completed" in told

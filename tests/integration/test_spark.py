@@ -24,7 +24,7 @@ from penstock import telemetry
 from penstock.config import load
 from penstock.config.settings import Spark
 from penstock.jobs.sink import write_parquet
-from penstock.spark.tags import job_tag
+from penstock.spark.sessions import job_tag
 from penstock.telemetry import names
 from penstock.worker.spark.lease import SparkLease, SparkUnavailable
 

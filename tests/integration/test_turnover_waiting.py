@@ -19,7 +19,7 @@ from penstock.events.batch import BATCH_EVENTS, BatchCompleted
 from penstock.events.graph import GRAPH_EVENTS, GraphCompleted
 from penstock.jobs import Client
 from penstock.jobs.errors import NotFound
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 
 
 @pytest.fixture(params=both("nats"))

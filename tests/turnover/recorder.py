@@ -23,7 +23,7 @@ from penstock.events.graph import GRAPH_EVENTS, GraphCancelled, GraphCompleted, 
 from penstock.events.job import JOB_EVENTS, JobCarried, JobRecovered
 from penstock.jobs import Client
 from penstock.jobs.errors import NotFound
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 
 _SAMPLE_SECONDS, _COMMAND_SECONDS, _LOOK_SECONDS = 0.02, 8.0, 0.5
 _LAG_SECONDS = 10.0

@@ -16,7 +16,7 @@ from penstock.config.settings import Spark as SparkSettings
 from penstock.events.worker import WorkerReport
 from penstock.executor.spark.orphans import SparkOrphans
 from penstock.executor.spark.release import release
-from penstock.spark.address import address
+from penstock.spark.sessions import address
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)

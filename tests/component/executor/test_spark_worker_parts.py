@@ -17,7 +17,7 @@ from penstock.executor.spark.java import find_spark
 from penstock.executor.spark.standalone import Offer, environment, read_secret
 from penstock.executor.spark.workers import Daemon
 from penstock.spark.master import Master, MasterAway, Resource, View, Worker
-from penstock.spark.tags import job_of, job_tag
+from penstock.spark.sessions import job_of, job_tag
 
 OFFER = Offer(name="a-1", resource="etl", slots=2, memory_bytes=1 << 30)
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.config.load import ConfigError
 from penstock.config.settings import Spark
-from penstock.spark.address import address
+from penstock.spark.sessions import address
 
 
 @pytest.mark.parametrize(

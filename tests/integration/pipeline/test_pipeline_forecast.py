@@ -24,7 +24,7 @@ from penstock.events.forecasting import ForecastMade
 from penstock.events.subjects import Subjects
 from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
-from penstock.metrics.trained_forecasts import ForecastListener
+from penstock.metrics.listeners import ForecastListener
 from penstock.pipeline.analysis.forecasts import Wanted, of_events
 from penstock.pipeline.core.foresee import Plan
 

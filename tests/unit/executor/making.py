@@ -9,8 +9,8 @@ from penstock.events.worker import Claim, WorkerEvent, WorkerReport
 from penstock.executor.core import facts
 from penstock.executor.core.fleet import Fleet, Limits
 from penstock.executor.core.instruction import Announce, Instruction, Start
-from penstock.executor.core.lifecycle import Phase
 from penstock.executor.core.reconcile import handle
+from penstock.executor.core.worker import Phase
 
 HOST = "host-a"
 

@@ -11,8 +11,7 @@ from penstock.executor.core import facts
 from penstock.executor.core.backoff import backoff_seconds
 from penstock.executor.core.fleet import by_pool, deadlines
 from penstock.executor.core.instruction import Forget, GiveBack, Note, Start, Terminate
-from penstock.executor.core.lifecycle import EDGES, Phase
-from penstock.executor.core.worker import IllegalMove, Worker, move
+from penstock.executor.core.worker import EDGES, IllegalMove, Phase, Worker, move
 
 
 def test_a_killed_worker_gives_back_is_announced_and_replaced_at_once() -> None:

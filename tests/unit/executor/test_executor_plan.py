@@ -9,7 +9,7 @@ from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
 from penstock.executor.core import facts
 from penstock.executor.core.fleet import by_pool
 from penstock.executor.core.instruction import Kill, Note, Pause, Resume, Start, Terminate
-from penstock.executor.core.lifecycle import Phase
+from penstock.executor.core.worker import Phase
 
 
 def test_a_command_starts_what_it_plans() -> None:

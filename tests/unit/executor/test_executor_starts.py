@@ -7,7 +7,7 @@ from tests.unit.executor.making import Played, command, events, fleet, of, repor
 from penstock.events.worker import WorkerReady, WorkerStarted
 from penstock.executor.core import facts
 from penstock.executor.core.instruction import Start
-from penstock.executor.core.lifecycle import Phase
+from penstock.executor.core.worker import Phase
 
 
 def test_a_report_before_the_word_of_the_fork_starts_the_worker_with_its_pid() -> None:

@@ -118,7 +118,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (workers(0, 0), "workers", H, ""),
         (workers(2, 2, crash_loop=True), "workers", D, "end as soon as they start"),
         (host(memory_share=0.99), "workers", D, "memory of host a"),
-        (host(spark="down"), "spark", D, "keeper"),
+        (host(spark="down"), "spark", D, "supervisor"),
         (host(spark=""), "spark", H, ""),
         ({"remote_spark": "Spark at x cannot be reached"}, "spark", D, "cannot be reached"),
         ({"remote_spark": ""}, "spark", H, ""),

@@ -9,9 +9,9 @@ from tests.unit.jobs.telling import NOW, event, told
 
 from penstock.events.job import JobDispatched, JobEvent, JobFailed, JobRecovered, JobStarted
 from penstock.events.subjects import Subjects
-from penstock.jobs import worker_loss
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
+from penstock.jobs.running import worker_loss
 
 RUNNING = (JobDispatched, event(JobStarted, message=10))
 REASON = "worker w on h was killed by signal 11 (SIGSEGV)"

@@ -29,7 +29,7 @@ from penstock.events.job import (
 from penstock.events.subjects import Subjects
 from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchState
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_log import JobLog
 from penstock.testing.memory.bus import MemoryBus
 

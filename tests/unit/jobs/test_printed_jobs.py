@@ -13,12 +13,12 @@ from penstock.events.batch import Callback
 from penstock.events.graph import GraphStep
 from penstock.events.job import JobCompleted, JobDispatched
 from penstock.jobs import lifecycle
-from penstock.jobs.checkpoints import Checkpoint
 from penstock.jobs.job_type import encode
 from penstock.jobs.job_view import JobView
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.queues.queue_messages import DeadLetter
+from penstock.jobs.running.checkpoints import Checkpoint
 
 CARD = "4111-1111"
 CALL = Payload(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from penstock.bus.protocol import Bus
     from penstock.config import Settings
+    from penstock.jobs.client import Client
 
 T = TypeVar("T")
 
@@ -107,6 +108,12 @@ class Session:
 
         answer: T = asyncio.run(connected())
         return answer
+
+    def with_client(self, request: Callable[[Client], Awaitable[T]]) -> T:
+        """The same, with a client of jobs."""
+        from penstock.jobs.client import Client  # noqa: PLC0415 - keeps `--help` quick
+
+        return self.run(lambda bus, settings: request(Client.over(bus, settings, "cli")))
 
     def run_offline(self, request: Callable[[Bus, Settings], Awaitable[T]]) -> T:
         """The same, also while the broker is away: calls of the bus raise BusUnavailable then."""

@@ -127,7 +127,10 @@ class NatsBus(Connection):
         self._clock_task = asyncio.create_task(clock.keep(request), name="broker's clock")
 
     async def _wait_for_streams(self) -> None:
-        """Retries until the broker answers; :func:`connect` limits how long that may take."""
+        """Retries until the broker answers; :func:`connect` limits how long that may take.
+
+        By hand: ``trouble`` holds the last reason, for the error of :func:`connect`.
+        """
         while True:
             try:
                 return await self._ensure_streams()

@@ -178,7 +178,7 @@ def _go_on_ending() -> None:
 def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Delivery:
     """A queue message, with the fields of its ack subject: ``$JS.ACK.<stream>.<consumer>.…``."""
     _, headers = parse_headers(block)
-    deliveries, sequence, _, stored_ns, pending = _numbers(reply)
+    deliveries, sequence, _, stored_ns, pending = ack_numbers(reply)
     return Delivery(
         subject=subject,
         body=body,
@@ -193,10 +193,10 @@ def delivery(subject: str, reply: bytes, body: bytes, block: bytes | None) -> De
 
 def place(reply: bytes) -> int:
     """The number of a delivery among all of its consumer, from 1 on."""
-    return int(_numbers(reply)[2])
+    return int(ack_numbers(reply)[2])
 
 
-def _numbers(reply: bytes) -> list[bytes]:
+def ack_numbers(reply: bytes) -> list[bytes]:
     """Deliveries, stream sequence, consumer sequence, nanoseconds when stored, pending.
 
     An ack subject has nine parts, or twelve where the broker names domain and account.

@@ -32,7 +32,8 @@ def explain(
 
     Args:
         origins: where a value came from, by its path, if not from the file.
-        root: what the tree was read as. above: where in the file the tree begins.
+        root: what the tree was read as.
+        above: where in the file the tree begins.
     """
     if unknown := _UNKNOWN.search(error):
         where, key = _path(unknown["where"] or "", tree, root), unknown["key"]

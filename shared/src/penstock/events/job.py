@@ -135,10 +135,10 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The job goes again at ``due_at``, as attempt ``attempt``.
+    """The job runs again from ``due_at`` on, as attempt ``attempt``.
 
     Attributes:
-        put_off: why it goes again although it did not fail, by a rate limit for example; the
+        put_off: why it was deferred although it did not fail, by a rate limit for example; the
             attempt is then the same as before. Empty after a failure.
     """
 
@@ -159,9 +159,9 @@ class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         reason: which worker, and how it ended where that is known: signal or exit code.
-        due_at: the job goes again at this time; None: at once.
-        strategy: of a stuck one: ``graceful``, ``checkpoint`` or ``restart``; else empty.
-        from_checkpoint: it goes on from its last checkpoint, if it has one.
+        due_at: when the job runs again; None: at once.
+        strategy: for a stuck job: ``graceful``, ``checkpoint`` or ``restart``; else empty.
+        from_checkpoint: the job continues from its last checkpoint, if it has one.
     """
 
     reason: str
@@ -189,8 +189,8 @@ class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         payload: the encoded call; another than before where the arguments were ``changed``.
-        reason: who wanted it, for people.
-        commits: output that stands from earlier lives, where the events of these are gone.
+        reason: given by the person who requeued it.
+        commits: output that stands from earlier lives, whose events have left the log.
     """
 
     queue: str

@@ -18,10 +18,13 @@ class BrokerFacts(_Facts, frozen=True, kw_only=True):
     """The broker as this client sees it.
 
     Attributes:
-        error: why it could not be asked; empty when it answered. answer_seconds: one request.
-        stored_bytes / storage_bytes: of JetStream's files, what is used and what may be.
+        error: why it could not be asked; empty when it answered.
+        answer_seconds: one request.
+        stored_bytes: in use by JetStream's files.
+        storage_bytes: limit of those.
         sync_seconds: how long a stored message may wait until it is forced onto the disk; 0 means
-            at once. servers: how many form the cluster, None for unknown.
+            at once.
+        servers: how many form the cluster, None for unknown.
         write_error: why a small message was not stored; empty when it was, None for not tried.
     """
 
@@ -65,9 +68,11 @@ class LogFacts(_Facts, frozen=True, kw_only=True):
         growth_per_hour: bytes stored, whether or not others left.
         living_bytes: about what jobs take that have not ended; as of the last shortening.
         living_growth_per_hour: how that grew since the one before.
-        tail_seconds: age of the first message. oldest_living_seconds: of the oldest of these jobs.
+        tail_seconds: age of the first message.
+        oldest_living_seconds: of the oldest of these jobs.
         uncarried: jobs, batches and graphs that are too large to be carried past the log's old end.
-        uncarried_bytes: what they take there. uncarried_name: noun and id of one of them.
+        uncarried_bytes: what they take there.
+        uncarried_name: noun and id of one of them.
     """
 
     limit_bytes: int
@@ -99,7 +104,8 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
     """A host by its last snapshot.
 
     Attributes:
-        silent_seconds: since that was stored. skew_seconds: its clock before (+) the broker's.
+        silent_seconds: since that was stored.
+        skew_seconds: its clock before (+) the broker's.
         spark: ``unused``, ``running``, ``remote``, ``down``; empty if not reported.
     """
 
@@ -125,7 +131,8 @@ class UnservedQueue(_Facts, frozen=True, kw_only=True):
 
     Attributes:
         oldest_seconds: age of its oldest waiting job; None where it was not looked up.
-        why: what is configured, and what to do. excluded: so on purpose.
+        why: what is configured, and what to do.
+        excluded: so on purpose.
     """
 
     name: str

@@ -50,7 +50,9 @@ class Durability(msgspec.Struct, frozen=True, kw_only=True):
     """What an installation survives, read from the broker's settings.
 
     Attributes:
-        process: the broker is killed. power: its machine loses power. node: its disk is gone.
+        process: the broker is killed.
+        power: its machine loses power.
+        node: its disk is gone.
     """
 
     process: Survival

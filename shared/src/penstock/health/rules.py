@@ -272,7 +272,10 @@ def _spark(facts: Facts) -> Reasons:
         yield State.DEGRADED, facts.remote_spark
     for host in facts.hosts:
         if host.spark == "down":
-            yield State.DEGRADED, f"host {host.name}: Spark's keeper does not run; see its log"
+            yield (
+                State.DEGRADED,
+                f"host {host.name}: the Spark supervisor does not run; see its log",
+            )
 
 
 def _clock(facts: Facts) -> Reasons:

@@ -2,7 +2,6 @@
 
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.client import Client
-from penstock.jobs.context import Context
 from penstock.jobs.dispatch.awaiting import Awaiting, awaiting
 from penstock.jobs.errors import (
     AlreadyDispatched,
@@ -18,6 +17,7 @@ from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
+from penstock.jobs.running.context import Context
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
 

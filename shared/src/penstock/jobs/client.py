@@ -14,15 +14,16 @@ from penstock.config.topology import Priority
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobCancelled
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import event_log, job_view, registry
+from penstock.jobs import job_view, registry
 from penstock.jobs.batches.client import Batches
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.dead_letters.requeue import Requeuer
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import JobFactory, Terms, due_at, expiry
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import NotFound
+from penstock.jobs.event_store import event_log
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView

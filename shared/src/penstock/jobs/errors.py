@@ -17,7 +17,7 @@
     ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
-    └── IllegalTransition     an event that may not follow; carries the job's recent story
+    └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
     ├── Defer             it is retried later; the attempt does not count
     └── Skip              it need not run: it ends as cancelled

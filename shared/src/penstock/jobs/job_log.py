@@ -14,9 +14,10 @@ from penstock.bus.protocol import Bus, Expect, Outgoing, broker_time
 from penstock.events.envelope import encode
 from penstock.events.job import JOB_EVENTS, JobDead, JobError, JobEvent
 from penstock.events.subjects import BadName, Subjects, check_name
-from penstock.jobs import event_log, lifecycle
+from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
-from penstock.jobs.event_log import History
+from penstock.jobs.event_store import event_log
+from penstock.jobs.event_store.event_log import History
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.runtime.limited_log import LimitedLog

@@ -28,7 +28,13 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+from penstock.jobs.event_store.event_sourcing import (
+    Edge,
+    LifeCycle,
+    carried_state,
+    shared_fields,
+    values,
+)
 
 
 class State(StrEnum):
@@ -259,8 +265,9 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
 def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
     if isinstance(event, JobCarried):
         return {}
-    changed_by = {"changed_by": sequence, "changed_id": event.id}
-    return changed_by | _own_changes(record, event, sequence)
+    changes = _own_changes(record, event, sequence)
+    changes["changed_by"], changes["changed_id"] = sequence, event.id
+    return changes
 
 
 def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:

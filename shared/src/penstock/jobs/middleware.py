@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.jobs.context import Context
 from penstock.jobs.errors import BadArguments
+from penstock.jobs.running.context import Context
 
 Around = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
 OwnMiddleware = Callable[[Context], Around]

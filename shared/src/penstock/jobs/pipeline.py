@@ -16,9 +16,9 @@ import msgspec
 
 from penstock.config.embedded import PIPELINE_QUEUE
 from penstock.config.settings import Pipeline
-from penstock.jobs.context import Context
 from penstock.jobs.job_type import Call
 from penstock.jobs.registry import job
+from penstock.jobs.running.context import Context
 from penstock.runtime.interpreter import module_command
 
 GROUP = "penstock.job_processes"

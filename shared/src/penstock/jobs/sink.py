@@ -24,7 +24,7 @@ from penstock.jobs.errors import Cancelled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.jobs.context import Context
+    from penstock.jobs.running.context import Context
 
 _MARK = "_penstock.json"
 """Spark does not read files that begin so; folders beside the target begin with a dot, since it

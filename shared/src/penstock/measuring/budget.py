@@ -72,7 +72,8 @@ class Ledger:
     """Jobs started, and started late, over the promise's window. Times are of one steady clock.
 
     Args:
-        sla_seconds / quantile: the promise: this share of jobs starts within so long.
+        sla_seconds: the promised pickup time.
+        quantile: the share of jobs that the promise covers.
         window_seconds: over so long a time.
     """
 

@@ -17,8 +17,10 @@ class Stretch(NamedTuple):
     """What was seen last.
 
     Attributes:
-        per_second: its rate. level: the rate that is thought to hold now.
-        at: its middle, seconds of a steady clock; ahead: the middle of the stretch asked for.
+        per_second: its rate.
+        level: the rate that is thought to hold now.
+        at: its middle, seconds of a steady clock.
+        ahead: the middle of the stretch asked for.
     """
 
     per_second: float
@@ -67,7 +69,8 @@ class Seasonal:
     forecast of the change): what comes by the clock, each day or week, is known beforehand.
 
     Args:
-        period_seconds: after which it comes again. slots: the period is kept in so many.
+        period_seconds: after which it comes again.
+        slots: the period is kept in so many.
     """
 
     __slots__ = ("_count", "_rates", "_slot", "_slot_seconds", "_slots", "_sum")

@@ -21,7 +21,9 @@ def summary(ordered: Sequence[float], total: float, squares: float) -> Quantiles
     """Of at least one sample.
 
     Args:
-        ordered: seconds, the shortest first. total / squares: their sum, and that of their squares.
+        ordered: seconds, the shortest first.
+        total: their sum.
+        squares: sum of their squares.
     """
     count = len(ordered)
     mean = total / count

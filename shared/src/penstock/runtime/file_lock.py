@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
+EXECUTOR_LOCK = "executor.lock"
+"""In a host's run folder: held by its executor, looked at by its workers."""
+
 
 def is_held(path: Path) -> bool:
     """Whether a process holds this lock exclusively.

@@ -58,7 +58,8 @@ class Spread(NamedTuple):
     """A histogram now.
 
     Attributes:
-        counts: by bucket, each its own, one more than there are bounds. total: sum of all values.
+        counts: by bucket, each its own, one more than there are bounds.
+        total: sum of all values.
         exemplars: by bucket; None where there is none.
     """
 

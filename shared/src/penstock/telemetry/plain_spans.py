@@ -36,7 +36,8 @@ class Shape:
     Attributes:
         name: of the spans.
         kind: of the spans.
-        fixed: attributes that all of them have. varying: names of the others.
+        fixed: attributes that all of them have.
+        varying: names of the others.
     """
 
     name: str
@@ -54,7 +55,8 @@ class Maker:
 
     Attributes:
         keeps: whether the trace of that id is sampled.
-        become: the SDK's span in place of one. ended: takes those that need none.
+        become: the SDK's span in place of one.
+        ended: takes those that need none.
     """
 
     new_trace_id: Callable[[], int]

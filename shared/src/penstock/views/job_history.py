@@ -15,7 +15,7 @@ from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State, fold, ignored_events, leads_to
 from penstock.jobs.payloads import redaction

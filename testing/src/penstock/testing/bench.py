@@ -31,7 +31,7 @@ class Bench(Assertions):
 
     Args:
         settings: profiles, spark and limits that the jobs run with.
-        run_dir: where Spark's keeper listens; empty for none.
+        run_dir: where the Spark supervisor listens; empty for none.
 
     Example::
 

@@ -25,9 +25,9 @@ def penstock_settings() -> Settings:
 def penstock_spark() -> Iterator[str]:
     """Real Spark for the jobs of the tests that take this fixture; one server for all of them."""
     from penstock.config import load  # noqa: PLC0415
-    from penstock.testing.spark import keeper  # noqa: PLC0415
+    from penstock.testing.spark import spark_supervisor  # noqa: PLC0415
 
-    with keeper(load()) as run_dir:
+    with spark_supervisor(load()) as run_dir:
         yield str(run_dir)
 
 

@@ -34,7 +34,7 @@ class Run:
     """One call of `run_pending`.
 
     Args:
-        run_dir: where Spark's keeper listens; empty for none.
+        run_dir: where the Spark supervisor listens; empty for none.
     """
 
     def __init__(self, bus: MemoryBus, settings: Settings, run_dir: str) -> None:

@@ -46,17 +46,19 @@ def connect_mode() -> Iterator[None]:
 
 
 @contextmanager
-def keeper(settings: Settings) -> Iterator[Path]:
-    """Starts Spark's keeper; gives the run folder where jobs find it. Needs `penstock-executor`.
+def spark_supervisor(settings: Settings) -> Iterator[Path]:
+    """Starts a Spark supervisor; yields the run folder where jobs find it.
 
-    The server starts with the first job that asks for it.
+    Needs `penstock-executor`. The server starts with the first job that asks for it.
     """
     from penstock.executor.spark.supervisor import command  # noqa: PLC0415 - only who asks needs it
 
     with temporary_dir() as run_dir, (run_dir / "executor.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as the executor holds it while it lives
         argv, variables = command(run_dir, settings)
-        child = children.start(argv, name="keeper", log=run_dir / "keeper.log", env=variables)
+        child = children.start(
+            argv, name="Spark supervisor", log=run_dir / "supervisor.log", env=variables
+        )
         try:
             yield run_dir
         finally:

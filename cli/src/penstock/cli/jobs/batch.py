@@ -96,7 +96,7 @@ def list_batches(session: Session, state: str | None, limit: int) -> None:
     """List the batches that changed last."""
 
     async def request(bus: Bus, settings: Settings) -> list[BatchRow]:
-        show = _batches(bus, settings).show
+        show = Client.over(bus, settings, "cli").batches.show
         records = await newest(bus, settings, "batch", show, lambda record: record.changed_at)
         return [row(record) for record in records if state in {None, record.state}][:limit]
 
@@ -109,11 +109,11 @@ def list_batches(session: Session, state: str | None, limit: int) -> None:
 def show(session: Session, id: str) -> None:
     """Show one batch: its counts, and which of its jobs failed."""
 
-    async def request(bus: Bus, settings: Settings) -> BatchRow:
-        batches = _batches(bus, settings)
+    async def read(client: Client) -> BatchRow:
+        batches = client.batches
         return row(await batches.show(id), tuple(await batches.failed(id)))
 
-    _show(session, session.run(request))
+    _show(session, session.with_client(read))
 
 
 @batch.command(example="penstock batch watch nightly --timeout 1h")
@@ -124,7 +124,7 @@ def watch(session: Session, id: str, timeout: float | None) -> None:
     """Follow a batch until it has ended; exit code 1 unless it completed."""
 
     async def request(bus: Bus, settings: Settings) -> BatchRecord:
-        batches, subjects = _batches(bus, settings), Subjects(settings.prefix)
+        batches, subjects = Client.over(bus, settings, "cli").batches, Subjects(settings.prefix)
         record = await batches.show(id)
         if not session.as_json and not record.state.ended:
             await _follow(bus, subjects, batches, record)
@@ -178,7 +178,7 @@ def progress(record: BatchRecord) -> str:
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel the jobs of a batch that have not ended."""
-    record = session.run(lambda bus, settings: _batches(bus, settings).cancel(id, reason))
+    record = session.with_client(lambda client: client.batches.cancel(id, reason))
     if session.as_json:
         write_json(row(record))
     if record.state in (BatchState.COMPLETED, BatchState.FAILED):
@@ -193,11 +193,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
 @click.pass_obj
 def retry_failed(session: Session, id: str, cancelled: bool) -> None:
     """Run the failed jobs of an ended batch again, in their places."""
-
-    async def request(bus: Bus, settings: Settings) -> list[str]:
-        return await _batches(bus, settings).retry_failed(id, cancelled=cancelled)
-
-    jobs = session.run(request)
+    jobs = session.with_client(lambda client: client.batches.retry_failed(id, cancelled=cancelled))
     if session.as_json:
         write_json({"id": id, "jobs": jobs})
     else:
@@ -221,7 +217,3 @@ def _show(session: Session, batch: BatchRow) -> None:
         write_line(f"failed     {job_id}")
     if len(batch.failed_jobs or ()) > 20:
         note("further jobs failed; --json lists them all")
-
-
-def _batches(bus: Bus, settings: Settings) -> Batches:
-    return Client.over(bus, settings, "cli").batches

@@ -19,7 +19,6 @@ from penstock.config import Settings
 from penstock.jobs.client import Client
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
-from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.views import wording
 from penstock.views.workflow_list import newest
@@ -104,7 +103,7 @@ def list_graphs(session: Session, state: str | None, limit: int) -> None:
     """List the graphs that were started last."""
 
     async def request(bus: Bus, settings: Settings) -> list[GraphRow]:
-        show = _graphs(bus, settings).show
+        show = Client.over(bus, settings, "cli").graphs.show
         records = await newest(bus, settings, "graph", show, lambda record: record.started_at)
         return [row(record) for record in records if state in {None, record.state}][:limit]
 
@@ -117,12 +116,11 @@ def list_graphs(session: Session, state: str | None, limit: int) -> None:
 def show(session: Session, id: str) -> None:
     """Show one graph and the state of each step."""
 
-    async def request(bus: Bus, settings: Settings) -> GraphRow:
-        client = Client.over(bus, settings, "cli")
+    async def read(client: Client) -> GraphRow:
         record = await client.graphs.show(id)
         return row(record, await _steps(client, record))
 
-    shown = session.run(request)
+    shown = session.with_client(read)
     if session.as_json:
         write_json(shown)
         return
@@ -167,7 +165,7 @@ async def _state(client: Client, job_id: str) -> str:
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Start no further step, and cancel those that run."""
-    record = session.run(lambda bus, settings: _graphs(bus, settings).cancel(id, reason))
+    record = session.with_client(lambda client: client.graphs.cancel(id, reason))
     if session.as_json:
         write_json(row(record))
     if record.state in (GraphState.COMPLETED, GraphState.FAILED):
@@ -181,12 +179,8 @@ def cancel(session: Session, id: str, reason: str) -> None:
 @click.pass_obj
 def retry_failed(session: Session, id: str) -> None:
     """Continue a failed or cancelled graph where it ended."""
-    record = session.run(lambda bus, settings: _graphs(bus, settings).retry_failed(id))
+    record = session.with_client(lambda client: client.graphs.retry_failed(id))
     if session.as_json:
         write_json(row(record))
     else:
         write_line(f"graph {id} continues; see 'penstock graph show {id}'")
-
-
-def _graphs(bus: Bus, settings: Settings) -> Graphs:
-    return Client.over(bus, settings, "cli").graphs

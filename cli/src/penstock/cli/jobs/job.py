@@ -138,7 +138,7 @@ def _nothing(wanted: Wanted) -> str:
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one job: state, attempts, timeline, result, error."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).job(id)))
+    _show(session, session.with_client(lambda client: client.job(id)))
 
 
 @job.command(example="penstock job cancel 0193… --reason 'wrong table'")
@@ -152,7 +152,7 @@ def show(session: Session, id: str) -> None:
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a job that has not ended; a running one is notified at once."""
-    view = session.run(lambda bus, settings: _client(bus, settings).cancel(id, reason))
+    view = session.with_client(lambda client: client.cancel(id, reason))
     if session.as_json:
         write_json(job_row(view.record))
     if view.state is not State.CANCELLED:
@@ -169,7 +169,7 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
     """Retry a dead or cancelled job; for many at once see 'penstock dead'."""
 
     async def request(bus: Bus, settings: Settings) -> None:
-        client = _client(bus, settings)
+        client = Client.over(bus, settings, "cli")
         function = (await client.job(id)).record.function if changes else ""
         await client.retry(id, read_changes(settings, function, changes))
 
@@ -178,10 +178,6 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
         write_json({"id": id})
     else:
         write_line(f"job {id} is retried")
-
-
-def _client(bus: Bus, settings: Settings) -> Client:
-    return Client.over(bus, settings, "cli")
 
 
 def _show(session: Session, view: JobView) -> None:

@@ -52,7 +52,7 @@ def pause(session: Session, name: str, reason: str, force: bool) -> None:
     async def request(bus: Bus, settings: Settings) -> None:
         if not force:
             await _check_exists(bus, settings, name)
-        await _client(bus, settings).pause_queue(name, reason)
+        await Client.over(bus, settings, "cli").pause_queue(name, reason)
 
     session.run(request)
     _show_state(session, name, "paused")
@@ -68,7 +68,7 @@ def resume(session: Session, name: str, force: bool) -> None:
     async def request(bus: Bus, settings: Settings) -> None:
         if not force:
             await _check_exists(bus, settings, name)
-        await _client(bus, settings).resume_queue(name)
+        await Client.over(bus, settings, "cli").resume_queue(name)
 
     session.run(request)
     _show_state(session, name, "open")
@@ -86,10 +86,6 @@ async def _check_exists(bus: Bus, settings: Settings, name: str) -> None:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see 'penstock queue ls'"
         raise Refused(f"no pool serves queue {name!r} and it holds no jobs; {hint} (or --force)")
-
-
-def _client(bus: Bus, settings: Settings) -> Client:
-    return Client.over(bus, settings, "cli")
 
 
 def _show_state(session: Session, name: str, state: str) -> None:

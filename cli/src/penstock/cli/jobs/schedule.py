@@ -96,8 +96,8 @@ def add(session: Session, /, name: str, cron: str, function: str, **options: Any
         queue=options["queue"] or "", tags=check_tags(options["tags"]), priority=options["priority"]
     )
 
-    async def request(bus: Bus, settings: Settings) -> Schedule:
-        return await _client(bus, settings).schedules.add(
+    added = session.with_client(
+        lambda client: client.schedules.add(
             name,
             call,
             cron,
@@ -107,8 +107,8 @@ def add(session: Session, /, name: str, cron: str, function: str, **options: Any
             expires_seconds=options["expires"],
             replace=options["replace"],
         )
-
-    _show(session, session.run(request))
+    )
+    _show(session, added)
 
 
 @schedule.command(name="ls", example="penstock schedule ls --json")
@@ -117,7 +117,7 @@ def list_schedules(session: Session) -> None:
     """List every schedule with its next tick."""
 
     async def request(bus: Bus, settings: Settings) -> list[ScheduleRow]:
-        schedules = await _client(bus, settings).schedules.all()
+        schedules = await Client.over(bus, settings, "cli").schedules.all()
         if schedules and (why := await standstill(bus, settings, schedules, utc_now())):
             note(f"warning: {why}")
         return [_row(entry) for entry in schedules]
@@ -132,7 +132,7 @@ def list_schedules(session: Session) -> None:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show one schedule and its next ticks."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.get(name)))
+    _show(session, session.with_client(lambda client: client.schedules.get(name)))
 
 
 @schedule.command(example="penstock schedule pause nightly")
@@ -140,7 +140,7 @@ def show(session: Session, name: str) -> None:
 @click.pass_obj
 def pause(session: Session, name: str) -> None:
     """Dispatch nothing until it is resumed."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.pause(name)))
+    _show(session, session.with_client(lambda client: client.schedules.pause(name)))
 
 
 @schedule.command(example="penstock schedule resume nightly")
@@ -148,7 +148,7 @@ def pause(session: Session, name: str) -> None:
 @click.pass_obj
 def resume(session: Session, name: str) -> None:
     """Continue with the next tick; ticks of the pause are not made up for."""
-    _show(session, session.run(lambda bus, settings: _client(bus, settings).schedules.resume(name)))
+    _show(session, session.with_client(lambda client: client.schedules.resume(name)))
 
 
 @schedule.command(name="run-now", example="penstock schedule run-now nightly")
@@ -156,7 +156,7 @@ def resume(session: Session, name: str) -> None:
 @click.pass_obj
 def run_now(session: Session, name: str) -> None:
     """Dispatch its job once, besides its ticks; prints the job's id."""
-    job_id = session.run(lambda bus, settings: _client(bus, settings).schedules.run_now(name))
+    job_id = session.with_client(lambda client: client.schedules.run_now(name))
     if session.as_json:
         write_json({"id": job_id})
     else:
@@ -168,13 +168,9 @@ def run_now(session: Session, name: str) -> None:
 @click.pass_obj
 def remove(session: Session, name: str) -> None:
     """Remove a schedule; jobs that were dispatched stay."""
-    session.run(lambda bus, settings: _client(bus, settings).schedules.remove(name))
+    session.with_client(lambda client: client.schedules.remove(name))
     if not session.as_json:
         write_line(f"schedule {name} is removed")
-
-
-def _client(bus: Bus, settings: Settings) -> Client:
-    return Client.over(bus, settings, "cli")
 
 
 def _row(entry: Schedule) -> ScheduleRow:

@@ -43,7 +43,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that all of a process's leaderships share.
 
     Attributes:
-        holder: this process's name in the lease; source: in its events.
+        holder: this process's name in the lease.
+        source: in its events.
     """
 
     bus: Bus

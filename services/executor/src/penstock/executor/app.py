@@ -43,7 +43,7 @@ from penstock.runtime.paths import run_dir
 from penstock.runtime.poison_messages import skipping_poison
 from penstock.runtime.service import Service
 from penstock.runtime.tasks import within
-from penstock.spark.address import address
+from penstock.spark.sessions import address
 
 log = logging.getLogger("penstock.executor")
 

@@ -26,11 +26,11 @@ from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
 from penstock.executor.core import facts, instruction
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
-from penstock.executor.host.oom_kills import OomKills
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
 from penstock.executor.recovering.held_claims import held_claims, last_claim
 from penstock.executor.recovering.returns import Returns
+from penstock.executor.recovering.vitals import OomKills
 from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent

@@ -22,12 +22,11 @@ from penstock.metrics.core.cadence import Cadence, PublishedState
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
+from penstock.metrics.listeners import ForecastListener, WorkerListener
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.readings import Readings
-from penstock.metrics.reports import WorkerListener
 from penstock.metrics.spark_tasks import SparkTasks
-from penstock.metrics.trained_forecasts import ForecastListener
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service_process
 from penstock.runtime.service import Service

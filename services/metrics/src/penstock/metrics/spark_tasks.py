@@ -19,7 +19,7 @@ from penstock.metrics.core.sketches import BadSketch
 from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
 from penstock.runtime.service import Service
 from penstock.spark.master import Application, Master, MasterAway, Stage, ui_url
-from penstock.spark.tags import job_of
+from penstock.spark.sessions import job_of
 
 log = logging.getLogger("penstock.metrics")
 

@@ -14,8 +14,7 @@ from penstock.config import Settings
 from penstock.config.serving import serving
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
-from penstock.orchestrator import queue_pauses as pauses
-from penstock.orchestrator import stream_settings
+from penstock.orchestrator import broker_state
 from penstock.orchestrator.core.shares import Shares
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.gauges import Readings
@@ -118,14 +117,16 @@ class Orchestrator:
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
         self._service.spawn(standing.keep(self._service, self._client), "schedules of the settings")
-        self._service.spawn(pauses.keep(self._service), "queue pauses")
+        self._service.spawn(broker_state.keep_pauses(self._service), "queue pauses")
         self._service.spawn(self._cancelled.run(), "cancelled schedules")
         if self._queues:
             self._service.spawn(self._queues.run(), "queues")
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
-            self._service.spawn(stream_settings.keep(self._service, self._bus), "stream settings")
+            self._service.spawn(
+                broker_state.apply_stream_settings(self._service, self._bus), "stream settings"
+            )
             self._service.spawn(self._timers.run(), "timers")
             foreign = ForeignSchedules(self._service, self._bus)
             self._service.spawn(foreign.run(), "foreign schedules")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from penstock.events.subjects import Subjects
 from penstock.health.facts import BrokerFacts, Facts
 from penstock.health.report import Report
-from penstock.jobs import event_log
+from penstock.jobs.event_store import event_log
 from penstock.orchestrator.health_watch import HealthWatch
 from penstock.runtime.poison_messages import poison_count
 from penstock.telemetry import metrics

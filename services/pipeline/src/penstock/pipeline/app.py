@@ -44,9 +44,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `penstock pipeline run`.
 
     Attributes:
-        lake: folder on any Hadoop file system. master: Spark's, such as ``local[2]``.
+        lake: folder on any Hadoop file system.
+        master: Spark's, such as ``local[2]``.
         catch_up: end when all that was stored at the start has landed; else go on.
-        every_seconds: from batch to batch. max_messages: at most so many of a stream in a batch.
+        every_seconds: from batch to batch.
+        max_messages: at most so many of a stream in a batch.
         compact_every: batches of a stream after which small files are merged.
         rollup: bring the rollups up to date at the end; with ``catch_up`` only.
     """

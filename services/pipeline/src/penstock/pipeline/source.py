@@ -25,8 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.broker.link import Link
-from penstock.pipeline.broker.messages import DDL, record_batch
-from penstock.pipeline.broker.pulling import read_range, sequence_before
+from penstock.pipeline.broker.pulling import DDL, read_range, record_batch, sequence_before
 from penstock.pipeline.broker.sink import BatchSink, StreamSink
 from penstock.pipeline.core.options import BadOption, ReadOptions, WriteOptions, parse, position
 from penstock.pipeline.core.ranges import Extent, Range, advance, initial, split

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.runtime.file_lock import is_held
+from penstock.runtime.file_lock import EXECUTOR_LOCK, is_held
 from penstock.worker.running import watchdog
 from penstock.worker.running.watchdog import Watchdog
 
@@ -38,7 +38,7 @@ class Orphan:
     """
 
     def __init__(self, run_dir: str, grace_seconds: float) -> None:
-        self._path = Path(run_dir) / "executor.lock" if run_dir else None
+        self._path = Path(run_dir) / EXECUTOR_LOCK if run_dir else None
         self._grace_seconds = grace_seconds
         self._since: float | None = None
         self._closed = threading.Event()

@@ -8,8 +8,8 @@ from functools import partial
 
 from penstock.bus.protocol import Bus
 from penstock.config.topology import pools
-from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
+from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.workers.assignment import Assignment
 from penstock.runtime.workers.claims_file import Claimed

@@ -22,7 +22,13 @@ from penstock.events.batch import (
     Callbacks,
     Counts,
 )
-from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+from penstock.jobs.event_store.event_sourcing import (
+    Edge,
+    LifeCycle,
+    carried_state,
+    shared_fields,
+    values,
+)
 
 
 class BatchState(StrEnum):

@@ -18,16 +18,17 @@ from penstock.events.batch import (
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, event_log
+from penstock.jobs import derived_ids
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState, fold
 from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.batches.member_ends import MemberEnd, ended_members
 from penstock.jobs.batches.sending import send_members
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.derived_ids import Member
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
+from penstock.jobs.event_store import event_log
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_type import Call
 
 _REQUEUED_AT_ONCE = 50

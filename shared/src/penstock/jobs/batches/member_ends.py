@@ -13,7 +13,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.batches.slots import Slot, Slots
 from penstock.jobs.derived_ids import Member, member
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 
 _PAGE = 1_000
 _REPLICA_SECONDS = 0.1

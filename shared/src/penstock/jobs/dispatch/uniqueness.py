@@ -15,10 +15,10 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import event_log
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import AlreadyDispatched
+from penstock.jobs.event_store import event_log
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.middleware import Unique, key_of, token

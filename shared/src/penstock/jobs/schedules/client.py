@@ -11,10 +11,10 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.envelope import check_instant
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_type import Call
 from penstock.jobs.schedules.schedule import (
     Missed,

@@ -19,13 +19,14 @@ from penstock.events.graph import (
     GraphStopping,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, event_log, job_view
+from penstock.jobs import derived_ids, job_view
 from penstock.jobs.batches.callbacks import encode_callbacks
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.dispatch.awaiting import Awaiting, split
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
+from penstock.jobs.event_store import event_log
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView

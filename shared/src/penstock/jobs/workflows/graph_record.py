@@ -20,7 +20,13 @@ from penstock.events.graph import (
     GraphStep,
     GraphStopping,
 )
-from penstock.jobs.event_sourcing import Edge, LifeCycle, carried_state, shared_fields, values
+from penstock.jobs.event_store.event_sourcing import (
+    Edge,
+    LifeCycle,
+    carried_state,
+    shared_fields,
+    values,
+)
 
 
 class GraphState(StrEnum):

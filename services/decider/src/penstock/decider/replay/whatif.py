@@ -62,7 +62,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Settings laid over those of the time.
 
     Attributes:
-        pools: by a pool's name, or a pattern such as ``*``. rules: for all pools.
+        pools: by a pool's name, or a pattern such as ``*``.
+        rules: for all pools.
     """
 
     pools: Mapping[str, ProfileOverride]

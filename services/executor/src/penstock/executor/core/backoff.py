@@ -2,7 +2,7 @@
 
 For workers that cannot start (a module that cannot be imported, no memory) or end without having
 taken a job. What a job does to its process is no failed start: the job itself waits longer each
-time (`penstock.jobs.worker_loss`), so that the pool goes on with the others.
+time (`penstock.jobs.running.worker_loss`), so that the pool goes on with the others.
 """
 
 from __future__ import annotations

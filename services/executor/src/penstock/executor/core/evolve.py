@@ -29,8 +29,7 @@ from penstock.executor.core.instruction import (
     Resume,
     Terminate,
 )
-from penstock.executor.core.lifecycle import Phase
-from penstock.executor.core.worker import Worker, move
+from penstock.executor.core.worker import Phase, Worker, move
 
 AboutWorker = (
     facts.Reported

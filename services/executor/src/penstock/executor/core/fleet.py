@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from penstock.events.snapshot import PoolWorkers
 from penstock.executor.core.backoff import Trouble
-from penstock.executor.core.lifecycle import Phase
-from penstock.executor.core.worker import Worker
+from penstock.executor.core.worker import Phase, Worker
 
 START_SLOT_SECONDS = 10.0
 """A start that takes longer no longer keeps others from starting."""

@@ -21,8 +21,7 @@ from penstock.executor.core.evolve import Step, evolve
 from penstock.executor.core.facts import Fact
 from penstock.executor.core.fleet import Fleet
 from penstock.executor.core.instruction import Instruction, Kill, Pause, Start, Terminate
-from penstock.executor.core.lifecycle import Phase
-from penstock.executor.core.worker import Worker, move
+from penstock.executor.core.worker import Phase, Worker, move
 
 
 def handle(fleet: Fleet, fact: Fact, now: float) -> Step:

@@ -1,16 +1,47 @@
-"""One worker as its executor knows it."""
+"""One worker as its executor knows it; its life is one table, with a reason on each edge."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.events.worker import Claim
-from penstock.executor.core.lifecycle import ACTIVE, EDGES, READY, Phase
 
 _HISTORY_LENGTH = 8
+
+
+class Phase(StrEnum):
+    """Where a worker stands. `STARTING`, `IDLE` and `BUSY` count against the plan."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+EDGES: Final[Mapping[tuple[Phase, Phase], str]] = {
+    (Phase.STARTING, Phase.IDLE): "asked for its first job",
+    (Phase.STARTING, Phase.BUSY): "sent its first report with a job",
+    (Phase.STARTING, Phase.DRAINING): "no longer wanted before it was ready",
+    (Phase.STARTING, Phase.STOPPED): "ended before it was ready",
+    (Phase.IDLE, Phase.BUSY): "took a job",
+    (Phase.BUSY, Phase.IDLE): "finished its job",
+    (Phase.IDLE, Phase.DRAINING): "is ending, without a job",
+    (Phase.BUSY, Phase.DRAINING): "is ending after its job",
+    (Phase.IDLE, Phase.STOPPED): "ended unasked, without a job",
+    (Phase.BUSY, Phase.STOPPED): "ended unasked, with a job",
+    (Phase.DRAINING, Phase.STOPPED): "drained, or was killed while draining",
+}
+"""Every move there is. The docs' diagram and the tests are made from this table."""
+
+ACTIVE: Final = frozenset({Phase.STARTING, Phase.IDLE, Phase.BUSY})
+READY: Final = frozenset({Phase.IDLE, Phase.BUSY})
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):

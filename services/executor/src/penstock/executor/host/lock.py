@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from penstock.config import ConfigError
+from penstock.runtime.file_lock import EXECUTOR_LOCK
 
 _PATIENCE_SECONDS = 1.0
 """Workers hold the lock for an instant when they look whether their executor lives."""
@@ -23,7 +24,7 @@ def take(run_dir: Path, host: str) -> int:
     Raises:
         HostTaken: another executor has it.
     """
-    lock = os.open(run_dir / "executor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(run_dir / EXECUTOR_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:

@@ -12,11 +12,11 @@ from penstock.bus.pull import delivery
 from penstock.config import Settings
 from penstock.events.job import JobDead, JobEvent, JobRecovered, JobReleased
 from penstock.events.subjects import Subjects
-from penstock.jobs import worker_loss
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.running import worker_loss
 
 log = logging.getLogger("penstock.executor")
 

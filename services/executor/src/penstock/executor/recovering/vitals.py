@@ -1,9 +1,13 @@
-"""How the processes of workers are: their state and what they use, asked of the kernel."""
+"""How the processes of workers are, asked of the kernel: state, use, and OOM kills.
+
+An exit code does not show that the OOM killer struck; the kernel's own count of its kills does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -12,6 +16,8 @@ from penstock.executor.core.stuck import IDLE
 
 IDLE_SHARE = 0.02
 """Of one core. A worker whose job waits uses a third of this: it looks after its claims."""
+
+_OOM_COUNTER = "oom_kill "
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -54,3 +60,30 @@ def _cpu_seconds(process: psutil.Process) -> float:
             times = part.cpu_times()
             total += times.user + times.system
     return total
+
+
+class OomKills:
+    """The kernel's count of processes that it ended for lack of memory, of the whole machine.
+
+    Args:
+        vmstat: the kernel's table of counters; proc_vmstat(5).
+    """
+
+    def __init__(self, vmstat: Path = Path("/proc/vmstat")) -> None:
+        self._vmstat = vmstat
+        self._count = self._read()
+
+    def rose(self) -> bool:
+        """Whether there were more since the last call."""
+        before, self._count = self._count, self._read()
+        return self._count > before
+
+    def _read(self) -> int:
+        try:
+            lines = self._vmstat.read_text("ascii").splitlines()
+        except OSError:
+            return 0
+        counts = (
+            line.removeprefix(_OOM_COUNTER) for line in lines if line.startswith(_OOM_COUNTER)
+        )
+        return int(next(counts, "0"))

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from penstock.executor.spark.leftovers import has_executors, running, send
 from penstock.runtime import children
-from penstock.runtime.file_lock import is_held
+from penstock.runtime.file_lock import EXECUTOR_LOCK, is_held
 from penstock.runtime.interpreter import module_command
 from penstock.runtime.supervised import Backoff, Supervised
 from penstock.telemetry import lines
@@ -73,7 +73,7 @@ def _wait_for_end(pid: int) -> None:
 
 def _is_followed(run_dir: Path, seconds: float) -> bool:
     """Whether another executor came in time; True also where nothing is left to be claimed."""
-    lock = run_dir / "executor.lock"
+    lock = run_dir / EXECUTOR_LOCK
     return _until(lambda: is_held(lock) or not running(run_dir), seconds)
 
 

@@ -28,7 +28,7 @@ from penstock.config import Settings
 from penstock.executor.spark import connect_server
 from penstock.executor.spark.connect_server import Options, Server, ServerFailed
 from penstock.executor.spark.release import release
-from penstock.runtime.file_lock import is_held
+from penstock.runtime.file_lock import EXECUTOR_LOCK, is_held
 from penstock.runtime.interpreter import module_command
 from penstock.runtime.tasks import Tasks
 from penstock.spark import supervisor_protocol as protocol
@@ -70,7 +70,7 @@ class Supervisor:
         self, run_dir: Path, options: Options, idle_seconds: float, alone_seconds: float
     ) -> None:
         self._folder = run_dir / "spark"
-        self._lock = run_dir / "executor.lock"
+        self._lock = run_dir / EXECUTOR_LOCK
         self._options = options
         self._idle_seconds, self._alone_seconds = idle_seconds, alone_seconds
         self._counted: set[asyncio.StreamWriter] = set()

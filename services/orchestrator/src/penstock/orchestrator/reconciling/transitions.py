@@ -12,7 +12,7 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Instant, Int64, UnknownEvent, check_instant
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import State
 from penstock.orchestrator.core.unresolved import AWAITED, Step
 from penstock.runtime.poison_messages import skipping_poison

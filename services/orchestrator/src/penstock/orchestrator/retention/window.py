@@ -19,7 +19,7 @@ import msgspec
 from penstock.bus.protocol import Stored
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.jobs import lifecycle
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State
 
 _CARRIED = f".{JobCarried.__name__}"

@@ -17,8 +17,9 @@ from penstock.events.batch import BATCH_EVENTS, BatchCarried
 from penstock.events.envelope import Event, encode
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, event_log
+from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
+from penstock.jobs.event_store import event_log
 from penstock.jobs.workflows import graph_record
 from penstock.orchestrator.retention.window import Window
 from penstock.orchestrator.workflows.tracker import WorkflowTracker

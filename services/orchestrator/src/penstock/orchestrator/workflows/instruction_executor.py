@@ -16,11 +16,12 @@ from penstock.bus.protocol import (
 )
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, event_log
+from penstock.jobs import derived_ids
 from penstock.jobs.batches.callbacks import due_callbacks
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch import job_factory
 from penstock.jobs.errors import JobRefused, JobsError
+from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph

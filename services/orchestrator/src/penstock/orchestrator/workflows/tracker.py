@@ -27,7 +27,7 @@ from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
-from penstock.jobs.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.orchestrator.core.batch import Batch

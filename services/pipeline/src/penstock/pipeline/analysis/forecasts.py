@@ -31,7 +31,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `penstock pipeline forecast`.
 
     Attributes:
-        lake: its folder. weeks: how far back to learn. pool: only this one, if not empty.
+        lake: its folder.
+        weeks: how far back to learn.
+        pool: only this one, if not empty.
         until: learn what was before this; None: up to the newest arrival in the lake.
     """
 

@@ -34,7 +34,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What days, of whom.
 
     Attributes:
-        since / until: whole UTC days in between. pool: only this one, if not empty.
+        since: the first midnight, UTC.
+        until: the last midnight, UTC.
+        pool: only this one, if not empty.
         hours: of each day, another part of it each day, so that all hours are seen in turn.
     """
 

@@ -1,4 +1,9 @@
-"""A connection to the broker for blocking code, which is what Spark calls a data source from."""
+"""A connection to the broker for blocking code, as Spark calls a data source from.
+
+Not `bus.connection`, which needs the settings of an installation and reconnects without end: a data
+source has only the options of its query, and a task whose broker is away must fail within seconds,
+so that Spark runs it again. Wire protocol, credentials and pulls are the bus's.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,8 @@ class Link:
 
     Raises:
         ConfigError: no server is named.
-        BusUnavailable: no server answers, or the connection broke. BusRefused: it says no.
+        BusUnavailable: no server responds, or the connection broke.
+        BusRefused: the server refuses the credentials or a request.
     """
 
     def __init__(self, reach: Reach) -> None:
@@ -84,7 +90,7 @@ class Link:
             raise BusUnavailable(f"NATS at {masked(self._reach.servers)}: {error!r}") from error
 
     async def _on_error(self, error: Exception) -> None:
-        """What else goes wrong shows in the answers that do not come."""
+        """Notes a refusal; other errors show as requests without a response."""
         if "permissions violation" in str(error).lower():
             self._refusal = str(error)
             self._refused.set()
@@ -93,7 +99,7 @@ class Link:
         reach = self._reach
         await self.client.connect(
             name="penstock-pipeline",
-            allow_reconnect=False,  # who reads goes on by sequence, on a connection of its own
+            allow_reconnect=False,  # `read_range` continues by sequence, on a new connection
             connect_timeout=2,
             pending_size=_PENDING_BYTES,
             error_cb=self._on_error,

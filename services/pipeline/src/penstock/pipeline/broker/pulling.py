@@ -1,30 +1,46 @@
-"""A range of a stream, read in order through a short-lived pull consumer."""
+"""A range of a stream, read in order through a short-lived pull consumer.
+
+The pulls are the bus's (`bus.pull.Inbox`). Consumers are made here, not by `Bus.follow`: a range
+ends, its messages come in chunks while Spark works on the chunk before, and header blocks and times
+are not decoded, as most queries need neither (3.5 µs of CPU a message; `follow` takes 4.0,
+`history` 6.8).
+"""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from penstock.bus.protocol import BusRefused, BusUnavailable
-from penstock.bus.pull import PAGE_BYTES, is_full
+from penstock.bus.pull import Inbox, ack_numbers
 from penstock.bus.wire import parse_headers
 from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import ReadOptions
 from penstock.pipeline.core.ranges import Extent
 
 _ALIVE_NS = 60_000_000_000
-_FINAL = {404, 408}
-_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
+
+DDL = "sequence bigint, subject string, time timestamp, headers map<string,string>, data binary"
+SCHEMA = pa.schema(
+    [
+        ("sequence", pa.int64()),
+        ("subject", pa.string()),
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("headers", pa.map_(pa.string(), pa.string())),
+        ("data", pa.binary()),
+    ]
+)
 
 
 class Message(NamedTuple):
-    """A stored message, as little of it worked out as can be."""
+    """A stored message, decoded as little as possible."""
 
     sequence: int
     time_ns: int
@@ -33,22 +49,41 @@ class Message(NamedTuple):
     headers: bytes | None
 
 
+def record_batch(messages: Sequence[Message], with_headers: bool) -> pa.RecordBatch:
+    """One batch of :data:`SCHEMA`; ``headers`` are null where there are none or none are wanted."""
+    columns = [
+        [message.sequence for message in messages],
+        [message.subject for message in messages],
+        [message.time_ns // 1000 for message in messages],
+        [_headers(message.headers) if with_headers else None for message in messages],
+        [message.body for message in messages],
+    ]
+    arrays = [
+        pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _headers(block: bytes | None) -> list[tuple[str, str]] | None:
+    return list(parse_headers(block)[1].items()) if block else None
+
+
 class Pull:
-    """One ordered consumer, from where ``start`` says.
+    """One ordered consumer.
 
     Args:
-        start: the consumer's ``deliver_policy`` with what belongs to it.
+        link: the connection.
+        options: stream and filters.
+        start: the consumer's ``deliver_policy`` and the fields that belong to it.
     """
 
     def __init__(self, link: Link, options: ReadOptions, start: dict[str, Any]) -> None:
         self._link, self._options = link, options
         self._name = f"p_{uuid.uuid4().hex[:16]}"
-        self._inbox = link.client.new_inbox()
-        self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
-        self._want, self._delivered = 0, 0
-        self._is_full = False
-        self._status, self._refusal = 0, ""
-        self._ended = asyncio.Event()
+        place = f"$JS.API.CONSUMER.MSG.NEXT.{options.stream}.{self._name}"
+        # unacknowledged messages need not be given back: the consumer has no acknowledgements
+        self._inbox = Inbox(link.client, place, unwanted=lambda _: None)
+        self._delivered = 0
         link.run(self._open(start))
 
     async def _open(self, start: dict[str, Any]) -> None:
@@ -61,57 +96,31 @@ class Pull:
             **({"filter_subjects": self._options.filters} if self._options.filters else {}),
             **start,
         }
-        await self._link.client.subscribe_raw(self._inbox, self._on)
         place = f"CONSUMER.CREATE.{self._options.stream}.{self._name}"
         await self._link.ask(place, {"stream_name": self._options.stream, "config": config})
 
-    def _on(self, subject: str, reply: bytes, body: bytes, headers: bytes | None) -> None:
-        if reply:
-            self._got.append((subject, reply, body, headers))
-            if len(self._got) >= self._want:
-                self._ended.set()
-            return
-        self._status, _ = parse_headers(headers)
-        self._is_full = is_full(headers)
-        self._refusal = (headers or b"").decode("utf-8", "replace").strip()
-        self._ended.set()
-
     async def take(self, count: int) -> list[Message]:
-        """Up to ``count`` messages that are there; fewer only at the end of what is."""
-        batch, bound = count, PAGE_BYTES
-        while True:
-            held = len(self._got)
-            await self._ask_for(batch, bound)
-            if not self._is_full or len(self._got) >= count:
+        """Up to ``count`` messages that are there; fewer only at the end of the stream."""
+        messages: list[Message] = []
+        while len(messages) < count:
+            page = await self._inbox.take(count - len(messages), 0.0)
+            if self._inbox.trouble or self._inbox.missed:
+                trouble = self._inbox.trouble or "a delivery was lost"
+                raise BusUnavailable(f"stream {self._options.stream}: {trouble}")
+            if not page:
                 break
-            is_large = len(self._got) == held  # a single message that does not fit
-            batch, bound = (1, 0) if is_large else (count - len(self._got), PAGE_BYTES)
-        raw, self._got = self._got, []
-        return [self._message(*parts) for parts in raw]
-
-    async def _ask_for(self, batch: int, bound: int) -> None:
-        self._want, self._status, self._is_full = len(self._got) + batch, 0, False
-        self._ended.clear()
-        request = {"batch": batch, "no_wait": True, **({"max_bytes": bound} if bound else {})}
-        await self._link.client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self._options.stream}.{self._name}",
-            json.dumps(request).encode(),
-            reply=self._inbox,
-        )
-        await self._ended.wait()
-        if self._status and self._status not in _FINAL and not self._is_full:
-            raise BusUnavailable(f"stream {self._options.stream}: {self._refusal}")
+            messages += [self._message(*parts) for parts in page]
+        return messages
 
     def _message(self, subject: str, reply: bytes, body: bytes, headers: bytes | None) -> Message:
-        parts = reply.split(b".")
-        _, sequence, number, time_ns, _ = parts[4:9] if len(parts) == 9 else parts[6:11]
+        _, sequence, number, time_ns, _ = ack_numbers(reply)
         self._delivered += 1
         if int(number) != self._delivered:  # a delivery went missing on the way
             raise BusUnavailable(f"expected delivery {self._delivered}, found {int(number)}")
         return Message(int(sequence), int(time_ns), subject, body, headers)
 
     def close(self) -> None:
-        """The broker drops the consumer by itself after a while; who may only read cannot ask."""
+        """Deletes the consumer, which the broker else does after a while: a key may not delete."""
         if self._options.nkey:
             return
         with suppress(BusUnavailable, BusRefused):
@@ -141,7 +150,7 @@ def read_range(options: ReadOptions, first: int, last: int) -> Iterator[list[Mes
         except BusUnavailable:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)
 
 
 def _read(options: ReadOptions, first: int, last: int) -> Iterator[list[Message]]:
@@ -161,7 +170,7 @@ def _read(options: ReadOptions, first: int, last: int) -> Iterator[list[Message]
                 if _nothing_left(link, options, position, last):
                     yield chunk
                     break
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_RETRY_SECONDS)
             # the next chunk comes while Spark works on this one
             size = min(options.fetch, last - position + 1)
             ahead = link.start(link.in_time(pull.take(size)))
@@ -170,7 +179,7 @@ def _read(options: ReadOptions, first: int, last: int) -> Iterator[list[Message]
 
 
 def _nothing_left(link: Link, options: ReadOptions, position: int, last: int) -> bool:
-    """A consumer may lag behind its stream; only the stream's leader knows that no more comes."""
+    """A consumer may lag behind its stream: the stream's leader is asked for a further message."""
     if position > last:
         return True
     for subject in options.filters or [">"]:

@@ -21,7 +21,8 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
     """Where each of a row of steps lies.
 
     Attributes:
-        per_day: steps of a day; per_week: of a week.
+        per_day: steps of a day.
+        per_week: of a week.
         of_day: step of the local day, 0 to ``per_day - 1``.
         of_week: step of the week that the day is like: a special day's are a Sunday's.
     """
@@ -47,7 +48,8 @@ def days(
     """Of ``count`` steps.
 
     Args:
-        start: of the first, POSIX seconds. step_seconds: a divisor of an hour.
+        start: of the first, POSIX seconds.
+        step_seconds: a divisor of an hour.
         special: dates, ``YYYY-MM-DD``, on which the week is not as usual.
     """
     return _days(start, step_seconds, count, zone, tuple(special))

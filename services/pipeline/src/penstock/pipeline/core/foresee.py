@@ -26,9 +26,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How to forecast.
 
     Attributes:
-        step_seconds: a divisor of an hour. horizon_steps: how far ahead, at most a day.
+        step_seconds: a divisor of an hour.
+        horizon_steps: how far ahead, at most a day.
         origins: earlier days that models are judged by, at most.
-        zone / special_days: whose clock and calendar; dates as ``YYYY-MM-DD``.
+        zone: time zone of the days.
+        special_days: dates as ``YYYY-MM-DD``, which are like Sundays.
     """
 
     step_seconds: int = 60
@@ -62,7 +64,8 @@ def foresee(counts: Floats, start: float, plan: Plan) -> Made | None:
     """What the steps after ``counts`` bring; None before two days are known.
 
     Args:
-        counts: arrivals of each step, up to now. start: of the first, POSIX seconds.
+        counts: arrivals of each step, up to now.
+        start: of the first, POSIX seconds.
     """
     per_day = DAY_SECONDS // plan.step_seconds
     if len(counts) < _LEARNT_DAYS * per_day:

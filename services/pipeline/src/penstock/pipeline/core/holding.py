@@ -13,7 +13,9 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A process that writes.
 
     Attributes:
-        host / pid: for people. place: kernel and process namespace that ``pid`` belongs to.
+        host: its name, for messages.
+        pid: of the process.
+        place: kernel and process namespace that ``pid`` belongs to.
         born: when that process began, in seconds since 1970; distinguishes a reused ``pid``.
     """
 

@@ -29,7 +29,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One batch.
 
     Attributes:
-        batch: query and number. first / last: stream sequences of its rows, 0 where it has none.
+        batch: query and number.
+        first: lowest stream sequence of its rows, 0 where it has none.
+        last: the highest one.
         rows: all of them, with those kept aside: malformed, unknown (of a type not known then).
     """
 

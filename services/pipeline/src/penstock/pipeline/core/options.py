@@ -24,8 +24,12 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How to reach the broker.
 
     Attributes:
-        servers: comma-separated URLs. nkey: a file with the seed of an NKey, on every Spark host.
-        credentials: a NATS `.creds` file, likewise. user / password / token: where neither is used.
+        servers: comma-separated URLs.
+        nkey: a file with the seed of an NKey, on every Spark host.
+        credentials: a NATS `.creds` file, on every Spark host.
+        user: where neither key nor file is used.
+        password: of that user.
+        token: instead of a user.
         ca_file: certificate authority, turns TLS on; needed where credentials go beyond loopback.
         timeout_seconds: how long a broker may be silent before the task fails.
     """
@@ -44,12 +48,14 @@ class ReadOptions(Reach, frozen=True, kw_only=True):
     """What to read.
 
     Attributes:
-        stream: its name. subjects: comma-separated filters, which must not overlap; all by default.
+        stream: its name.
+        subjects: comma-separated filters, which must not overlap; all by default.
         start: ``earliest``, ``new``, a stream sequence, or an ISO time with zone; a query that has
             a checkpoint goes on from there instead.
         end_sequence: a batch read ends there, inclusive; else at what is stored when it begins.
         max_messages: at most so many sequences a micro-batch.
-        partitions: at most so many tasks a batch. fetch: messages asked for at a time.
+        partitions: at most so many tasks a batch.
+        fetch: messages asked for at a time.
         headers: whether to read message headers; without them reading is quicker.
         events: rows are events of these shapes; see `penstock.pipeline.events.option`.
         land: with ``events``: a folder into which the tasks write them as Parquet, on a path that

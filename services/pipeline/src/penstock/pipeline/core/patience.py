@@ -16,7 +16,9 @@ class Trouble(msgspec.Struct, frozen=True):
     """A query's failures in a row.
 
     Attributes:
-        since: of the first, in monotonic seconds. batches: that had landed then. count: how many.
+        since: of the first, in monotonic seconds.
+        batches: that had landed then.
+        count: how many.
     """
 
     since: float

@@ -30,7 +30,9 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """Minutes in which jobs started late.
 
     Attributes:
-        started: jobs in them; late: of those. longest_seconds: from being due to the start.
+        started: jobs in them.
+        late: of those.
+        longest_seconds: from being due to the start.
     """
 
     at: datetime
@@ -44,7 +46,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     """How the published forecasts did on what came then.
 
     Attributes:
-        steps: that are over. covered: shares of them that stayed below each quantile, by its name.
+        steps: that are over.
+        covered: shares of them that stayed below each quantile, by its name.
         relative_loss: quantile loss over that of the same quantiles of the whole stretch, which
             could only be computed afterwards; below 1 the forecast was better than those.
         expected_loss: as the last forecast published it, against seasonal-naive.

@@ -18,7 +18,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """What one refresh left.
 
     Attributes:
-        number: counts refreshes. through: last stream sequence in it, by part of the lake.
+        number: counts refreshes.
+        through: last stream sequence in it, by part of the lake.
         day: newest folder ``day`` read so far, by part.
         versions: by partition (``jobs/grain=hour/day=2026-01-31``), the folder that counts.
         open: folder of the jobs that had not ended, by which later events find their function.

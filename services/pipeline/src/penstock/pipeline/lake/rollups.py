@@ -71,7 +71,8 @@ class Rollups:
     """Tables of `penstock.pipeline.core.rollup` beside a lake.
 
     Args:
-        lake: the lake's folder, above ``events`` and ``rollups``. claim: None for reading only.
+        lake: the lake's folder, above ``events`` and ``rollups``.
+        claim: None for reading only.
     """
 
     def __init__(self, spark: SparkSession, lake: str, claim: Claim | None = None) -> None:
@@ -111,7 +112,8 @@ class Rollups:
         state is written; so a crash leaves what was there before.
 
         Args:
-            lakes: parts ``events`` and ``snapshots``. promises: by queue.
+            lakes: parts ``events`` and ``snapshots``.
+            promises: by queue.
 
         Raises:
             LakeTaken: another one is at it.

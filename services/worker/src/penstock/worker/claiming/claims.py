@@ -24,13 +24,13 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
-from penstock.jobs import worker_loss
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import QueuePauses, Resumptions
+from penstock.jobs.running import worker_loss
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected

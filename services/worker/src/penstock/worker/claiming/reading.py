@@ -11,13 +11,14 @@ from penstock.bus.protocol import Delivery
 from penstock.config import Profile
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import registry, worker_loss
+from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing, arguments, is_sealed
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import Resumptions
+from penstock.jobs.running import worker_loss
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31

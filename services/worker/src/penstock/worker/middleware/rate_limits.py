@@ -17,8 +17,8 @@ import msgspec
 from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
 from penstock.events.subjects import Subjects
-from penstock.jobs.compare_and_set import compare_and_set
 from penstock.jobs.errors import Defer, JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.middleware import RateLimited
 from penstock.jobs.middleware import token as name_of
 from penstock.worker.core.rate import Grant, RateState, Rule, ask

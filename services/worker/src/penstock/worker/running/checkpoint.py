@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.bus.protocol import BusUnavailable, WrongSequence
-from penstock.jobs.checkpoints import Checkpoint, Checkpoints
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads.encryption import KeyRing, about_checkpoint, holds_sealed, is_sealed
+from penstock.jobs.running.checkpoints import Checkpoint, Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ _AGAIN_SECONDS = 0.2
 
 
 class RunCheckpoint:
-    """See :class:`penstock.jobs.context.JobCheckpoint`.
+    """See :class:`penstock.jobs.running.context.JobCheckpoint`.
 
     An attempt that was deposed cannot overwrite: the attempt that restores a checkpoint stores it
     again as its own, and a lower fencing token is refused.

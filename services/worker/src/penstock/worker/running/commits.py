@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+
+import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence
 from penstock.events.job import JobCommitted
-from penstock.jobs.errors import Cancelled, UnreadableJob
+from penstock.jobs.errors import Cancelled, CommitRefused, UnreadableJob
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.core import commit_size
 
 log = logging.getLogger("penstock.worker")
 
 _RETRY_SECONDS = 0.1
+
+MAX_NAME_BYTES, MAX_LOCATION_BYTES = 512, 4_096
+MAX_COMMITS_BYTES = 200_000
+"""Beside a call of the largest size, 512,000 bytes or 683,000 in base64, in an event of 1 MiB."""
 
 
 class Commits:
@@ -63,7 +69,7 @@ class Commits:
                 record = await self._record(job)
                 if name in record.commits:  # also its own, whose answer was lost
                     return record.commits[name]
-                commit_size.check(record.commits, name, location)
+                check_size(record.commits, name, location)
                 job.appending = asyncio.ensure_future(
                     self._bus.append(self._joblog.outgoing(event, record.sequence))
                 )
@@ -94,3 +100,26 @@ class Commits:
         if job.lost:
             raise Cancelled from error
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+def check_size(commits: Mapping[str, str], name: str, location: str) -> None:
+    """Whether a job may commit a further location.
+
+    Args:
+        commits: what it has committed, by name.
+
+    Raises:
+        CommitRefused: it is too long, or all together are too much.
+    """
+    for what, text, most in (
+        ("name", name, MAX_NAME_BYTES),
+        ("location", location, MAX_LOCATION_BYTES),
+    ):
+        if (size := len(text.encode("utf-8", "replace"))) > most:
+            raise CommitRefused(f"the {what} of a commit has {size} bytes, at most {most} are kept")
+    size = len(msgspec.json.encode({**commits, name: location}))
+    if size > MAX_COMMITS_BYTES:
+        raise CommitRefused(
+            f"the job has {len(commits)} commits; with {name!r} they take {size} bytes, at most "
+            f"{MAX_COMMITS_BYTES} are kept. Commit one folder or one list of files instead of many"
+        )

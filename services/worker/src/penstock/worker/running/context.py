@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.jobs import derived_ids
-from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.client import Client
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.job_type import Call
 from penstock.jobs.payloads.encryption import KeyRing
+from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
 
@@ -143,7 +143,7 @@ class RunContext:
 
 
 class RunBatch:
-    """See :class:`penstock.jobs.context.JobBatch`.
+    """See :class:`penstock.jobs.running.context.JobBatch`.
 
     Made anew for each attempt, so that one that runs the job again names the same jobs.
     """

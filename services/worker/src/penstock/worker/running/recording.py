@@ -27,10 +27,10 @@ from penstock.bus.protocol import (
 from penstock.events.envelope import whole_micros
 from penstock.events.job import JobCompleted, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
-from penstock.jobs.checkpoints import Checkpoints
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import about_result, holds_sealed
+from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from penstock import telemetry
 from penstock.config.settings import Spark
 from penstock.spark import supervisor_protocol as protocol
-from penstock.spark.address import address
-from penstock.spark.tags import job_tag
+from penstock.spark.sessions import address, job_tag
 from penstock.telemetry import SpanKind, names
 from penstock.worker.spark import cost
 

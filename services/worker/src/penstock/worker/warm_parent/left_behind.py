@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from penstock.runtime.file_lock import is_held
+from penstock.runtime.file_lock import EXECUTOR_LOCK, is_held
 from penstock.runtime.workers import pulse
 from penstock.runtime.workers.assignment import Assignment
 
@@ -50,7 +50,7 @@ def watch(workers: Mapping[int, Assignment], reap: Callable[[], object]) -> None
 
 
 def _has_executor(assignment: Assignment) -> bool:
-    return is_held(Path(assignment.run_dir) / "executor.lock")
+    return is_held(Path(assignment.run_dir) / EXECUTOR_LOCK)
 
 
 def _is_stuck(assignment: Assignment, now: float) -> bool:

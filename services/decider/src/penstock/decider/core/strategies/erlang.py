@@ -41,7 +41,9 @@ def late_share(
     """Share of jobs that wait longer than the promise.
 
     Args:
-        load: in Erlang. service_seconds: mean; cv2: variance over squared mean.
+        load: in Erlang.
+        service_seconds: mean.
+        cv2: variance over squared mean.
     """
     delayed = erlang_c(workers, load)
     if workers <= load or delayed == 0:

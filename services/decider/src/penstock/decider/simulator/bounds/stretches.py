@@ -30,9 +30,11 @@ class Stretches(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of a load of the same length, side by side: P of them, K steps each.
 
     Attributes:
-        came: work that becomes possible in each step, (P, K). limit: work that may be left undone,
-            (P, K + 1). due: jobs whose time to start ends in each step, (P, K).
-        shares: levels of undone work as shares of the limit, (J,). counts: workers, (C,).
+        came: work that becomes possible in each step, (P, K).
+        limit: work that may be left undone, (P, K + 1).
+        due: jobs whose time to start ends in each step, (P, K).
+        shares: levels of undone work as shares of the limit, (J,).
+        counts: workers, (C,).
     """
 
     step_seconds: float

@@ -24,7 +24,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a controller. Times are seconds since the simulation's start.
 
     Attributes:
-        now: when the queue was looked at; decided_at: when the decision is made.
+        now: when the queue was looked at.
+        decided_at: when the decision is made.
         wakeup: why, None where nothing was measured.
         hosts: those that send snapshots.
     """

@@ -55,8 +55,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         waits: seconds from arrival to start of each job, in order of arrival; of one that never
             started, its age in the end, and it is one of ``unstarted``.
         worker_seconds: starting and draining included.
-        actions: commands that changed something; reversals: those in the other direction than the
-            one before.
+        actions: commands that changed something.
+        reversals: those in the other direction than the one before.
     """
 
     waits: list[float]

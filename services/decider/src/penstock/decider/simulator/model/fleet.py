@@ -34,7 +34,8 @@ class Fleet:
     """All workers of one pool. Times are seconds since the simulation's start.
 
     Attributes:
-        ready: workers that could take a job or run one and may go on; idle: those without a job.
+        ready: workers that could take a job or run one and may go on.
+        idle: those without a job.
         spent_seconds: worker-seconds of those that have ended.
     """
 

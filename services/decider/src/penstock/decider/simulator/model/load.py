@@ -76,7 +76,8 @@ def draw(trace: Trace, durations: Durations, *, thin: float = 1.0, seed: int = 0
     Bins become a Poisson process, rows are kept or not: both by ``thin``, see `kept_share`.
 
     Raises:
-        TooMany: with a factor that would do. KeyError: the trace lacks a column of sizes.
+        TooMany: with a factor that would do.
+        KeyError: the trace lacks a column of sizes.
     """
     share = kept_share(thin)
     if trace.arrivals * share > MOST_JOBS:

@@ -21,8 +21,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How often the pool is looked at. What is slower than in production is quicker to simulate.
 
     Attributes:
-        interval_seconds: between looks. quiet_seconds: the same while nothing waits, runs or comes
-            and no worker is beyond the least: each look is later than the last, up to this.
+        interval_seconds: between looks.
+        quiet_seconds: the same while nothing waits, runs or comes and no worker is beyond the
+            least: each look is later than the last, up to this.
     """
 
     interval_seconds: float = INTERVAL_SECONDS

@@ -26,8 +26,10 @@ class Meter:
     """Measures one pool. Times are seconds since the simulation's start.
 
     Attributes:
-        arrived: jobs so far; the simulation counts them up. finished: likewise.
-        waiting / ages_seconds: at the last look; ages of the waiting jobs, the oldest first.
+        arrived: jobs so far; the simulation counts them up.
+        finished: of those, the ones that ended.
+        waiting: jobs in the queue at the last look.
+        ages_seconds: their ages, the oldest first.
     """
 
     def __init__(

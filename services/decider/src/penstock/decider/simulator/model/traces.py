@@ -34,7 +34,8 @@ def read(
     file without a header has columns ``0``, ``1`` and so on. Times without a zone are UTC.
 
     Args:
-        time / value: columns of time and count, where their names are unusual.
+        time: name of the column of times, where it is unusual.
+        value: name of the column of counts, where it is unusual.
         size: a column to keep, that jobs take their run time from.
 
     Raises:

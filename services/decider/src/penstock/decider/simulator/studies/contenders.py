@@ -24,7 +24,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """What a contender is put into: one load, one promise, one seed.
 
     Attributes:
-        profile: the promise, the bounds and the policies. strategies: the core's, by name.
+        profile: the promise, the bounds and the policies.
+        strategies: the core's, by name.
     """
 
     load: Load

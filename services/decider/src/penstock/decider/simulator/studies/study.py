@@ -23,8 +23,10 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be found out.
 
     Attributes:
-        names: strategies and baselines. profile: bounds and policies; its promise is replaced.
-        service: how the run times were asked for, as text; durations: the same, ready to draw.
+        names: strategies and baselines.
+        profile: bounds and policies; its promise is replaced.
+        service: how the run times were asked for, as text.
+        durations: the same, ready to draw.
         seeds: how many, from 0.
     """
 

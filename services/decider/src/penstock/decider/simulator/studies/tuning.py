@@ -41,8 +41,10 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     """A pool's jobs of a day, or some hours of it, under one setting.
 
     Attributes:
-        hours: that were simulated. late: jobs that started later than promised.
-        wait_p95_seconds: from being due to the start. actions: changes of the number of workers.
+        hours: that were simulated.
+        late: jobs that started later than promised.
+        wait_p95_seconds: from being due to the start.
+        actions: changes of the number of workers.
     """
 
     setting: str
@@ -121,7 +123,8 @@ def simulate(
     """A stretch of a pool's jobs under each setting, and as it is.
 
     Args:
-        origin: POSIX seconds of the stretch. arrivals: seconds from there, in order.
+        origin: POSIX seconds of the stretch.
+        arrivals: seconds from there, in order.
         services: how long each of the jobs runs, in seconds.
     """
     if pool not in pools:

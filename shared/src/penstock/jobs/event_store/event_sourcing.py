@@ -8,7 +8,6 @@ the record's sequence and changes nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -102,8 +101,8 @@ class LifeCycle(Generic[S, R, E]):
             return begun
         if record is None:
             raise self._illegal(record, event, sequence)
-        fields = {"state": target or record.state, "sequence": sequence}
-        return _replace(record, fields | self._changes(record, event, sequence))
+        changes = self._changes(record, event, sequence)
+        return _replace(record, {"state": target or record.state, "sequence": sequence, **changes})
 
     def _target(self, record: R | None, event: E, sequence: int) -> S | None:
         edge = self.edge(event)
@@ -120,9 +119,10 @@ class LifeCycle(Generic[S, R, E]):
 
     def advance(self, record: R | None, event: Event | UnknownEvent, sequence: int) -> R | None:
         """The record after whatever is stored at ``sequence``; see :meth:`fold`."""
-        with suppress(IllegalTransition):
+        try:
             return self._next(record, event, sequence)
-        return None if record is None else _replace(record, {"sequence": sequence})
+        except IllegalTransition:
+            return None if record is None else _replace(record, {"sequence": sequence})
 
     def _next(self, record: R | None, event: Event | UnknownEvent, sequence: int) -> R:
         if isinstance(event, UnknownEvent) or not isinstance(event, self._event_type):
@@ -160,7 +160,7 @@ def _reason(record: Record | None, event: Event) -> str:
 
 
 def _replace(record: R, fields: dict[str, Any]) -> R:
-    return cast("R", msgspec.structs.replace(cast("msgspec.Struct", record), **fields))
+    return msgspec.structs.replace(record, **fields)  # type: ignore[type-var]
 
 
 # --- records that are carried past the end of the log ---------------------------------------------

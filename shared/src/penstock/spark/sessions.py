@@ -1,4 +1,4 @@
-"""Where a Spark that is not the host's own is reached, and with which token."""
+"""Spark sessions: the address and token of a remote Spark, and the tags of a job's work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 from penstock.config.load import ConfigError
 from penstock.config.settings import Spark
+
+_JOB = "penstock-job-"
 
 
 def address(settings: Spark) -> str:
@@ -29,3 +31,16 @@ def address(settings: Spark) -> str:
         parameter = f"authorization={quote(f'Bearer {token}')}"
     opened = settings.remote if ";" in settings.remote else f"{settings.remote.rstrip('/')}/"
     return f"{opened};{parameter}"
+
+
+def job_tag(job_id: str) -> str:
+    """What all Spark work of a job is tagged with."""
+    return f"{_JOB}{job_id}"
+
+
+def job_of(tag: str) -> str:
+    """The id of the job behind a tag; empty when it is none of these.
+
+    Spark Connect lays its user and its session before the tag that it was given.
+    """
+    return tag.rpartition(_JOB)[2] if _JOB in tag else ""

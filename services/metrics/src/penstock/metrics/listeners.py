@@ -1,6 +1,7 @@
-"""Listens to workers: their reports on the plain subject, their starts and ends in the log.
+"""Listens to what pools are measured by, besides queues: workers, hosts, trained forecasts.
 
-The snapshots of hosts decide whose reports are believed.
+Workers report on a plain subject, and their starts and ends are in the log. The snapshots of hosts
+decide whose reports are believed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import msgspec
 
 from penstock.bus.protocol import Bus, Stored, Subscription
 from penstock.events.envelope import MalformedEvent
+from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
+from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.roster import Roster, Unbelievable
 from penstock.metrics.core.sketches import BadSketch
@@ -122,3 +125,32 @@ class WorkerListener:
         if now - self._complained_at.get(kind, -_COMPLAINT_SECONDS) >= _COMPLAINT_SECONDS:
             self._complained_at[kind] = now
             log.warning("%s is ignored: %s", subject, error)
+
+
+class ForecastListener:
+    """Hands forecasts to the meters of their pools. No message can stop it."""
+
+    def __init__(self, bus: Bus, subjects: Subjects, meters: Mapping[str, PoolMeter]) -> None:
+        self._bus, self._subjects, self._meters = bus, subjects, meters
+
+    async def follow(self) -> None:
+        """Without end."""
+        subject = self._subjects.events("pool", "*", ForecastMade.__name__)
+        async for stored in self._bus.follow(self._subjects.events_stream, [subject], "last"):
+            with skipping_poison(stored.subject):
+                self._take(stored)
+
+    def _take(self, stored: Stored) -> None:
+        try:
+            made = FORECAST_EVENTS.decode(stored.body)
+        except MalformedEvent as error:
+            log.warning("%s is ignored: %s", stored.subject, error)
+            return
+        if isinstance(made, ForecastMade) and (meter := self._meters.get(made.pool)):
+            meter.use_forecast(None if made.off else _curve(made))
+
+
+def _curve(made: ForecastMade) -> Curve:
+    """By the steady clock, on which meters live."""
+    start = made.starts_at.timestamp() - time.time() + time.monotonic()
+    return Curve(start, made.step_seconds, made.mean_per_second)

@@ -1,4 +1,4 @@
-"""Applies the current settings to streams that an earlier version or other settings made."""
+"""Keeps what the broker has as it should be: settings of streams, pauses of queues."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import logging
 
 from penstock.bus.access import NotPermitted
 from penstock.bus.nats import NatsBus
-from penstock.bus.protocol import BusRefused, BusUnavailable
+from penstock.bus.protocol import BusError, BusRefused, BusUnavailable
+from penstock.events.subjects import Subjects
+from penstock.jobs.queues.pauses import QueuePauses
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
 _RETRY_SECONDS = 2.0
+_PAUSES_SECONDS = 2.0
 
 
-async def keep(running: Service, bus: NatsBus) -> None:
-    """Once the broker answers; settings change with a restart."""
+async def apply_stream_settings(running: Service, bus: NatsBus) -> None:
+    """Applies the settings to streams that an earlier version or other settings made.
+
+    Once, when the broker answers; settings change with a restart.
+    """
     while True:
         try:
             for name, changes in (await bus.update_streams()).items():
@@ -42,3 +48,13 @@ async def keep(running: Service, bus: NatsBus) -> None:
             log.warning("settings of streams wait: %s", error)
         if not await running.pause(_RETRY_SECONDS):
             return
+
+
+async def keep_pauses(running: Service) -> None:
+    """Pauses queues, or resumes them, as recorded: also where the client that did so died early."""
+    pausing = QueuePauses(running.bus, Subjects(running.settings.prefix), running.source)
+    while await running.pause(_PAUSES_SECONDS):
+        try:
+            await pausing.agree((await running.bus.depths()).values())
+        except BusError as error:
+            log.debug("pauses: %s", error)
