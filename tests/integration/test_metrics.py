@@ -125,9 +125,8 @@ async def test_workers_and_what_they_did(stage: Stage) -> None:
     assert (found.service.count, found.service.mean_seconds) == (4, 2.0)
     assert found.service.cv2 == pytest.approx(0.75)
     assert found.pickup.mean_seconds == pytest.approx(0.2)
-    assert found.worker_age_seconds < 1
-    gone = await stage.seen(within=6, workers_ready=0)  # both fell silent
-    assert gone.worker_age_seconds > 2
+    gone = await stage.seen(within=15, workers_ready=0)  # both fell silent
+    assert gone.worker_age_seconds > max(2, found.worker_age_seconds)
 
 
 async def test_how_long_a_worker_takes_to_start(stage: Stage) -> None:
