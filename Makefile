@@ -50,12 +50,13 @@ exact: $(READY)  ## CONFIGURATIONS=10000 SEED=1: generated settings and measurem
 kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker are killed, seeded
 	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m long tests/integration/pipeline/test_pipeline_killed.py
 
-check: $(READY)  ## style, types, import contracts, generated docs, locks, bill of materials
+check: $(READY)  ## style, types, import contracts, generated docs, language, locks, bill of materials
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python docs/generate.py --check
+	@$(BIN)/python docs/language.py
 	@$(BIN)/python deploy/lock.py --check
 	@$(BIN)/python deploy/sbom.py --check
 

@@ -35,7 +35,7 @@ from penstock.decider.publishing.commands import Commander
 from penstock.decider.publishing.event_filter import EventFilter
 from penstock.decider.publishing.journal import Journal, Made
 from penstock.decider.publishing.recorder import Recorder
-from penstock.decider.publishing.spans import Story
+from penstock.decider.publishing.spans import DecisionSpans
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker
@@ -119,7 +119,7 @@ class Decider:
         self._journal = Journal(bus, subjects, "decider/bench")
         self._commander = Commander(bus, subjects, "decider/bench", 1)
         self._news = EventFilter(REPEAT_SECONDS) if news else None
-        self._story = Story()
+        self._spans = DecisionSpans()
         pools = installation.pools
         self._recorder = Recorder(subjects, "decider/bench", 1, pools, Rules())
         self._state = State(watching_since=START)
@@ -142,7 +142,7 @@ class Decider:
         events = self._journal.decisions(told, made)
         self._ids.update({event.pool: event.id for event in events})
         self._recorder.stored(await self._journal.publish(events, records=records))
-        await self._commander.send(outcome.plans, self._ids, self._story)
+        await self._commander.send(outcome.plans, self._ids, self._spans)
         return {
             "wall": time.perf_counter() - wall,
             "cpu": time.process_time() - cpu,

@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ from penstock.decider.core.registry import BUILTIN
 from penstock.events.catalogue import ALL, entry
 from penstock.events.envelope import Event
 from penstock.events.subjects import Subjects
+from penstock.jobs import lifecycle
+from penstock.jobs.batches import batch_record
+from penstock.jobs.event_store.event_sourcing import Edge
+from penstock.jobs.workflows import graph_record
 
 HERE = Path(__file__).parent
 NOTE = "<!-- Made by docs/generate.py from the code; `make docs` writes it anew. -->"
@@ -100,7 +104,37 @@ def events_page() -> str:
         about = [f"## {listed.event}", f"Subject `{listed.subject}`, stream `{listed.stream}`."]
         parts += [*about, prose(kind), field_table(kind, beyond=Event)]
         parts += nested_tables(kind, shown)
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in [*parts, *life_cycles()] if part)
+
+
+LIFE_CYCLES_INTRODUCTION = """
+## Life cycles
+
+Which events may follow in which state. An event that may not follow, or that a reader cannot
+decode, changes nothing but the sequence that the next event has to expect.
+"""
+
+
+def life_cycles() -> list[str]:
+    """The tables of transitions of jobs, batches and graphs."""
+    tables: dict[str, Sequence[Edge[Any, Any]]] = {
+        "job": lifecycle.TRANSITIONS,
+        "batch": batch_record.TRANSITIONS,
+        "graph": graph_record.TRANSITIONS,
+    }
+    parts = [LIFE_CYCLES_INTRODUCTION.strip()]
+    for noun, edges in tables.items():
+        rows = [
+            [
+                f"`{edge.event.__name__}`",
+                ", ".join(str(source or "none yet") for source in edge.sources),
+                str(edge.target or "unchanged"),
+                edge.why,
+            ]
+            for edge in edges
+        ]
+        parts += [f"### Of a {noun}", table(["event", "from", "to", "when"], rows)]
+    return parts
 
 
 def nested_tables(kind: type[msgspec.Struct], shown: set[type], level: str = "###") -> list[str]:

@@ -70,6 +70,8 @@ PROSE_TOKENS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MI
 """From Python 3.12 on, the text of an f-string is a token of its own."""
 PLACES = ("shared", "services", "cli", "testing", "docs", "deploy", "examples", "README.md")
 SKIPPED = {"docs/decisions", "docs/language.py"}
+STORED_FIELDS = {("shared/src/penstock/events/graph.py", "again")}
+"""Fields of events that are stored under these names: event logs would become unreadable."""
 
 
 def main() -> None:
@@ -80,7 +82,8 @@ def main() -> None:
     parser.add_argument("--count", action="store_true", help="only the number of findings")
     options = parser.parse_args()
     findings = list(check(options.paths or [ROOT / place for place in PLACES]))
-    print(*([len(findings)] if options.count else findings), sep="\n")
+    for line in [str(len(findings))] if options.count else findings:
+        print(line)
     sys.exit(1 if findings else 0)
 
 
@@ -91,7 +94,10 @@ def check(paths: list[Path]) -> Iterator[str]:
         if any(name.startswith(skipped) for skipped in SKIPPED):
             continue
         findings = python(text) if path.suffix == ".py" else prose(text, 1)
-        yield from (f"{name}:{line}: {finding}" for line, finding in sorted(findings))
+        stored = [f"the name {field} " for file, field in STORED_FIELDS if file == name]
+        for line, finding in sorted(findings):
+            if not finding.startswith(tuple(stored)):
+                yield f"{name}:{line}: {finding}"
 
 
 def python(text: str) -> list[tuple[int, str]]:

@@ -18,7 +18,7 @@ OVERVIEW_WORKERS = Row(
             ),
         ),
         Panel(
-            "Workers there is no room for",
+            "Desired workers beyond host capacity",
             ((f"sum by (pool) (penstock_decision_short_workers{{{POOL}}})", "{{pool}}"),),
             kind="stat",
             width=4,

@@ -30,8 +30,7 @@ from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, line, read
-from penstock.decider.replay.recompute import Recomputer
-from penstock.decider.replay.settings import of_entries
+from penstock.decider.replay.recompute import Recomputer, recorded_settings
 from penstock.decider.replay.verdict import Verdict
 from penstock.decider.replay.verify import Verifier
 from penstock.decider.rhythm import Rhythm
@@ -231,7 +230,7 @@ def verify(log: bytes) -> Verdict:
 def verify_with(log: bytes, installed: Installed) -> Verdict:
     """The same, by others."""
     entries = [entry for _, entry in read(io.BytesIO(log))]
-    recomputer, verifier = Recomputer(of_entries(entries), installed), Verifier()
+    recomputer, verifier = Recomputer(recorded_settings(entries), installed), Verifier()
     for entry in entries:
         for found in recomputer.take(entry):
             verifier.take(found)

@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 from penstock.runtime import children
 from penstock.runtime.paths import temporary_dir
 from penstock.worker.spark.lease import SparkLease

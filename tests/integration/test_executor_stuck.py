@@ -13,7 +13,7 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.cli.jobs.recover import ask_hosts
+from penstock.cli.jobs.recover import recover_on_hosts
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
@@ -57,7 +57,7 @@ class Ward:
 
     async def ask(self, **fields: Any) -> list[Suspect]:
         asked = RecoverAsked(answer_to=new_id(), **{"threshold": 0.7, **fields})
-        found, silent = await ask_hosts(self.host.bus, self.host.subjects, asked)
+        found, silent = await recover_on_hosts(self.host.bus, self.host.subjects, asked)
         assert not silent
         return found
 

@@ -31,7 +31,7 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.app import Orchestrator
-from penstock.orchestrator.reconciling import unacknowledged as claimed
+from penstock.orchestrator.reconciling import unacknowledged
 from penstock.orchestrator.reconciling.completion import TransitionCompleter
 from penstock.runtime.broker import Broker
 from penstock.runtime.poison_messages import poison_count
@@ -403,17 +403,17 @@ async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
     await puller.close()
     jobs = [one.headers[queue_messages.JOB] for one in taken]
     last = taken[-1].sequence
-    whole = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last)
-    assert whole == claimed.UnacknowledgedJobs(frozenset(jobs))
+    whole = await unacknowledged.read(stage.bus, stage.subjects, "reports", 0.0, last)
+    assert whole == unacknowledged.UnacknowledgedJobs(frozenset(jobs))
     assert not whole.may_hold("other", 0.0)
-    part = await claimed.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
+    part = await unacknowledged.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
     assert part.jobs == set(jobs[:100])
     assert part.read_to
     assert part.may_hold(jobs[0], 0.0)
     assert part.may_hold(jobs[-1], part.read_to + 0.1)
     assert not part.may_hold("other", part.read_to - 0.1)
     later = part.read_to + 60
-    assert not (await claimed.read(stage.bus, stage.subjects, "reports", later, last)).jobs
+    assert not (await unacknowledged.read(stage.bus, stage.subjects, "reports", later, last)).jobs
 
 
 async def test_a_cut_job_behind_a_line_is_made_again_when_the_line_has_passed(

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 from penstock import telemetry
 from penstock.config import load
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 from penstock.jobs.sink import write_parquet
 from penstock.spark.sessions import job_tag
 from penstock.telemetry import names
@@ -118,7 +118,7 @@ async def test_cancelling_stops_work_that_would_take_years(lease: SparkLease) ->
 
 _DOOMED = """
 import sys
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 from penstock.jobs.sink import write_parquet
 from penstock.worker.spark.lease import SparkLease
 lease = SparkLease(sys.argv[1], Spark())  # held as long as this process lives

@@ -229,7 +229,7 @@ async def test_a_collector_that_comes_back_is_used_again(caplog: pytest.LogCaptu
         collector.answer = 200
         telemetry.start("taken").end()
         collector.wait_for("taken")
-        await eventually(lambda: "answers again" in caplog.text)
+        await eventually(lambda: "responds again" in caplog.text)
 
 
 def test_no_password_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from tests.waiting import eventually
 
-from penstock.config.settings import Spark as SparkSettings
+from penstock.config.spark import Spark as SparkSettings
 from penstock.events.worker import WorkerReport
 from penstock.executor.spark.orphans import SparkOrphans
 from penstock.executor.spark.release import release

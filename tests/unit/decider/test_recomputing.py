@@ -100,8 +100,8 @@ def test_a_record_that_was_lost_is_a_gap_that_the_next_round_ends(tmp_path: Path
 
 
 def test_large_checkpoints_come_in_parts(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(recorder, "_POOLS_A_PART", 1)
-    monkeypatch.setattr(adopting, "_POOLS_A_PART", 1)
+    monkeypatch.setattr(recorder, "POOLS_A_PART", 1)
+    monkeypatch.setattr(adopting, "POOLS_A_PART", 1)
     monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 2.0)
     log = Log()
     for second in range(9):
@@ -159,7 +159,7 @@ def test_nothing_is_not_equal(tmp_path: Path):
 # --- other settings -------------
 def compared(log: Log, **assignments: object) -> Iterator[whatif.Comparison]:
     other = whatif.change({name.replace("__", "."): each for name, each in assignments.items()})
-    known = stretches.of_entries(log.entries)
+    known = stretches.recorded_settings(log.entries)
     return iter(whatif.compare(log.entries, known, INSTALLED, other))
 
 

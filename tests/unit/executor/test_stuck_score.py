@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.executor.making import HOST, Played, claim, fleet, of, report
 
-from penstock.config.settings import Stuck
+from penstock.config.hosts import Stuck
 from penstock.events.worker import QueueReport, WorkerStopped
 from penstock.executor.core import facts
 from penstock.executor.core.instruction import GiveBack, Kill, Start

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config.settings import Pipeline
+from penstock.config.spark import Pipeline
 from penstock.jobs import pipeline
 
 RECORDER = """#!{python}

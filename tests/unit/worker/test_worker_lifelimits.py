@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.config import Profile
-from penstock.worker.core.limits import Limits, limits, reached, room
+from penstock.worker.core.limits import Limits, capacity, limits, reached
 
 NONE = Limits()
 
@@ -31,10 +31,10 @@ def test_a_limit(
 
 
 def test_no_more_jobs_are_claimed_than_the_limit_leaves() -> None:
-    assert room(NONE, 256, jobs=10_000, unfinished=5) == 256
-    assert room(Limits(jobs=10), 256, jobs=6, unfinished=1) == 3
-    assert room(Limits(jobs=10), 2, jobs=6, unfinished=1) == 2
-    assert room(Limits(jobs=10), 256, jobs=10, unfinished=0) == 0
+    assert capacity(NONE, 256, jobs=10_000, unfinished=5) == 256
+    assert capacity(Limits(jobs=10), 256, jobs=6, unfinished=1) == 3
+    assert capacity(Limits(jobs=10), 2, jobs=6, unfinished=1) == 2
+    assert capacity(Limits(jobs=10), 256, jobs=10, unfinished=0) == 0
 
 
 def test_workers_that_started_together_do_not_end_together() -> None:

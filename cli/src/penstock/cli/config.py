@@ -42,7 +42,7 @@ def check(ctx: click.Context, strict: bool, offline: bool) -> None:
     settings = session.settings()
     configured = pools(settings)
     check_strategies(configured)
-    measured = None if offline else measurements.ask(session)
+    measured = None if offline else measurements.read(session)
     findings = [*remarks(settings), *lint(settings, configured, measured)]
     errors = [remark.text for remark in findings if remark.level == "error"]
     warnings = [remark.text for remark in findings if remark.level == "warning"]

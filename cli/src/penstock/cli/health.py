@@ -32,16 +32,16 @@ def health(session: Session, /, watch: bool, every: float) -> int:
 
     Exit code 0: healthy. 3: warning. 4: degraded. 5: unhealthy.
     """
-    report = look(session)
+    report = read_report(session)
     _show(session, report)
     while watch:
         time.sleep(max(every, 0.5))
-        report = look(session)
+        report = read_report(session)
         _show(session, report)
     return EXIT_CODES[report.state]
 
 
-def look(session: Session) -> Report:
+def read_report(session: Session) -> Report:
     """A report now; a broker that cannot be reached is part of the report.
 
     Raises:

@@ -62,8 +62,8 @@ class Refusals:
                 if not self._waiting[name]:
                     del self._waiting[name]
 
-    def came(self, text: str) -> str:
-        """Ends what waits for the subject in ``text``; returns that subject, or nothing."""
+    def fail_requests(self, text: str) -> str:
+        """Fails the requests to the subject that a violation names; returns it, else nothing."""
         if not (refused := _REFUSED_PUBLISH.search(text)):
             return ""
         for event in self._waiting.get(refused[1].lower(), ()):

@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 async def gather(ask: Callable[[T], Awaitable[R]], items: Sequence[T], at_once: int) -> list[R]:
-    """What ``ask`` makes of each item, in their order.
+    """The results of ``ask`` for each item, in their order.
 
     Args:
         at_once: how many are asked together; the next group begins when all of these have answered.

@@ -15,7 +15,7 @@ _AGAIN_SECONDS = 30.0
 
 
 class BrokerClock:
-    """The local monotonic clock, shifted to what the broker's time stamps prove.
+    """The local monotonic clock, shifted by the broker's time stamps.
 
     Args:
         wall: POSIX seconds of this machine, a first guess.
@@ -31,7 +31,7 @@ class BrokerClock:
         self._offset = wall() - monotonic()
 
     def now(self) -> float:
-        """POSIX seconds, broker's clock, in whole microseconds: as events can say it again."""
+        """POSIX seconds, broker's clock, in whole microseconds, as events store it."""
         return datetime.fromtimestamp(self.monotonic() + self._offset, UTC).timestamp()
 
     def read(self, answer: dict[str, Any], sent_at: float, answered_at: float) -> None:
@@ -41,14 +41,14 @@ class BrokerClock:
             self.learn(at, sent_at, answered_at)
 
     def learn(self, stored_at: float, sent_at: float, answered_at: float) -> None:
-        """The broker stored something between two moments of ``monotonic``: it must fit."""
+        """Adapts to a message that the broker stored between two moments of ``monotonic``."""
         least, most = stored_at - answered_at, stored_at - sent_at
         if not least <= self._offset <= most:
             self._offset = (least + most) / 2
 
 
 async def keep(ask: Callable[[], Awaitable[object]]) -> None:
-    """Asks for something whose answer carries the time, each half minute, without end."""
+    """Sends a request whose answer carries the time, each half minute, without end."""
     while True:
         await asyncio.sleep(_AGAIN_SECONDS)
         with suppress(BusError):  # the clock goes on by itself

@@ -23,13 +23,13 @@ log = logging.getLogger("penstock.bus")
 
 
 class Connection:
-    """Kept until it is closed, however often the broker goes and comes.
+    """Kept until it is closed; reconnects whenever the broker is back.
 
     Attributes:
-        has_account: whether it has a key, with which it may do only what the key's role does.
-        trouble: what a broker that answers still lacks.
+        has_account: whether it has a key, which permits what the key's role does.
+        trouble: why a broker that answers cannot be used yet.
         is_refused: a broker answers, and refuses the credentials.
-        violations: how many requests this key may not make.
+        violations: how many requests the broker refused to this key.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -129,7 +129,7 @@ class Connection:
             self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
-        self._publisher.refuse(self._refusals.came(text))
+        self._publisher.refuse(self._refusals.fail_requests(text))
         if ".stream.create." in text:
             self._may_not_make = True
             return log.debug("streams are another role's to make")

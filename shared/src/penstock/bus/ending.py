@@ -12,7 +12,7 @@ _AGAIN_SECONDS = 0.1
 
 
 async def in_time(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` gives within ``seconds``; it has ended when this returns or raises.
+    """The result of ``work`` within ``seconds``; it has ended when this returns or raises.
 
     ``asyncio.timeout`` cancels once. ``asyncio.wait_for`` of Python 3.11, with which nats-py waits
     for a server, drops a cancellation that comes in the same turn of the loop as the answer, and
@@ -32,7 +32,7 @@ async def in_time(seconds: float, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def end(task: asyncio.Future[Any]) -> None:
-    """Cancels ``task`` until it has ended; what it raises is left in it."""
+    """Cancels ``task`` until it has ended; its exception stays in it."""
     while not task.done():
         task.cancel()
         await asyncio.wait((task,), timeout=_AGAIN_SECONDS)

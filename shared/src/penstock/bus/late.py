@@ -22,7 +22,7 @@ _MOMENT_SECONDS = 1.0
 
 
 async def late_bus(settings: Settings, name: str, locate: Locate) -> Bus:
-    """A bus that goes on connecting beside its user, where that takes longer than a moment.
+    """A bus that continues to connect in the background where that takes longer than a moment.
 
     Args:
         locate: gives the settings with the broker's address in them; asked before each try.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject falls under a pattern."""
+    """Whether a subject matches a pattern."""
     if pattern == subject:
         return True
     wanted, actual = pattern.split("."), subject.split(".")
@@ -20,7 +20,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def covering(patterns: Sequence[str]) -> str:
-    """One pattern under which everything falls that falls under one of these."""
+    """One pattern that matches every subject that one of these matches."""
     split = [pattern.split(".") for pattern in patterns]
     if len(split) == 1:
         return patterns[0]

@@ -65,7 +65,7 @@ class Inbox:
         self._too_large = False
         self.has_no_consumer = False
         self.trouble = ""
-        """The last refusal, e.g. that the consumer is gone; empty when all is well."""
+        """The last refusal, e.g. that the consumer was removed; empty after a success."""
         self.cut_short = False
         """Whether the last pull ended with an empty message, whatever else it was to bring.
 
@@ -78,7 +78,7 @@ class Inbox:
     async def take(
         self, batch: int, wait_seconds: float
     ) -> list[tuple[str, bytes, bytes, bytes | None]]:
-        """Raw ``(subject, reply, body, headers)``: what is there, else the first to come."""
+        """Raw ``(subject, reply, body, headers)``: those received, else the next ones."""
         if self._subscription is None:
             self._subscription = await self._client.subscribe_raw(f"{self._subject}.*", self._on)
         self.trouble, self.cut_short = "", False
@@ -151,7 +151,7 @@ class Inbox:
             self._waiter.set_result(None)
 
     def reconnected(self) -> None:
-        """A restarted broker knows no earlier pull: ask again."""
+        """A restarted broker has no earlier pull: sends a new one."""
         self._outstanding = 0.0
         self.missed = True
         self._wake()

@@ -1,4 +1,4 @@
-"""Reading what streams hold, once or as it comes."""
+"""Reading the messages of streams, once or as they are stored."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ class Reader:
     """Reads streams.
 
     Args:
-        api: asks the JetStream API: ``await api(verb, body, fail=…)``.
-        inboxes: where followers are entered, so that a reconnect wakes them.
-        refusals: fails what the broker refuses.
+        client: the connection.
+        api: requests of the JetStream API: ``await api(verb, body, fail=…)``.
+        inboxes: of all pulls, so that a reconnect wakes them.
+        timeout_seconds: for each answer.
+        refusals: fails requests that the broker refuses.
 
     Attributes:
-        makes_consumers: whether followers have consumers on the broker. Without, they ask for what
-            is new: up to half a second later, and any number of them.
+        makes_consumers: whether followers have consumers on the broker. Without, they poll for new
+            messages: up to half a second later, and any number of them.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class Reader:
             wait = min(wait * 2, _LATEST_LOOK_SECONDS)
 
     async def _last_of_each(self, stream: str, subjects: Sequence[str]) -> tuple[list[Stored], int]:
-        """The last message of each subject, oldest first, and where what came later begins.
+        """The last message of each subject, oldest first, and the sequence of the next one.
 
         All is asked of the stream's leader: direct reading may reach a replica that lags, and what
         that one does not have yet would be skipped.

@@ -49,7 +49,7 @@ def events_reserve(max_bytes: int) -> int:
 
 
 def least_reserve(whole_bytes: int) -> int:
-    """The same, of what the stream may hold in all: limit and reserve."""
+    """The reserve of a stream, given all that it may hold: limit and reserve."""
     return max(whole_bytes // 5, _LEAST_RESERVE_BYTES)
 
 
@@ -87,14 +87,14 @@ def streams(settings: Settings, subjects: Subjects, extra_bytes: int = 0) -> lis
 
 
 def names(settings: Settings, subjects: Subjects) -> tuple[str, ...]:
-    """Of each stream its name, and what its subjects begin with."""
+    """The names of all streams and the prefixes of their subjects."""
     made = _streams(settings, subjects, 0)
     patterns = [pattern for stream in made for pattern in stream["subjects"]]
     return (*(s["name"] for s in made), *(p.partition("*")[0] for p in patterns))
 
 
 def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
-    """A full stream refuses what is new, lest it lose what was acknowledged: history alone ages."""
+    """A full stream refuses new messages, so as not to lose stored ones: only history ages."""
     # nats-server (2.15.1) refuses "discard new" for a stream with schedules, which the jobs' is.
     if "max_bytes" in stream or "allow_msg_schedules" in stream or not max_bytes:
         return stream
@@ -167,7 +167,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
 
 
 def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
-    """A stream's configuration with what all of them share."""
+    """A stream's configuration with the fields that all streams share."""
     common = {
         "retention": "limits",
         "storage": "file",
@@ -184,7 +184,7 @@ def complete(stream: dict[str, Any], replicas: int) -> dict[str, Any]:
 def changes(
     stored: Mapping[str, Any], wanted: Mapping[str, Any], held_bytes: int = 0
 ) -> dict[str, Any]:
-    """What a stream that exists has to take over from the settings, of what may change.
+    """The fields of an existing stream that changed in the settings.
 
     Args:
         stored: its configuration, as the broker returns it.

@@ -30,11 +30,11 @@ log = logging.getLogger("penstock.bus")
 
 
 class NotPrivate(Error):  # type: ignore[misc]
-    """A connection is in clear text where it must not be; nothing was sent."""
+    """A connection that must be encrypted is in clear text; nothing was sent."""
 
 
 class NotTheBroker(Error):  # type: ignore[misc]
-    """The process that listens there is another user's; it was sent nothing."""
+    """The process that listens on the port is another user's; nothing was sent."""
 
 
 RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
@@ -47,7 +47,7 @@ _EXPECT_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n"
 
 
 class WireParser(Parser):  # type: ignore[misc]
-    """nats-py's parser with a short way for whole messages, which are nearly all there is.
+    """nats-py's parser with a fast path for whole messages, which nearly all are.
 
     nats-py matches each control line against up to seven patterns and moves the rest of the buffer
     forward after each message: 24 µs a message at 64 kB a read, against 3 µs here.
@@ -105,7 +105,7 @@ _BEGUN_BYTES = 1 << 20
 
 
 class WireClient(Client):  # type: ignore[misc]
-    """nats-py's client with a door for raw frames and raw deliveries."""
+    """nats-py's client with access to raw frames and raw deliveries."""
 
     _transport: Any
 
@@ -289,7 +289,7 @@ def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
 
 
 def parse_lines(block: bytes | None) -> list[tuple[str, str]]:
-    """All headers of a header block, with those that stand there twice."""
+    """All headers of a header block, repeated ones included."""
     lines = (block or b"").decode("utf-8", "replace").split("\r\n")[1:]
     parts = (line.partition(":") for line in lines)
     return [(key, value.strip()) for key, colon, value in parts if colon]

@@ -1,4 +1,4 @@
-"""What a configured data pipeline adds to the rest of the settings: its jobs, and who runs them."""
+"""The settings that a configured data pipeline adds: its module of jobs, and its pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.config.settings import Settings
 PIPELINE_JOBS = "penstock.jobs.pipeline"
 PIPELINE_QUEUE = "pipeline"
 _POOL = PoolTable(kind="exclusive", memory_bytes=200_000_000, cpu_cores=1.0)
-"""Of the worker; Spark, which is there only while such a job runs, takes memory beside it."""
+"""The pool of its worker; Spark, which runs only during such a job, takes memory beside it."""
 
 
 def with_pipeline(settings: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words: where, what was found, what was expected."""
+"""Explanations of invalid settings: where, what was found, what was expected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def explain(
 
 
 def hint(name: str, names: Iterable[str]) -> str:
-    """What to write instead of a name that is not known."""
+    """A suggestion in place of an unknown name."""
     names = sorted(names)
     if near := difflib.get_close_matches(name, names, n=1):
         return f"did you mean {near[0]!r}?"

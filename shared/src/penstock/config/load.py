@@ -107,6 +107,7 @@ def _value(text: str, path: list[str]) -> Any:
     if explain.takes_text(path):
         return text
     try:
+        # a text without quotes, such as a URL, is no TOML: it is taken as it stands
         parsed = tomllib.loads(f"x = {text}")
     except (ValueError, RecursionError):
         return text

@@ -133,7 +133,7 @@ def _assignment(match: re.Match[str], names: frozenset[str]) -> str:
 
 
 def _literal(value: str) -> Any:
-    """What unquoted text stands for in JSON or Python, else the text."""
+    """The value of unquoted text in JSON or Python, else the text."""
     bare = value.rstrip("}]),")
     if _NUMBER.match(bare):
         return float(bare)

@@ -12,7 +12,7 @@ from penstock.config.section import BudgetWindow, Count, NonNegative, Positive, 
 
 Forecasting = Literal["on", "off"]
 Options = dict[str, dict[str, Any]]
-"""By strategy or policy; each checks its own when the decider starts."""
+"""Options by strategy or policy; each checks its own when the decider starts."""
 
 USUAL_POLICIES = (
     "cooldown",

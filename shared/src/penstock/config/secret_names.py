@@ -1,4 +1,4 @@
-"""Which names hold secrets: decided by the words of a name, not by the name as a whole. Pure.
+"""Names of secrets, recognised by the words of a name, not by the name as a whole. Pure.
 
 A name is split into words at case changes and at everything that is no letter or digit:
 ``dbPassword``, ``DB_PASSWORD``, ``db-password`` and ``db.password`` have the same words. The name

@@ -1,4 +1,4 @@
-"""What settings are made of: bounds of their values, and a table of `penstock.toml`."""
+"""Building blocks of settings: bounds of values, and a table of `penstock.toml`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BudgetWindow = Annotated[float, Meta(ge=600, le=2_678_400)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Share = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-"""What may stand in a subject."""
+"""A name that may be part of a subject."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

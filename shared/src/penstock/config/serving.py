@@ -1,4 +1,4 @@
-"""Which pool takes the jobs of a queue, and why none does. Pure.
+"""The pool that serves a queue, or the reason why none does. Pure.
 
 Jobs on a queue that no pool takes are kept, and wait until one does.
 """
@@ -53,7 +53,7 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 def serving(settings: Settings) -> Serving:
-    """Of settings that need not be a valid topology."""
+    """The same for settings that need not be a valid topology."""
     owners: dict[str, str] = {}
     for name, table in settings.pools.items():
         for queue in () if table.kind == "spark" else table.queues or (name,):

@@ -1,27 +1,24 @@
 """Every setting, declared once: name, type, default, meaning. `docs/settings.md` is made of it.
 
-Those of pools stand in :mod:`penstock.config.profiles`.
+Those of pools are in :mod:`penstock.config.profiles`, those about hosts and Spark in `hosts` and
+`spark`.
 """
 
 from __future__ import annotations
 
-import re
-import socket
-from datetime import date, datetime
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo
 
 import msgspec
-from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
-from penstock.config.hosts import Hosts
+from penstock.config.hosts import Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
-from penstock.config.section import Count, Name, NonNegative, Period, Positive, Section
+from penstock.config.section import Count, NonNegative, Period, Positive, Section
+from penstock.config.spark import Cluster, Pipeline, Spark
 
 
 class Nats(Section, frozen=True, kw_only=True):
-    """How to reach the broker.
+    """The address and credentials of the broker.
 
     Attributes:
         url: server or comma-separated servers; empty lets `penstock up` start its own.
@@ -52,7 +49,7 @@ class Nats(Section, frozen=True, kw_only=True):
 
 
 class Streams(Section, frozen=True, kw_only=True):
-    """What the broker keeps.
+    """The limits of the broker's streams.
 
     Attributes:
         replicas: copies of each stream (1, 3 or 5; more than 1 needs a cluster).
@@ -84,7 +81,7 @@ class Streams(Section, frozen=True, kw_only=True):
 
 
 class Jobs(Section, frozen=True, kw_only=True):
-    """How jobs are found and run.
+    """Finding and running jobs.
 
     Attributes:
         modules: importable modules whose `@job` functions workers may run. Nothing else is run.
@@ -112,7 +109,7 @@ class Jobs(Section, frozen=True, kw_only=True):
 
 
 class Dispatch(Section, frozen=True, kw_only=True):
-    """How jobs are handed over.
+    """Dispatching jobs.
 
     Attributes:
         when_away: what a dispatch does while the broker is away: ``fail`` at once, ``wait`` up to
@@ -165,68 +162,6 @@ class Encryption(Section, frozen=True, kw_only=True):
             raise ValueError("every_job = true needs key_file, the path of a file with keys")
 
 
-def _host_name(raw_name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", raw_name.split(".", maxsplit=1)[0])[:64] or "local"
-
-
-class Host(Section, frozen=True, kw_only=True):
-    """The executor's host.
-
-    Attributes:
-        name: unique among hosts.
-        run_dir: sockets and records of living workers; empty means a folder of this host's name
-            below the user's runtime folder.
-        reserve_cpu_cores: cores that are never given to workers.
-        reserve_memory_bytes: memory that is never given to workers.
-        max_cpu_share: share of the cores that no plan exceeds, whatever uses them.
-        max_memory_share: share of the memory that no plan exceeds, whatever uses it.
-        max_workers: ceiling over all pools; 0 for none.
-        drain_seconds: how long a busy worker may finish before it is killed.
-        orphan_grace_seconds: workers end this long after their executor vanished.
-        lease_seconds: a host silent this long is lost; its share moves to others.
-        max_parallel_starts: how many workers may be starting at a time; 0 is twice the cores. Of
-            Spark Workers, whose Java keeps a core busy, never more than there are cores.
-    """
-
-    name: Name = msgspec.field(default_factory=lambda: _host_name(socket.gethostname()))
-    run_dir: str = ""
-    reserve_cpu_cores: NonNegative = 0.5
-    reserve_memory_bytes: Annotated[int, Meta(ge=0)] = 256 * 1024 * 1024
-    max_cpu_share: Annotated[float, Meta(gt=0, le=1)] = 0.9
-    max_memory_share: Annotated[float, Meta(gt=0, le=1)] = 0.85
-    max_workers: Count = 0
-    drain_seconds: NonNegative = 30.0
-    orphan_grace_seconds: Positive = 10.0
-    lease_seconds: Positive = 6.0
-    max_parallel_starts: Count = 0
-
-
-class Stuck(Section, frozen=True, kw_only=True):
-    """Jobs that make no progress though their worker lives; see docs/jobs.md.
-
-    Attributes:
-        strategy: what becomes of one: ``graceful`` (asked to stop; goes on elsewhere from its last
-            checkpoint), ``checkpoint`` (its worker is killed; likewise), ``restart`` (its worker is
-            killed; it begins anew) or ``off`` (nothing; it is only reported).
-        silent_seconds: without a sign of life for so long, the part of the score for it is full.
-        expected_seconds: how long a job may run where too few like it were seen.
-        longer: the part for the run time is full at so many times what is expected.
-        memory_growth: the part for memory is full at so many times what it began with.
-        threshold: a job is stuck whose score is above this.
-        looks: how many samples above the threshold it takes.
-        within_seconds: these samples lie within so many seconds.
-    """
-
-    strategy: Literal["graceful", "restart", "checkpoint", "off"] = "graceful"
-    silent_seconds: Positive = 300.0
-    expected_seconds: Positive = 300.0
-    longer: Annotated[float, Meta(gt=1, le=1000)] = 3.0
-    memory_growth: Annotated[float, Meta(gt=1.1, le=1000)] = 2.0
-    threshold: Annotated[float, Meta(gt=0, le=1)] = 0.7
-    looks: Annotated[int, Meta(ge=1, le=100)] = 3
-    within_seconds: Positive = 10.0
-
-
 class Metrics(Section, frozen=True, kw_only=True):
     """Measuring.
 
@@ -262,117 +197,6 @@ class Decider(Section, frozen=True, kw_only=True):
     rebalance_seconds: NonNegative = 10.0
 
 
-class Spark(Section, frozen=True, kw_only=True):
-    """The host's shared Spark Connect server, or any other Spark.
-
-    Attributes:
-        remote: a Spark Connect address (``sc://…``) to use instead of the host's own server.
-        token_file: holds the token that the server behind ``remote`` asks for.
-        threads: local threads of the host's own server; 0 means one per usable core.
-        memory: its Java heap.
-        idle_seconds: it is stopped when unused this long.
-        conf: Spark settings handed to the server.
-        measure_cost: jobs record their CPU seconds, rows, shuffled bytes and peak memory on Spark.
-            Turns on its web UI, on loopback, which every user of the host can read.
-        ui_url: where that of a remote Spark is.
-    """
-
-    remote: str = ""
-    token_file: str = ""
-    threads: Count = 0
-    memory: Annotated[str, Meta(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
-    idle_seconds: Positive = 300.0
-    conf: dict[str, str] = {}
-    measure_cost: bool = False
-    ui_url: str = ""
-
-
-class Cluster(Section, frozen=True, kw_only=True):
-    """The Spark standalone cluster whose Workers are scaled: pools with ``kind = "spark"``.
-
-    Attributes:
-        master: ``local`` (`penstock up` starts a Master on this machine) or the address of one,
-            ``spark://host:7077``.
-        ui_url: its web address; empty means port 8080 of the same host.
-        port: where a local Master listens.
-        ui_port: where a local Master serves its web UI.
-        interface: address that Master and Workers of this host listen at.
-        secret_file: what all who belong to the cluster share; mode 0600. Empty, with a local
-            Master: `penstock up` makes one in .penstock/.
-        worker_overhead_bytes: what a Worker needs beside the memory that it offers.
-    """
-
-    master: Annotated[str, Meta(pattern=r"^(|local|spark://[A-Za-z0-9._:,\[\]-]+)$")] = ""
-    ui_url: Annotated[str, Meta(pattern=r"^(|https?://[^\s/]+(/[^\s]*)?)$")] = ""
-    port: Annotated[int, Meta(ge=1, le=65535)] = 7077
-    ui_port: Annotated[int, Meta(ge=1, le=65535)] = 8080
-    interface: str = "127.0.0.1"
-    secret_file: str = ""
-    worker_overhead_bytes: Annotated[int, Meta(ge=0)] = 160 * 1024 * 1024
-
-
-class Pipeline(Section, frozen=True, kw_only=True):
-    """The data pipeline as jobs of the platform it learns from, dispatched by the clock.
-
-    Attributes:
-        lake: a folder on any file system that Hadoop knows. Empty: there are no such jobs. Where no
-            pool serves the queue ``pipeline``, there is an exclusive one of that name.
-        master: the Spark that works: ``local[2]``, or a cluster's ``spark://host:7077``.
-        memory_bytes: kept free for Spark on the host of that pool's worker, but no more than a
-            quarter of the largest host's memory.
-        land: when what is new is landed and summed up, as a cron expression; empty: never.
-        forecast: when forecasts are made of what is new, too, and published, as a cron expression.
-        weeks: how much of the past forecasts learn from.
-        report: when a report of the last seven days is written, as a cron expression.
-        report_file: the page that the report is written to; empty: no report.
-        zone: time zone of the cron expressions, and of forecasts.
-        nkey_file: the seed of the role ``pipeline``, on the hosts whose workers run these jobs;
-            where the broker knows its users by NKeys.
-        special_days: dates that are like a Sunday, such as ``2026-12-25``.
-    """
-
-    lake: str = ""
-    master: Annotated[str, Meta(min_length=1)] = "local[2]"
-    memory_bytes: Annotated[int, Meta(ge=0)] = 1_200_000_000
-    land: str = "*/15 * * * *"
-    forecast: str = "5 * * * *"
-    weeks: Annotated[float, Meta(gt=0, le=104)] = 4.0
-    report: str = "0 6 * * *"
-    report_file: str = ""
-    zone: str = "UTC"
-    nkey_file: str = ""
-    special_days: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("land", "forecast", "report"):
-            if cron := getattr(self, name):
-                _check_cron(name, cron, self.zone)
-        for day in self.special_days:
-            _check_day(day)
-
-
-def _check_cron(name: str, cron: str, zone: str) -> None:
-    try:
-        CronSim(cron, datetime.now(ZoneInfo(zone)))
-    except CronSimError as error:
-        raise ValueError(
-            f"{name} = {cron[:80]!r} is no cron expression ({error}); '*/15 * * * *' is each "
-            "quarter of an hour"
-        ) from error
-    except (ValueError, KeyError, OSError) as error:
-        raise ValueError(f"zone = {zone[:80]!r} is not known; e.g. 'Europe/Berlin'") from error
-
-
-def _check_day(text: str) -> None:
-    try:
-        date.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(
-            f"special_days: found {text[:40]!r}, expected e.g. '2026-12-25'"
-        ) from error
-
-
 class Telemetry(Section, frozen=True, kw_only=True):
     """Traces, metrics and logs by OTLP over HTTP. No endpoint: no exporter, no thread, no warning.
 
@@ -397,7 +221,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class Http(Section, frozen=True, kw_only=True):
-    """Where services answer `/healthz`, `/readyz` and `/metrics`. There is no password.
+    """The addresses of `/healthz`, `/readyz` and `/metrics`. There is no password.
 
     If a port is taken, the service logs it and runs without its pages.
 

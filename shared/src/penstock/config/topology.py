@@ -31,6 +31,7 @@ def pools(settings: Settings) -> dict[str, Pool]:
     owner: dict[str, str] = {}
     for pool in pools.values():
         for queue in pool.queues:
+            # two pools would each count the other's jobs as their own load
             if queue in owner:
                 raise ConfigError(
                     f"queue {queue!r} is in pools {owner[queue]!r} and {pool.name!r}; "

@@ -1,1 +1,1 @@
-"""How an installation is: facts asked of the broker and the host, rules over them, one report."""
+"""Health of an installation: facts from the broker and the host, rules over them, one report."""

@@ -1,4 +1,4 @@
-"""What acknowledged jobs survive, from how the broker stores them. Pure.
+"""The failures that acknowledged jobs survive, by how the broker stores them. Pure.
 
 A file-backed stream hands each message to the operating system before it is acknowledged: that
 survives the end of the broker, not of the machine. Onto the disk it is forced every
@@ -17,7 +17,7 @@ YES, NO, PARTLY, UNKNOWN = "yes", "no", "partly", "unknown"
 
 
 def posture(facts: Facts) -> Durability | None:
-    """What the installation survives; None when its streams are not known."""
+    """The durability of the installation; None when its streams are not known."""
     if not facts.streams:
         return None
     return Durability(

@@ -1,4 +1,4 @@
-"""What is known about an installation at an instant. None is what could not be found out."""
+"""Facts about an installation at one instant. None stands for an unknown fact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from penstock.events.snapshot import PoolWorkers
 
 BROKER_FILES = "the broker's files"
-"""What lies on the disk that the broker stores on."""
+"""The use of the disk with the broker's files."""
 
 
 class _Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""How fast disks fill, from one look at them to the next."""
+"""The growth of disk use, from one look to the next."""
 
 from __future__ import annotations
 

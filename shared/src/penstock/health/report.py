@@ -1,4 +1,4 @@
-"""What health says: a state with reasons for each component, the worst of them, and durability."""
+"""The report of health: a state with reasons for each component, the worst one, and durability."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Survival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Durability(msgspec.Struct, frozen=True, kw_only=True):
-    """What an installation survives, read from the broker's settings.
+    """The failures that an installation survives, by the broker's settings.
 
     Attributes:
         process: the broker is killed.

@@ -17,7 +17,7 @@ SKEW_SECONDS, BAD_SKEW_SECONDS = 1.0, 5.0
 """Leases are counted by each side's own clock; times in events and delays are not."""
 
 _SMALL_JOB_BYTES = 1_000
-"""What the dispatch of a small job takes in the event log: with less room it is refused."""
+"""Bytes that the dispatch of a small job takes in the event log: with fewer left it is refused."""
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
 ORCHESTRATOR = "orchestrator"
@@ -31,7 +31,7 @@ Reasons = Iterator[tuple[State, str]]
 
 
 def judge(facts: Facts, at: datetime) -> Report:
-    """How the installation is. A broker that cannot be asked leaves only what is known without."""
+    """The report on an installation. Without a broker it has only the facts of this machine."""
     rules = {"broker": _broker, "disk": _disk}
     if not facts.broker.error:
         rules |= {
@@ -130,7 +130,7 @@ def _no_job_is_accepted(stream: StreamFacts, log: LogFacts | None) -> str:
 
 
 def _log(log: LogFacts, *, is_refusing: bool) -> Reasons:
-    """What lives is the floor below which history cannot be shortened.
+    """Unfinished jobs are the floor below which history cannot be shortened.
 
     Args:
         is_refusing: no job is accepted now, which is reported already.

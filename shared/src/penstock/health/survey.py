@@ -41,7 +41,7 @@ from penstock.health.unserved import unserved_queues
 FORGOTTEN_SECONDS = 3600.0
 """A host that has been silent for longer was taken away."""
 REPORT_SECONDS = 15.0
-"""How often the orchestrator looks, and keeps what it found."""
+"""Interval at which the orchestrator surveys and publishes its report."""
 _PATIENCE_SECONDS = 2.0
 _MOST_BYTES = 4_000_000
 _SILENT_TIMES = 3.0
@@ -124,7 +124,7 @@ async def _write_error(bus: NatsBus, settings: Settings, serves: bool) -> str | 
 
 
 async def _published_write_error(bus: NatsBus) -> str | None:
-    """What the orchestrator's last report says of it; None without one of late."""
+    """The write error in the orchestrator's last report; None without a recent one."""
     subjects = bus.subjects
     stored = await bus.last(subjects.state_stream, subjects.state("health", "report"))
     if stored is None or time.time() - stored.at.timestamp() > REPORT_SECONDS * _SILENT_TIMES:

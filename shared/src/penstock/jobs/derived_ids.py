@@ -78,7 +78,7 @@ def step_id(graph: str, index: int) -> str:
 
 
 def step(job_id: str) -> tuple[str, int] | None:
-    """Graph and index of a step; None for a job that is none."""
+    """Graph and index of a step; None for other jobs."""
     match = _STEP.fullmatch(job_id) if "_step_" in job_id else None
     return (match[1], int(match[2])) if match else None
 

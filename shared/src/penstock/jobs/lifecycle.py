@@ -60,7 +60,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((None,), JobDispatched, State.WAITING, "accepted (scheduled, if it is due later)"),
     Edge(_STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set"),
     Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job reported its progress"),
-    Edge((State.RUNNING,), JobCommitted, State.RUNNING, "its output under a name stands"),
+    Edge((State.RUNNING,), JobCommitted, State.RUNNING, "it committed output under a name"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
     Edge((State.RUNNING,), JobFailed, State.RUNNING, "the attempt failed; the verdict follows"),
     Edge((State.RUNNING,), JobRetrying, State.RETRYING, "tries are left, or it is deferred"),
@@ -103,7 +103,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         life: 1 for the first; a dead or cancelled job that is requeued begins another.
         life_from: sequence of the event that this life began with; messages made from earlier ones
             belong to a life that is over.
-        commits: output that stands, by name; of earlier lives too, if its arguments are the same.
+        commits: committed output, by name; of earlier lives too, if its arguments are the same.
         changed_id: id of the event ``changed_by``.
         dispatch_id: id of its first event.
         tries: how often it may be started, as dispatched; 0 for as its pool has it.

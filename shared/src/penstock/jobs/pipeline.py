@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.config.embedded import PIPELINE_QUEUE
-from penstock.config.settings import Pipeline
+from penstock.config.spark import Pipeline
 from penstock.jobs.job_type import Call
 from penstock.jobs.registry import job
 from penstock.jobs.running.context import Context

@@ -8,3 +8,5 @@ UNKNOWN_JOB_SECONDS: Final = 1.0
 """Run time of a job while none has ended."""
 UNKNOWN_SPAWN_SECONDS: Final = 1.0
 """Time until a worker is ready while none has been."""
+LEAST_JOB_SECONDS: Final = 1e-6
+"""Run times are divided by: one of zero is taken for this."""

@@ -135,7 +135,7 @@ class Ledger:
 
 
 PACES = ("", "slow", "fast", "spent")
-"""How a budget is used up, ever worse."""
+"""Paces at which a budget is used up, from best to worst."""
 
 
 def pace(budget: Budget) -> str:
@@ -148,7 +148,7 @@ def pace(budget: Budget) -> str:
 
 
 def late_in_line(waiting: int, ages_seconds: Sequence[float], sla_seconds: float) -> int:
-    """Of the waiting jobs, how many are late already.
+    """The number of waiting jobs that are late already.
 
     Args:
         waiting: jobs in the queue.

@@ -42,6 +42,7 @@ class Calibration:
         """Learns from an observed rate."""
         error = (observed_per_second - mean_per_second) / _deviation(mean_per_second, seconds)
         self._learnt += 1
+        # as if twenty errors of size 1 had been learnt before: the first few do not swing it
         self._size += (abs(error) - self._size) / min(self._learnt + 20, _SIZE_MEMORY)
         step = self._size * max(_FIRST_STEP / sqrt(self._learnt), _LEAST_STEP)
         for place, share in enumerate(SHARES):
@@ -64,5 +65,5 @@ def loss(quantiles: Sequence[float], observed: float) -> float:
 
 
 def _deviation(mean_per_second: float, seconds: float) -> float:
-    """Of the rate over so many seconds, if arrivals were Poisson; of one arrival at least."""
+    """Standard deviation of a Poisson rate over so many seconds; at least of one arrival."""
     return sqrt(max(mean_per_second * seconds, 1.0)) / seconds

@@ -151,6 +151,7 @@ class Forecaster:
 
     # --- a stretch is over -----------------------------------------------------------------------
     def _close(self, start: float, end: float, rates: RateWindow) -> None:
+        # before the first arrival every model would be right, and none would have learnt anything
         self._awake = self._awake or self._count > 0
         if not self._awake:
             return

@@ -19,7 +19,7 @@ MOST_CPU_CORES = 8192.0
 MOST_MEMORY_BYTES = 2**48
 """256 TiB, eight times the largest machine that is sold."""
 _MOST_POOLS, _MOST_NAMES = 1000, 10_000
-"""Of one host: an executor obeys no plan beyond that many workers of a pool."""
+"""Limits of one host: an executor obeys no plan with more workers of a pool."""
 
 
 class Dated(Protocol):
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=Dated)
 
 
 class HostBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Which hosts are remembered; see `penstock.config.hosts.Hosts`."""
+    """Bounds of the remembered hosts; see `penstock.config.hosts.Hosts`."""
 
     allowed: tuple[str, ...] = ()
     most: int = 1000
@@ -51,6 +51,7 @@ def remember(hosts: dict[str, T], name: str, entry: T, bounds: HostBounds) -> st
     Returns:
         Why the host was refused; empty when it was taken.
     """
+    # inserted again at the end, so that the first host is always the one silent the longest
     before = hosts.pop(name, None)
     _forget(hosts, entry.at, bounds)
     if before is None:

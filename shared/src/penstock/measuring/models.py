@@ -14,7 +14,7 @@ DAY_SECONDS = 86_400.0
 
 
 class Stretch(NamedTuple):
-    """What was seen last.
+    """The last observation.
 
     Attributes:
         per_second: its rate.
@@ -115,7 +115,7 @@ class Seasonal:
 
 
 class SameTime:
-    """As it was at this time of earlier periods: the seasonal-naive forecast itself."""
+    """The rate at this time of earlier periods: the seasonal-naive forecast."""
 
     __slots__ = ("_seasonal",)
 

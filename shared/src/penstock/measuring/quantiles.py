@@ -18,7 +18,7 @@ SECONDS_BUCKETS = (
 
 
 def summary(ordered: Sequence[float], total: float, squares: float) -> Quantiles:
-    """Of at least one sample.
+    """The summary of at least one sample.
 
     Args:
         ordered: seconds, the shortest first.

@@ -1,4 +1,4 @@
-"""How long workers take to start: a distribution, and what it adds that several start together."""
+"""Start times of workers: a distribution, and the delay by several that start together."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def fit(starts: Sequence[Start]) -> SpawnFit:
 def _slope(starts: Sequence[Start]) -> float:
     """Least squares, at least 0; 0 below two standard errors."""
     count = len(starts)
+    # two starts always lie on a line
     if count < 3:
         return 0.0
     middle = sum(start.together for start in starts) / count

@@ -1,4 +1,4 @@
-"""A broker of our own on this machine, `nats-server` with JetStream: `penstock up`, tests."""
+"""A `nats-server` with JetStream that Penstock starts itself: for `penstock up` and tests."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class Broker:
 
     def _jetstream(self, store: Path) -> dict[str, Any]:
         """Left to itself, nats-server takes three quarters of what is free when it starts: one that
-        starts while its disk is full would refuse to store for good, whatever room there is later.
+        starts while its disk is full would refuse to store for good, whatever space there is later.
         """
         if not (store / "jetstream").exists():
             return {"store_dir": str(store)}

@@ -36,7 +36,7 @@ class Child:
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path | None) -> None:
         self.name, self.process, self.log = name, process, log
         self.pid = process.pid
-        self._pidfd = os.pidfd_open(process.pid)  # not reaped before we do so: no race
+        self._pidfd = os.pidfd_open(process.pid)  # not reaped before this process does so: no race
 
     @property
     def exit_code(self) -> int | None:
@@ -135,12 +135,12 @@ def start(
     """Starts a command that is signalled by the kernel when this process dies, however it dies.
 
     It gets a process group of its own, so that Ctrl-C reaches only the parent,
-    who ends it in order.
+    which ends it in order.
 
     Args:
         argv: the command; nothing is passed through a shell.
-        log: a file its output is appended to. output: a pipe or file in its place; without
-            either it writes where this process does.
+        log: a file its output is appended to.
+        output: a pipe or file in its place; without either it writes where this process does.
         env: variables laid over this process's own.
         parent_death_signal: what the child gets then.
         held_back: signals that wait until the child unblocks them.

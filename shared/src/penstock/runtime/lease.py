@@ -156,6 +156,7 @@ class Lease:
             await within(pause, term.ended.wait())
             if not term.ended.is_set():
                 renewed = await self._renew(term)
+                # Two thirds of the lease are all the time there is: a failure is retried at once.
                 pause = self._lease_seconds / (3 if renewed else 20)
 
     async def release(self, term: Term) -> None:
@@ -183,7 +184,7 @@ class Lease:
         try:
             epoch = await self._put(self._new_record(), self._sequence)
         except WrongSequence:
-            self._sequence = 0  # look again, from whatever is there
+            self._sequence = 0  # read again, whatever is stored there now
             return None
         if self._on_stored:
             await self._on_stored(epoch, began)

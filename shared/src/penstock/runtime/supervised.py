@@ -98,6 +98,7 @@ class Supervised:
         except ChildFailed as error:
             return str(error).splitlines()[0]
         self.starts += 1
+        # A paused service that was restarted must not take work again by itself.
         if self._last_signal is not None:
             child.signal(self._last_signal)
         if await self._attend(child):
@@ -118,7 +119,7 @@ class Supervised:
         if (child := self.child) is None:
             return
         child.signal(signal.SIGTERM)
-        child.signal(signal.SIGCONT)
+        child.signal(signal.SIGCONT)  # a stopped process does not handle TERM
         ended = asyncio.ensure_future(child.ended())
         hurried = asyncio.ensure_future((hurry or asyncio.Event()).wait())
         await asyncio.wait(

@@ -32,7 +32,8 @@ class Java:
     """A Java runtime.
 
     Attributes:
-        home: its ``JAVA_HOME``. version: major version.
+        home: its ``JAVA_HOME``.
+        version: major version.
         has_vector: whether it has the module ``jdk.incubator.vector`` that Spark's launchers name.
     """
 

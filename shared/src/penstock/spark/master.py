@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 import msgspec
 
-from penstock.config.settings import Cluster
+from penstock.config.spark import Cluster
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock.config.load import ConfigError
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 
 _JOB = "penstock-job-"
 

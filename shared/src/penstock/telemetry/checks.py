@@ -37,6 +37,7 @@ class Checks:
         """The loop turned; called each `BEAT_SECONDS`."""
         now = self._monotonic()
         late = max(now - self._beat_at - BEAT_SECONDS, 0.0)
+        # halved with each beat, so that a scrape every few seconds still sees a short stall
         self._lag, self._beat_at = max(late, self._lag / 2), now
 
     def stuck(self) -> str:

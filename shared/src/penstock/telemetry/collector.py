@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 Shutdown = Callable[[], None]
 _Sender = tuple[Callable[[], None], Callable[[], None]]
-"""How to hurry it, how to end it."""
+"""Functions that hurry a sender, and that end it."""
 
 QUEUE_SPANS = 8192
 """Spans that wait for the collector at most; more than that are dropped, oldest first."""
-FLUSH_MILLISECONDS = 1000
 SHUTDOWN_SECONDS = 2.0
 SIGNALS = ("traces", "metrics", "logs")
 
@@ -71,7 +70,7 @@ def preload(settings: Settings) -> None:
 def endpoint_of(
     settings: Settings, environment: Mapping[str, str], signal: str = "traces"
 ) -> str | None:
-    """Where one of `SIGNALS` is posted to; None leaves it out."""
+    """The URL that one of `SIGNALS` is posted to; None if it is not sent."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     base = settings.telemetry.endpoint
@@ -106,7 +105,7 @@ def _spans(resource: Resource, endpoint: str, settings: Telemetry) -> _Sender:
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
 
     from penstock.telemetry.otlp import wire  # noqa: PLC0415
-    from penstock.telemetry.otlp.posting import SpanPost  # noqa: PLC0415
+    from penstock.telemetry.otlp.posting import FLUSH_MILLISECONDS, SpanPost  # noqa: PLC0415
 
     sampler, ids = ParentBasedTraceIdRatio(settings.sample_share), wire.Ids()
     provider = TracerProvider(

@@ -43,6 +43,7 @@ class Exposition(Collector):
         families: dict[str, Family] = {}
         for sample in self._meters.samples():
             name = sample.metric.name
+            # samples of one metric may come from several sources: they make one family
             family = families.get(name) or families.setdefault(name, _family(sample.metric))
             if isinstance(family, HistogramMetricFamily):
                 if isinstance(sample, Spread):

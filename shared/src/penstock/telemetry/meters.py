@@ -92,6 +92,7 @@ class Meters:
         key = (metric.name, labels)
         if before := self._counts.get(key):
             by += before.value
+        # label values without a bound must not fill the memory
         elif len(self._counts) >= MOST_SERIES:
             return
         self._counts[key] = Reading(metric, by, labels)

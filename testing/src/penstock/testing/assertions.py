@@ -32,12 +32,12 @@ class Assertions:
     """Over everything that was dispatched since the broker was made."""
 
     def __init__(self, bus: MemoryBus) -> None:
-        self._told = bus
+        self._bus = bus
 
     @property
     def dispatched(self) -> list[Dispatched]:
         """Every job, in the order of their dispatch: for what no assertion says."""
-        return all_jobs(self._told)
+        return all_jobs(self._bus)
 
     def assert_dispatched(
         self, job: JobType[Any, Any], /, *, on_queue: str = "", **arguments: Any
@@ -45,40 +45,41 @@ class Assertions:
         """At least one such job was dispatched; returns all of them.
 
         Args:
-            on_queue: where it must wait. arguments: those named must be equal; others may be any.
+            on_queue: where it must wait.
+            arguments: those named must be equal; others may be any.
         """
         __tracebackhide__ = True
-        found = self._matching(job, on_queue, arguments)
-        assert found, f"expected {_call(job, on_queue, arguments)}; {listed(self.dispatched)}"
-        return found
+        matching = self._matching(job, on_queue, arguments)
+        assert matching, f"expected {_call(job, on_queue, arguments)}; {listed(self.dispatched)}"
+        return matching
 
     def assert_not_dispatched(
         self, job: JobType[Any, Any], /, *, on_queue: str = "", **arguments: Any
     ) -> None:
         """No such job was dispatched."""
         __tracebackhide__ = True
-        found = self._matching(job, on_queue, arguments)
-        assert not found, f"expected no {_call(job, on_queue, arguments)}; {listed(found)}"
+        matching = self._matching(job, on_queue, arguments)
+        assert not matching, f"expected no {_call(job, on_queue, arguments)}; {listed(matching)}"
 
     def assert_dispatched_times(
         self, job: JobType[Any, Any], times: int, /, *, on_queue: str = "", **arguments: Any
     ) -> list[Dispatched]:
         """Just so many such jobs were dispatched; returns them."""
         __tracebackhide__ = True
-        found = self._matching(job, on_queue, arguments)
-        assert len(found) == times, (
-            f"expected {times} times {_call(job, on_queue, arguments)}, found {len(found)}; "
+        matching = self._matching(job, on_queue, arguments)
+        assert len(matching) == times, (
+            f"expected {times} times {_call(job, on_queue, arguments)}, found {len(matching)}; "
             f"{listed(self.dispatched)}"
         )
-        return found
+        return matching
 
     def assert_nothing_dispatched(self) -> None:
         """No job, batch, chain or graph was dispatched."""
         __tracebackhide__ = True
         assert not self.dispatched, f"expected nothing; {listed(self.dispatched)}"
-        wholes = [f"batch {each.id}" for each in self.batches]
-        wholes += [f"graph {each.id}" for each in self.graphs]
-        assert not wholes, f"expected nothing; dispatched were: {', '.join(wholes)}"
+        names = [f"batch {batch.id}" for batch in self.batches]
+        names += [f"graph {graph.id}" for graph in self.graphs]
+        assert not names, f"expected nothing; dispatched were: {', '.join(names)}"
 
     def assert_batch(
         self,
@@ -91,16 +92,17 @@ class Assertions:
 
         Args:
             calls: just these, in any order: calls, or functions with any arguments.
-            title: of the batch. jobs: how many it has.
+            title: of the batch.
+            jobs: how many it has.
         """
         __tracebackhide__ = True
         everything = self.dispatched
         for record in self.batches:
-            found = [each for each in everything if _in_batch(each, record.id)]
-            named = title in (None, record.title) and jobs in (None, len(found))
-            if named and (calls is None or _same_in_any_order(found, calls)):
+            members = [job for job in everything if _in_batch(job, record.id)]
+            named = title in (None, record.title) and jobs in (None, len(members))
+            if named and (calls is None or _same_in_any_order(members, calls)):
                 return record
-        wanted = ", ".join(described(each) for each in calls or ())
+        wanted = ", ".join(map(described, calls or ()))
         raise AssertionError(
             f"expected a batch{f' {title!r}' if title is not None else ''}"
             f"{f' of {jobs} jobs' if jobs is not None else ''}"
@@ -118,14 +120,15 @@ class Assertions:
         for record in self.graphs:
             steps = [of_payload(step.payload) for step in record.steps]
             in_line = all(
-                step.needs == ((at - 1,) if at else ()) for at, step in enumerate(record.steps)
+                step.needs == ((index - 1,) if index else ())
+                for index, step in enumerate(record.steps)
             )
             if in_line and title in (None, record.title) and _same_in_order(steps, calls):
                 return record
-        known = [" → ".join(step.name for step in record.steps) for record in self.graphs]
+        chains = [" → ".join(step.name for step in record.steps) for record in self.graphs]
         raise AssertionError(
-            f"expected the chain {' → '.join(described(each) for each in calls)}; "
-            f"found {'; '.join(known) or 'no chain'}"
+            f"expected the chain {' → '.join(map(described, calls))}; "
+            f"found {'; '.join(chains) or 'no chain'}"
         )
 
     @property
@@ -133,7 +136,7 @@ class Assertions:
         """Every batch as it is now."""
         return [
             record
-            for events in self._stories("batch", BATCH_EVENTS)
+            for events in self._histories("batch", BATCH_EVENTS)
             if (record := batch_record.fold(events))
         ]
 
@@ -142,17 +145,17 @@ class Assertions:
         """Every chain and graph as it is now."""
         return [
             record
-            for events in self._stories("graph", GRAPH_EVENTS)
+            for events in self._histories("graph", GRAPH_EVENTS)
             if (record := graph_record.fold(events))
         ]
 
-    def _stories(self, noun: str, codec: Any) -> list[list[tuple[int, Any]]]:
-        subjects = self._told.subjects
-        found: dict[str, list[tuple[int, Any]]] = {}
-        for stored in self._told.stored(subjects.events_stream, subjects.events(noun)):
+    def _histories(self, noun: str, codec: Any) -> list[list[tuple[int, Any]]]:
+        subjects = self._bus.subjects
+        histories: dict[str, list[tuple[int, Any]]] = {}
+        for stored in self._bus.stored(subjects.events_stream, subjects.events(noun)):
             key = stored.subject.split(".")[-2]
-            found.setdefault(key, []).append((stored.sequence, codec.decode(stored.body)))
-        return list(found.values())
+            histories.setdefault(key, []).append((stored.sequence, codec.decode(stored.body)))
+        return list(histories.values())
 
     def _matching(
         self, job: JobType[Any, Any], on_queue: str, arguments: dict[str, Any]
@@ -162,33 +165,33 @@ class Assertions:
             raise BadArguments(f"{job.name}{job.signature}: there is no parameter {wrong[0]!r}")
         wanted = msgspec.msgpack.decode(msgspec.msgpack.encode(arguments)).items()
         return [
-            each
-            for each in self.dispatched
-            if each.function == job.name
-            and on_queue in ("", each.queue)
-            and wanted <= each.arguments.items()
+            dispatched
+            for dispatched in self.dispatched
+            if dispatched.function == job.name
+            and on_queue in ("", dispatched.queue)
+            and wanted <= dispatched.arguments.items()
         ]
 
 
 def _call(job: JobType[Any, Any], on_queue: str, arguments: dict[str, Any]) -> str:
-    said = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return f"{job.name}({said or '…'})" + (f" on {on_queue}" if on_queue else "")
+    written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"{job.name}({written or '…'})" + (f" on {on_queue}" if on_queue else "")
 
 
-def _in_batch(found: Dispatched, batch_id: str) -> bool:
-    place = derived_ids.member(found.job_id)
-    return place is not None and place.batch == batch_id
+def _in_batch(job: Dispatched, batch_id: str) -> bool:
+    member = derived_ids.member(job.job_id)
+    return member is not None and member.batch == batch_id
 
 
-def _same_in_order(found: Sequence[Dispatched], wanted: Sequence[Wanted]) -> bool:
-    return len(found) == len(wanted) and all(map(fits, found, wanted))
+def _same_in_order(jobs: Sequence[Dispatched], wanted: Sequence[Wanted]) -> bool:
+    return len(jobs) == len(wanted) and all(map(fits, jobs, wanted))
 
 
-def _same_in_any_order(found: Sequence[Dispatched], wanted: Sequence[Wanted]) -> bool:
+def _same_in_any_order(jobs: Sequence[Dispatched], wanted: Sequence[Wanted]) -> bool:
     """Calls with arguments are looked for first: they fit fewer jobs."""
-    left = list(found)
-    for each in sorted(wanted, key=lambda one: isinstance(one, JobType)):
-        fitting = [at for at, job in enumerate(left) if fits(job, each)]
+    left = list(jobs)
+    for call in sorted(wanted, key=lambda one: isinstance(one, JobType)):
+        fitting = [index for index, job in enumerate(left) if fits(job, call)]
         if not fitting:
             return False
         del left[fitting[0]]

@@ -15,6 +15,8 @@ from penstock.testing.memory.bus import MemoryBus
 
 Wanted = Call | Awaiting | JobType[Any, Any]
 """A call with its arguments, or a function with any."""
+_LISTED = 20
+"""Jobs that an error message names."""
 
 
 class Dispatched(msgspec.Struct, frozen=True):
@@ -33,8 +35,8 @@ class Dispatched(msgspec.Struct, frozen=True):
 def all_jobs(bus: MemoryBus) -> list[Dispatched]:
     """Every job, in the order of their dispatch."""
     pattern = bus.subjects.events("job", "*", JobDispatched.__name__)
-    found = bus.stored(bus.subjects.events_stream, pattern)
-    events = [JOB_EVENTS.decode(stored.body) for stored in found]
+    messages = bus.stored(bus.subjects.events_stream, pattern)
+    events = [JOB_EVENTS.decode(stored.body) for stored in messages]
     return [of_payload(event.payload) for event in events if isinstance(event, JobDispatched)]
 
 
@@ -44,17 +46,17 @@ def of_payload(body: bytes) -> Dispatched:
     return Dispatched(call.id, call.function, call.queue, call.tags, _plain(call))
 
 
-def fits(found: Dispatched, wanted: Wanted) -> bool:
-    """Whether a job is of that function, and has those arguments if any are said."""
+def fits(job: Dispatched, wanted: Wanted) -> bool:
+    """Whether a job is of that function, and has those arguments if any are given."""
     if isinstance(wanted, JobType):
-        return found.function == wanted.name
-    known: dict[str, Any] = msgspec.msgpack.decode(wanted.arguments)
+        return job.function == wanted.name
+    arguments: dict[str, Any] = msgspec.msgpack.decode(wanted.arguments)
     same = (
-        known.items() <= found.arguments.items()
+        arguments.items() <= job.arguments.items()
         if isinstance(wanted, Awaiting)
-        else (known == found.arguments)
+        else (arguments == job.arguments)
     )
-    return found.function == wanted.job.name and same
+    return job.function == wanted.job.name and same
 
 
 def described(wanted: Wanted) -> str:
@@ -63,18 +65,18 @@ def described(wanted: Wanted) -> str:
     return f"{wanted.job.name}({_written(msgspec.msgpack.decode(wanted.arguments))})"
 
 
-def listed(found: Sequence[Dispatched]) -> str:
+def listed(jobs: Sequence[Dispatched]) -> str:
     """For the end of an error message."""
-    if not found:
+    if not jobs:
         return "nothing was dispatched"
-    lines = [f"  {each}" for each in found[:20]]
-    more = [f"  and {len(found) - 20} more"] if len(found) > 20 else []
-    return "\n".join(["dispatched were:", *lines, *more])
+    lines = [f"  {job}" for job in jobs[:_LISTED]]
+    rest = [f"  and {len(jobs) - _LISTED} more"] if len(jobs) > _LISTED else []
+    return "\n".join(["dispatched were:", *lines, *rest])
 
 
 def _plain(call: payload.Payload) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.msgpack.decode(call.all_arguments())
-    return found
+    arguments: dict[str, Any] = msgspec.msgpack.decode(call.all_arguments())
+    return arguments
 
 
 def _written(arguments: dict[str, Any]) -> str:

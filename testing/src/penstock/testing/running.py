@@ -78,15 +78,17 @@ class Run:
             await self._workflows.settle(name)
         if self._last(self._subjects.events()) != before:
             return True
-        retries = [each for each in self._schedules() if queue_messages.ATTEMPT in each.headers]
-        for each in retries:
-            self._bus.fire(each.subject)
+        retries = [
+            stored for stored in self._schedules() if queue_messages.ATTEMPT in stored.headers
+        ]
+        for retry in retries:
+            self._bus.fire(retry.subject)
         return bool(retries)
 
     def _waiting(self) -> set[str]:
         """Queues that hold messages, taken ones too."""
-        found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
-        return {stored.subject.rpartition(".")[2] for stored in found}
+        messages = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
+        return {stored.subject.rpartition(".")[2] for stored in messages}
 
     def _schedules(self) -> list[Stored]:
         return self._bus.stored(self._subjects.jobs_stream, self._subjects.schedule("*", "*"))
@@ -94,20 +96,20 @@ class Run:
     def _follows(self) -> bool:
         """Whether batches and graphs have not yet seen all that concerns them."""
         return any(
-            self._last(each) > self._workflows.position for each in self._workflows.patterns()
+            self._last(pattern) > self._workflows.position for pattern in self._workflows.patterns()
         )
 
     def _last(self, subject: str) -> int:
-        found = self._bus.stored(self._subjects.events_stream, subject)
-        return found[-1].sequence if found else 0
+        messages = self._bus.stored(self._subjects.events_stream, subject)
+        return messages[-1].sequence if messages else 0
 
     def _started(self) -> int:
         pattern = self._subjects.events("job", "*", "JobStarted")
         return len(self._bus.stored(self._subjects.events_stream, pattern))
 
     def _unfinished(self) -> list[str]:
-        found = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
-        jobs = [stored.headers.get(queue_messages.JOB, "?") for stored in found]
+        messages = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
+        jobs = [stored.headers.get(queue_messages.JOB, "?") for stored in messages]
         return [*jobs, *(f"{noun} {key}" for noun, key in self._workflows.unfinished)][:20]
 
     # --- workers ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import click
+import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
@@ -58,10 +59,27 @@ def filters(command: Options) -> Options:
     )
 
 
+class Mass(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a command that acts on one letter or on many."""
+
+    every: bool
+    dry_run: bool
+    yes: bool
+    reason: str
+
+
 def mass(command: Options) -> Options:
-    """The options of a command that acts on one letter or on all that fit."""
+    """The options of `Mass`, and the id of one letter; the command receives them as ``mass``."""
+
+    @wraps(command)
+    def collected(
+        *args: Any, every: bool, dry_run: bool, yes: bool, reason: str, **options: Any
+    ) -> Any:
+        chosen = Mass(every=every, dry_run=dry_run, yes=yes, reason=reason)
+        return command(*args, mass=chosen, **options)
+
     return _with(
-        command,
+        collected,
         click.argument("id", type=JOB_ID, required=False),
         click.option("--all", "every", is_flag=True, help="All letters that match the filters."),
         click.option("--dry-run", is_flag=True, help="Only count the matching letters."),
@@ -148,7 +166,7 @@ def retry(
     id: str | None,
     wanted: LetterFilter,
     changes: tuple[str, ...],
-    **how: Any,
+    mass: Mass,
 ) -> None:
     """Retry dead jobs, as they were or with some arguments replaced.
 
@@ -161,32 +179,32 @@ def retry(
         if id is not None:
             function = (await letters.get(id)).content.function if changes else ""
             arguments = read_changes(settings, function, changes)
-            await letters.retry(id, arguments, how["reason"])
+            await letters.retry(id, arguments, mass.reason)
             yield [Outcome(id)]
             return
         arguments = read_changes(settings, wanted.function, changes)
-        async for page in letters.retry_all(wanted, arguments, how["reason"]):
+        async for page in letters.retry_all(wanted, arguments, mass.reason):
             yield page
 
-    _act(session, id, wanted, how, ("is retried", "are retried"), act)
+    _act(session, id, wanted, mass, ("is retried", "are retried"), act)
 
 
 @dead.command(example="penstock dead delete --all --queue mails --since 7d --dry-run")
 @mass
 @filters
 @click.pass_obj
-def delete(session: Session, /, id: str | None, wanted: LetterFilter, **how: Any) -> None:
+def delete(session: Session, /, id: str | None, wanted: LetterFilter, mass: Mass) -> None:
     """Delete dead letters; the jobs stay dead."""
 
     async def act(letters: DeadLetters, _: Settings) -> AsyncIterator[list[Outcome]]:
         if id is not None:
-            await letters.delete(id, how["reason"])
+            await letters.delete(id, mass.reason)
             yield [Outcome(id)]
             return
-        async for page in letters.delete_all(wanted, how["reason"]):
+        async for page in letters.delete_all(wanted, mass.reason):
             yield page
 
-    _act(session, id, wanted, how, ("is deleted", "are deleted"), act)
+    _act(session, id, wanted, mass, ("is deleted", "are deleted"), act)
 
 
 Act = Callable[[DeadLetters, Settings], AsyncIterator[list[Outcome]]]
@@ -196,16 +214,16 @@ def _act(
     session: Session,
     id: str | None,
     wanted: LetterFilter,
-    how: dict[str, Any],
+    mass: Mass,
     done: tuple[str, str],
     act: Act,
 ) -> None:
     """Acts on one letter at once; on many only after they were counted and confirmed."""
-    if (id is None) != how["every"]:
+    if (id is None) != mass.every:
         raise click.UsageError("give either a job ID or --all", click.get_current_context())
     if id is not None and wanted != LetterFilter():
         raise Refused("filters go with --all; see 'penstock dead --help'")
-    if how["every"] and not _confirmed(session, wanted, how, done[1]):
+    if mass.every and not _confirmed(session, wanted, mass, done[1]):
         return
 
     async def request(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
@@ -220,15 +238,15 @@ def _act(
     _report(session, *session.run(request), done)
 
 
-def _confirmed(session: Session, wanted: LetterFilter, how: dict[str, Any], done: str) -> bool:
+def _confirmed(session: Session, wanted: LetterFilter, mass: Mass, done: str) -> bool:
     count = session.run(lambda bus, settings: letters_of(bus, settings).count(wanted))
-    if how["dry_run"] or not count:
+    if mass.dry_run or not count:
         if session.as_json:
             write_json({"fit": count, "done": 0, "failed": []})
         else:
             write_line(f"{count} dead letters match; nothing was done")
         return False
-    if how["yes"]:
+    if mass.yes:
         return True
     if not sys.stdin.isatty():
         raise Refused(

@@ -75,7 +75,7 @@ def recover(
             job_id=job_id or "",
             queue=queue or "",
         )
-        return await ask_hosts(bus, Subjects(settings.prefix), order)
+        return await recover_on_hosts(bus, Subjects(settings.prefix), order)
 
     suspects, silent = session.run(request)
     write_rows(session, suspects, COLUMNS, "no job is stuck")
@@ -85,7 +85,7 @@ def recover(
         raise Failed(f"{len(failed)} jobs could not be recovered")
 
 
-async def ask_hosts(
+async def recover_on_hosts(
     bus: Bus, subjects: Subjects, order: RecoverAsked
 ) -> tuple[list[Suspect], set[str]]:
     """Sends a request to the executors of all hosts.

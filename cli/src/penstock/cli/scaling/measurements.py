@@ -30,10 +30,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     hosts: dict[str, HostSnapshot] = {}
 
 
-def ask(session: Session) -> Measured | None:
+def read(session: Session) -> Measured | None:
     """Reads them; None where no broker answers at once, which is noted and is no error."""
     try:
-        return asyncio.run(_ask(session, session.reachable_settings()))
+        return asyncio.run(_read(session, session.reachable_settings()))
     except NotPermitted as error:
         note(f"nothing measured: {error}; start times are assumed")
         return None
@@ -42,7 +42,7 @@ def ask(session: Session) -> Measured | None:
         return None
 
 
-async def _ask(session: Session, settings: Settings) -> Measured:
+async def _read(session: Session, settings: Settings) -> Measured:
     subjects, measured = Subjects(settings.prefix), Measured()
     stream = subjects.snapshots_stream
     async with session.bus(settings, PATIENCE_SECONDS) as bus:

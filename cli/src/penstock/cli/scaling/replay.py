@@ -21,7 +21,7 @@ from penstock.cli.scaling import recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.scaling.recorded_rounds import Span
 from penstock.cli.scaling.tune import COLUMNS as ON_SPARK
-from penstock.cli.scaling.tune import outlooks
+from penstock.cli.scaling.tune import simulate_days
 from penstock.cli.scaling.verdict_text import sentences
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -208,7 +208,7 @@ def _simulate_lake(
         if pattern not in ("*", pool) or not setting:
             raise Refused(f"--on-spark changes pools.*.SETTING, or those of --pool; found {name!r}")
         table[setting] = value
-    _, rows = outlooks(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
+    _, rows = simulate_days(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
     write_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
 
 

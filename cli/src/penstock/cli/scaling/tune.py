@@ -95,7 +95,7 @@ def tune(
     simulation; Spark spreads the days over its cores. Nothing is applied.
     """
     tables = _combinations(choices)
-    pools, rows = outlooks(session, tables, **wanted)
+    pools, rows = simulate_days(session, tables, **wanted)
     if session.as_json:
         write_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
     else:
@@ -108,7 +108,7 @@ def tune(
         note(f"drawn: {picture}")
 
 
-def outlooks(
+def simulate_days(
     session: Session,
     tables: Mapping[str, Mapping[str, Any]],
     lake: str,

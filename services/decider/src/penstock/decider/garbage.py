@@ -1,4 +1,4 @@
-"""How often Python looks for values that refer to each other in a circle."""
+"""The garbage collector's threshold: how often Python searches for reference cycles."""
 
 from __future__ import annotations
 

@@ -96,6 +96,7 @@ class Intake:
         self._forget(self.pools.get(name))
         self.pools[name] = MeasuredPool(snapshot, stored.at.timestamp())
         self._keep(snapshot, stored)
+        # a first job or a growing backlog: its pool is decided at once
         if snapshot.wakeup != "tick":
             self._rhythm.request(name, self._monotonic())
         else:
@@ -112,6 +113,7 @@ class Intake:
         self._keep(snapshot, stored)
         self._sweep()
         lease = self._settings.host.lease_seconds
+        # a host that comes, or starts to drain, concerns all pools
         came = before is None or stored.at.timestamp() - before.at > lease
         if came or (before and before.snapshot.draining != snapshot.draining):
             self._rhythm.request_all(self._monotonic())

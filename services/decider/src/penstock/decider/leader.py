@@ -96,7 +96,7 @@ class Leader:
                 commands = await self._commander.load()
                 decisions = await self._journal.last_decisions(self._setting.pools)
             except BusError as error:
-                log.warning("cannot load what was decided last: %s", error)
+                log.warning("cannot load the last decisions: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             now = self._setting.clock.now()
@@ -147,6 +147,7 @@ class Leader:
         if not self._term.held:
             return
         self._state = outcome.state
+        # a replay of the stream would use snapshots that this round did not have
         if not setting.intake.complete:
             self._recorder.start_anew()
         records = self._recorder.round(before, inputs, through, outcome, now)

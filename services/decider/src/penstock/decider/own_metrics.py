@@ -19,7 +19,7 @@ _CAPACITY_STEPS = frozenset({"capacity", "fair-share"})
 
 
 class Readings:
-    """Of one process, through all its leaderships. While another leads it decides nothing."""
+    """The metrics of one process over all its terms; in between it makes no decisions."""
 
     def __init__(self, meters: Meters, intake: Intake, clock: BrokerClock) -> None:
         self._meters, self._intake, self._clock = meters, intake, clock

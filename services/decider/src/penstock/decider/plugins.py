@@ -28,7 +28,7 @@ GROUPS = (GROUP, POLICIES_GROUP)
 
 
 def strategies() -> Strategies:
-    """Those that ship and those installed.
+    """All strategies or policies: those that ship and those installed.
 
     An entry point's name is the strategy's name; it points to an instance, or to a class that can
     be made without arguments.
@@ -37,7 +37,7 @@ def strategies() -> Strategies:
 
 
 def policies() -> Policies:
-    """Those that ship and those installed.
+    """All strategies or policies: those that ship and those installed.
 
     An entry point's name is the policy's name; it points to a `Policy`.
     """

@@ -1,4 +1,4 @@
-"""Which program decides: a replay by another one may differ without anything being wrong.
+"""The fingerprint of the program: a replay by another program may differ without a fault.
 
 The fingerprint covers all code that a recomputed decision depends on: the core, the settings and
 profiles, the events that it is written as, and every installed strategy and policy by its content.
@@ -93,6 +93,7 @@ def _upward(module: str) -> Iterator[str]:
 def _fingerprint(paths: Iterable[Path]) -> str:
     content = blake2b(digest_size=4)
     for path in paths:
+        # name and length go first, so that no content moves between files unnoticed
         raw = path.read_bytes()
         content.update(f"{path.name} {len(raw)}\n".encode())
         content.update(raw)

@@ -1,4 +1,4 @@
-"""When pools are decided: all of them once a period, single ones at once on request."""
+"""The schedule of decisions: all pools once a period, single ones at once on request."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Rhythm:
 
     def follow(self, now: float) -> None:
         """Notes a regular measurement: the next round over all pools follows right behind it."""
+        # a round that has just been made has used most of this measurement already
         if now - self._all_at > self._period / 2:
             self._next_all = min(self._next_all, now + self._least / 2)
 

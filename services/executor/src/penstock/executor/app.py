@@ -153,6 +153,7 @@ class _Shell:
 
     async def _end(self) -> None:
         log.info("ending %d workers", len(self._executor.fleet.workers))
+        # In this order: draining jobs still use Spark, and report their ends through the outbox.
         await self._executor.drain()
         await self._spark.stop()
         with suppress(BusError, TimeoutError):
@@ -235,6 +236,7 @@ class _Shell:
             except BusError as error:
                 log.debug("snapshot not published: %s", error)
                 self._note_bus(False)
+            # Workers that start together change the figures many times within milliseconds.
             await asyncio.sleep(_SNAPSHOT_GAP_SECONDS)
             await within(_TICK_SECONDS - _SNAPSHOT_GAP_SECONDS, changed.wait())
 

@@ -238,6 +238,7 @@ class Executor:
         due = min((at for at in deadlines(self.fleet) if at > now), default=None)
         if due is not None:
             loop = asyncio.get_running_loop()
+            # A millisecond late: a timer that fires early by its clock would find nothing due.
             self._timer = loop.call_later(due - now + 0.001, self.learn, facts.Ticked())
 
     def close(self) -> None:

@@ -46,6 +46,7 @@ class Outbox:
         """Sends until cancelled."""
         while True:
             await self._filled.wait()
+            # Not stamina: without end, in order, and woken by what is put in meanwhile.
             if not await self._send_some():
                 await asyncio.sleep(self._retry_seconds)
             if not self._waiting:
@@ -64,7 +65,7 @@ class Outbox:
         batch = list(islice(self._waiting, _BATCH))
         try:
             answers = await self._bus.append_many(batch)
-        except BusUnavailable:
+        except BusUnavailable:  # all of the batch is sent again; the broker drops copies
             return False
         except BusError as error:
             log.error("a batch of events cannot be sent: %s", error)

@@ -137,6 +137,7 @@ class Processes:
         if process.adopted or process.code is not None:
             self._finish(process)
         else:
+            # No child of this process: its warm parent reaps it, and its report is on the way.
             process.waiting = loop.call_later(_CODE_PATIENCE_SECONDS, self._finish, process)
 
     def _finish(self, process: _Watched) -> None:

@@ -18,10 +18,10 @@ class SpawnSpans:
     def begin(
         self, worker: str, pool: str, parent: Mapping[str, str], commanded_at: float
     ) -> dict[str, str]:
-        """Headers that let the worker go on with the story.
+        """Headers with which the worker goes on with the trace.
 
         Args:
-            parent: headers of the command that asked for it; none for a respawn: a new story.
+            parent: headers of the command that asked for it; none for a respawn: a new trace.
             commanded_at: POSIX seconds.
         """
         if not telemetry.enabled():
@@ -46,7 +46,7 @@ class SpawnSpans:
         return telemetry.inject(span=span)
 
     def headers(self, worker: str) -> dict[str, str]:
-        """Of the story of a worker that is starting; none for another."""
+        """Of the trace of a worker that is starting; none for another."""
         span = self._open.get(worker)
         return telemetry.inject(span=span) if span else {}
 

@@ -22,10 +22,10 @@ from penstock.metrics.core.cadence import Cadence, PublishedState
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
+from penstock.metrics.gauges import Readings
 from penstock.metrics.listeners import ForecastListener, WorkerListener
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
-from penstock.metrics.readings import Readings
 from penstock.metrics.spark_tasks import SparkTasks
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service_process
@@ -163,6 +163,7 @@ class Metrics:
         await self._watch.look_up_heads()
         now, at = time.monotonic(), datetime.now(UTC)
         self._rounded_at = now
+        # A worker that reports more than any host has would make the pool's need absurd.
         largest = self._roster.largest
         for meter in self._meters.values():
             if largest:
@@ -198,10 +199,12 @@ class Metrics:
     async def _wait(self) -> None:
         """Until the next look is due or a first job rings; never more looks than their share."""
         now = time.monotonic()
+        # Of thousands of queues one look takes longer than an interval: the broker has other work.
         rest = self._looked_at + self._watch.cost_seconds / _LOOK_SHARE - now
         if rest > 0:
             await asyncio.sleep(rest)
         due = self._next_look() - time.monotonic()
+        # While the broker is away, no faster than each interval, whatever was to be looked at.
         if due > 0 and not self._broker_away:
             await within(due, self._first_jobs.rang.wait())
         elif self._broker_away:

@@ -136,6 +136,7 @@ class ForecastListener:
     async def follow(self) -> None:
         """Without end."""
         subject = self._subjects.events("pool", "*", ForecastMade.__name__)
+        # The last one of each pool first: a forecast holds for hours, and this process may be new.
         async for stored in self._bus.follow(self._subjects.events_stream, [subject], "last"):
             with skipping_poison(stored.subject):
                 self._take(stored)

@@ -38,7 +38,8 @@ class QueueWatch:
     """The configured queues as the broker sees them.
 
     Attributes:
-        queues: by name. cost_seconds: what the last look at all of them took.
+        queues: by name.
+        cost_seconds: what the last look at all of them took.
         has_new: the last look made queues that can be measured from the next on.
         discovered: queues of the default pool that were found and looked at since it was emptied.
 
@@ -107,7 +108,7 @@ class QueueWatch:
         self._discover_at = now + DISCOVER_SECONDS
 
     def _go_on(self, depths: Iterable[QueueDepth]) -> bool:
-        """Some were paused until now, or may have been before we came."""
+        """Some were paused until now, or may have been before this process began."""
         for depth in depths:
             queue = self.queues.get(depth.queue)
             if queue and not depth.paused and (queue.look is None or queue.look.paused):

@@ -86,6 +86,8 @@ class SparkTasks:
     def _look(self) -> dict[str, list[AppTasks]]:
         """The applications of each pool."""
         tasks: dict[str, list[AppTasks]] = {name: [] for name in self._pools}
+        # Each costs three requests to its driver, one after another: bounded, or a look would
+        # take longer than the interval.
         apps = self._master.view().activeapps[:_MOST_APPS]
         self._answers = {app.id: self._answers[app.id] for app in apps if app.id in self._answers}
         for app in apps:

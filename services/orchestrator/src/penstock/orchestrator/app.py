@@ -25,7 +25,7 @@ from penstock.orchestrator.reconciling.outdated_dead_letters import OutdatedDead
 from penstock.orchestrator.reconciling.reconciler import Reconciler
 from penstock.orchestrator.reconciling.transitions import steps
 from penstock.orchestrator.retention.history import History
-from penstock.orchestrator.scheduling import declared_schedules as standing
+from penstock.orchestrator.scheduling import declared_schedules
 from penstock.orchestrator.scheduling.cancelled_schedules import CancelledSchedules
 from penstock.orchestrator.scheduling.foreign_schedules import ForeignSchedules
 from penstock.orchestrator.scheduling.ticker import Ticker
@@ -56,7 +56,7 @@ async def body(running: Service) -> None:
 
 
 class Orchestrator:
-    """Follows, reconciles, and keeps its place.
+    """Follows the event log, reconciles, and stores its position.
 
     Args:
         after_seconds: how old a step must be before its second half is looked up.
@@ -73,7 +73,7 @@ class Orchestrator:
         self._bus = running.bus
         self._subjects = Subjects(running.settings.prefix)
         self._cursor = Cursor(self._bus, self._subjects)
-        self._after_seconds, self._most = after_seconds, most
+        self._after_seconds = after_seconds
         self._check_seconds = min(_CHECK_SECONDS, after_seconds / 3)
         self._reading = time.monotonic()
         self._read_at = 0.0
@@ -86,8 +86,8 @@ class Orchestrator:
         self._queues: QueueConsumers | None = None
         if isinstance(self._bus, NatsBus):
             self._queues = QueueConsumers(self._bus, self._subjects, running.settings)
-        self._shares = Shares(serving(running.settings).owners)
-        self.table = Unresolved(after_seconds, most, shares=self._shares)
+        shares = Shares(serving(running.settings).owners)
+        self.table = Unresolved(after_seconds, most, shares=shares)
         self.reconciler = Reconciler(self._bus, self._subjects, self.table)
         self._outdated_dead_letters = OutdatedDeadLetters(self._bus, self._subjects, after_seconds)
         self.history = History(
@@ -95,28 +95,22 @@ class Orchestrator:
             running.settings,
             running.source,
             self.workflows,
-            self._dead_letters_from,
+            self.table.dead_letters_from,
         )
 
     async def run(self) -> None:
         position = await self._resume()
         if position is None:
             return
-        self.table = Unresolved(
-            self._after_seconds,
-            self._most,
-            position.sequence,
-            position.dead_letters_from,
-            self._shares,
-        )
-        self.reconciler = Reconciler(self._bus, self._subjects, self.table)
+        self.table.resume(position.sequence, position.dead_letters_from)
         self._follow_from(position.sequence)
         self._service.spawn(self.workflows.follow(), "batches and graphs")
         self._service.spawn(self.workflows.act(), "workflow steps")
         self._service.spawn(self.history.run(self._service), "history")
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
-        self._service.spawn(standing.keep(self._service, self._client), "schedules of the settings")
+        declared = declared_schedules.keep(self._service, self._client)
+        self._service.spawn(declared, "declared schedules")
         self._service.spawn(broker_state.keep_pauses(self._service), "queue pauses")
         self._service.spawn(self._cancelled.run(), "cancelled schedules")
         if self._queues:
@@ -124,9 +118,8 @@ class Orchestrator:
         self._service.spawn(self._check(), "reconcile")
         self._service.spawn(self._keep(), "cursor")
         if isinstance(self._bus, NatsBus):
-            self._service.spawn(
-                broker_state.apply_stream_settings(self._service, self._bus), "stream settings"
-            )
+            applying = broker_state.apply_stream_settings(self._service, self._bus)
+            self._service.spawn(applying, "stream settings")
             self._service.spawn(self._timers.run(), "timers")
             foreign = ForeignSchedules(self._service, self._bus)
             self._service.spawn(foreign.run(), "foreign schedules")
@@ -146,9 +139,6 @@ class Orchestrator:
         return Position(
             sequence=self.table.cursor(), dead_letters_from=self.table.dead_letters_from()
         )
-
-    def _dead_letters_from(self) -> int:
-        return self.table.dead_letters_from()
 
     async def _resume(self) -> Position | None:
         """The stored position, once the broker answers; None when asked to stop before."""
@@ -197,6 +187,7 @@ class Orchestrator:
         while await self._service.pause(self._check_seconds):
             if (sequence := self.table.read_again_from()) is not None:
                 self._follow_from(sequence)
+            # Behind the log, a step may look unfinished whose second half is still to be read.
             if self._is_behind:
                 continue
             try:
@@ -213,5 +204,6 @@ class Orchestrator:
             with suppress(BusError):  # it is tried again; the reconciling loop logs it
                 await self._cursor.keep(self.position)
                 await self.workflows.keep()
+                # The one that shortens the log does not fall behind its own removals.
                 if not self.history.leads:
                     await self.workflows.look_for_gap()

@@ -79,6 +79,7 @@ class HealthWatch:
         self.last = (facts, report)
         events = changes(before, report)
         published = before.published | {event.component: State(event.state) for event in events}
+        # Of several orchestrators that survey at once, the compare-and-set lets one publish.
         expect = Expect(stored.sequence if stored else 0)
         try:
             kept = Remembered(

@@ -1,4 +1,4 @@
-"""Makes the consumers of queues, which no other role may: a consumer decides who gets which jobs.
+"""Makes the consumers of queues, which no other role may: consumers decide where jobs go.
 
 A queue is made at its first sign: the settings name it, a job is dispatched to it, it holds jobs,
 or a worker asks for it. A job that comes before its consumer waits in the stream. Any number of
@@ -106,6 +106,7 @@ class QueueConsumers:
         if time.monotonic() - self._counted_at < _COUNT_SECONDS:
             return
         self._counted_at = time.monotonic()
+        # Only when a queue was refused: an idle queue costs nothing while there is capacity.
         if self._is_crowded:
             removed = await self._bus.queues.remove_idle(self._named)
             for queue in removed:

@@ -121,6 +121,7 @@ class Decoder:
         try:
             yield self._batch(event, rows)
         except (pa.ArrowException, ValueError, OverflowError):  # text that is none, for example
+            # row by row: one that does not fit must not set the others aside
             if len(rows) == 1:
                 yield self._batch(MALFORMED, [(rows[0][0], MALFORMED)])
                 return
@@ -149,7 +150,7 @@ class Decoder:
 
 @cache
 def decoder(text: str) -> Decoder:
-    """Of the option ``events``; a Python worker reads many batches.
+    """The decoder of the option ``events``, kept as a Python worker reads many batches.
 
     Raises:
         msgspec.ValidationError: no such option.

@@ -21,7 +21,7 @@ import msgspec
 from penstock import telemetry
 from penstock.bus.nats import connect
 from penstock.config import Settings, load
-from penstock.config.settings import Pipeline
+from penstock.config.spark import Pipeline
 from penstock.config.topology import pools
 from penstock.events.forecasting import ForecastMade
 from penstock.pipeline import app

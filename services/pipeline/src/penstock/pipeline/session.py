@@ -35,7 +35,7 @@ ALONE = {
 """With a local master no other process needs to reach the driver, and none can: Spark makes up a
 secret of its own. Without one every user of the machine could send the driver Java objects."""
 _CONNECT = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
-"""What a job worker has set for its own sessions; a pipeline that is its job inherits it."""
+"""Variables that a job worker sets for its own sessions; a pipeline job inherits them."""
 _COLLECTOR = "-XX:+UseParallelGC"
 """Batches are about throughput: a sixth less CPU an event than with Java's default."""
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")

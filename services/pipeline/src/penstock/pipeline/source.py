@@ -118,7 +118,7 @@ def _before(link: Link, options: ReadOptions, extent: Extent) -> int:
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """What a stream holds when the query is planned."""
+    """The messages that a stream holds when the query is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

@@ -6,7 +6,7 @@ import random
 import time
 
 from penstock.config import Profile
-from penstock.worker.core.limits import limits, reached, room
+from penstock.worker.core.limits import capacity, limits, reached
 from penstock.worker.reports import resident_bytes
 from penstock.worker.state import WorkerState
 
@@ -29,7 +29,7 @@ class Lifetime:
 
     def capacity(self, wanted: int, unfinished: int) -> int:
         """How many of the ``wanted`` jobs may still be claimed."""
-        return room(self._limits, wanted, self._finished_jobs, unfinished)
+        return capacity(self._limits, wanted, self._finished_jobs, unfinished)
 
     def finished(self, jobs: int) -> None:
         """So many more jobs have been run."""

@@ -59,7 +59,7 @@ class Worker:
         """Until :meth:`stop`; then finishes the running job and gives the others back."""
         subjects, on_notice = self._claims.joblog.subjects, self._parts.lost_jobs.on_notice
         notices = await self._parts.bus.listen(subjects.cancel_notice("*"), on_notice)
-        resumptions = await self._claims.hear_resumptions()
+        resumptions = await self._claims.listen_for_resumptions()
         collecting = self._tasks.spawn(self._collect_finished())
         upkeep = self._tasks.spawn(self._parts.upkeep.run())
         leasing = self._tasks.spawn(self._exclusive.run()) if self._exclusive else None
@@ -135,7 +135,7 @@ class Worker:
     async def _take_some(self) -> None:
         self._in_flight.changed.clear()  # before looking, so that no change in between is missed
         unfinished = self._in_flight.unfinished
-        capacity = 0 if self._long_job else self._ahead.room(unfinished)
+        capacity = 0 if self._long_job else self._ahead.capacity(unfinished)
         capacity = self._lifetime.capacity(capacity, unfinished)
         if not capacity or not self._may_begin or len(self._in_flight.jobs) > _MAX_UNRECORDED:
             await self._in_flight.changed.wait()
@@ -169,12 +169,14 @@ class Worker:
         return bool(won)
 
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
+        # A redelivery of a job that runs here: its claim lapsed while this process was frozen.
         fresh = [d for d in deliveries if d.deliveries == 1 or not self._in_flight.resume(d)]
         won = await self._claims.win(fresh) if fresh else []
         if not won:
             return won
         self._reporter.started(won)
         for job in won:
+            # The same job once more: its earlier attempt here was given up by another process.
             if job.id in self._in_flight.jobs:
                 await self._parts.lost_jobs.lose(self._in_flight.jobs[job.id], None)
             self._in_flight.jobs[job.id] = job

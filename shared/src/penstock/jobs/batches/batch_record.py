@@ -45,6 +45,7 @@ class BatchState(StrEnum):
 
 
 _ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+_IN_ANY_END = tuple(state for state in BatchState if state in _ENDED)
 _LIVE = (BatchState.OPEN, BatchState.RUNNING, BatchState.STOPPING)
 
 
@@ -66,7 +67,7 @@ TRANSITIONS: tuple[Edge[BatchState, BatchEvent], ...] = (
         "its last job has ended, after too many failures",
     ),
     Edge((BatchState.STOPPING,), BatchCancelled, BatchState.CANCELLED, "its last job has ended"),
-    Edge(tuple(_ENDED), BatchReopened, BatchState.OPEN, "failed jobs run again"),
+    Edge(_IN_ANY_END, BatchReopened, BatchState.OPEN, "failed jobs run again"),
 )
 
 

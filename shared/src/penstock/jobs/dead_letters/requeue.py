@@ -47,7 +47,7 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
         sequence: of the event that ended it; 0 when its events were removed.
         letter: sequence of its dead letter; 0 for none.
         trace: W3C ``traceparent`` to go on with.
-        commits: output that stands, by name, as its letter has it.
+        commits: committed output, by name, as its letter has it.
     """
 
     job_id: str

@@ -103,7 +103,7 @@ class Resumptions:
     def note(self, pauses: Iterable[Pause]) -> None:
         self.at |= {one.queue: one.at.timestamp() for one in pauses if not one.paused}
 
-    def hear(self, _: str, body: bytes) -> None:
+    def on_record(self, _: str, body: bytes) -> None:
         """Reads a record as it is published."""
         try:
             self.note([msgspec.json.decode(body, type=Pause)])

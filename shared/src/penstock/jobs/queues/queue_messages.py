@@ -29,7 +29,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         payload: the encoded call, or the unreadable message itself.
-        commits: output that stands, by name.
+        commits: committed output, by name.
         at: POSIX seconds of the death.
         trace: W3C ``traceparent`` of the dispatch, if it was traced.
     """

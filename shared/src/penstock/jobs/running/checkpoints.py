@@ -51,7 +51,7 @@ class Checkpoints:
         return stored.sequence, msgspec.msgpack.decode(stored.body, type=Checkpoint)
 
     async def void_before(self, job_id: str) -> int:
-        """Those with a lower token are void: the job was begun anew, or with other arguments."""
+        """Checkpoints with a lower token are void: the job was begun anew, or changed."""
         record = await JobLog(self._bus, self._subjects).read(job_id)
         return record.void_before if record else 0
 
@@ -73,5 +73,5 @@ class Checkpoints:
         return await self._bus.append(Outgoing(subject, body, {}, Expect(expected, subject)))
 
     async def remove(self, job_id: str) -> None:
-        """The job has ended well: nothing is left to be done."""
+        """Removes it: the job has completed."""
         await self._bus.remove(self._subjects.checkpoints_stream, self._subjects.checkpoint(job_id))

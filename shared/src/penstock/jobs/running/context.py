@@ -97,7 +97,7 @@ class Context(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """True when the result is not wanted any more: stop at the next good moment."""
+        """True when the result is not needed any more: stop as soon as it is safe."""
         ...
 
     def progress(self, done: int, total: int | None = None) -> None:
@@ -106,7 +106,7 @@ class Context(Protocol):
 
     @property
     def checkpoint(self) -> JobCheckpoint:
-        """How far the work is; an attempt on another host goes on from there.
+        """How far the work is; an attempt on another host continues from there.
 
         Example::
 
@@ -142,7 +142,7 @@ class Context(Protocol):
         ...
 
     def commit(self, name: str, location: str) -> str:
-        """Has output stand under a name, once a job; returns the location that stands.
+        """Commits output under a name, once per job; returns the committed location.
 
         Raises:
             Cancelled: another attempt has begun or the job was cancelled: nothing is committed.

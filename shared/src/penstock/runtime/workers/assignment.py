@@ -19,7 +19,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         together: how many workers this host was starting at the same time, this one included.
         cause: ``planned`` or ``respawn``.
         burst: it ends when nothing waits in its queues.
-        headers: trace context, so that the worker's first job joins the scaling's story.
+        headers: trace context, so that the worker's first job joins the trace of the scaling.
     """
 
     worker: str

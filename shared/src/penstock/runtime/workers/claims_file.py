@@ -43,7 +43,8 @@ class Claimed:
         What does not fit is left out: that claim returns when it lapses.
 
         Args:
-            message: its sequence in the queue's stream. claim: its ack subject.
+            message: its sequence in the queue's stream.
+            claim: its ack subject.
         """
         line = f"{job_id} {claim}\n".encode()
         if len(line) > _SLOT_BYTES:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime.workers import claims_file as claimed
-from penstock.runtime.workers import pulse
+from penstock.runtime.workers import claims_file, pulse
 
 log = logging.getLogger("penstock.runtime")
 
@@ -53,7 +52,8 @@ def write(
     """Records a process, whole or not at all.
 
     Args:
-        started_at: POSIX seconds. pid: None for this one.
+        started_at: POSIX seconds.
+        pid: None for this one.
     """
     pid = os.getpid() if pid is None else pid
     record = Record(
@@ -73,7 +73,7 @@ def write(
 
 def remove(run_dir: Path, worker: str) -> None:
     pulse.remove(run_dir, worker)
-    claimed.remove(run_dir, worker)
+    claims_file.remove(run_dir, worker)
     with suppress(OSError):
         (run_dir / _FOLDER / f"{worker}.json").unlink()
 

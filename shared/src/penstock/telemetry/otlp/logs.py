@@ -12,12 +12,11 @@ from opentelemetry.sdk.resources import Resource
 
 from penstock.telemetry import names
 from penstock.telemetry.lines import of_job
-from penstock.telemetry.otlp.posting import LogPost
+from penstock.telemetry.otlp.posting import FLUSH_MILLISECONDS, LogPost
 from penstock.telemetry.spans import trace_id
 
 QUEUE_LINES = 2048
 """Lines that wait for the collector at most; more than that are dropped."""
-FLUSH_MILLISECONDS = 1000
 MOST_CHARACTERS = 16_000
 _ATTRIBUTES = {"job_id": names.JOB, "attempt": names.ATTEMPT, "worker": names.WORKER}
 _NOT_OURS = ("opentelemetry", "urllib3", "requests")

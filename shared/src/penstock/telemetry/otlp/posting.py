@@ -28,7 +28,9 @@ from penstock.telemetry.plain_spans import PlainSpan
 log = logging.getLogger(__name__)
 
 EXPORT_SECONDS = 5
-"""How long one batch is tried; runs beside the service, never in its way."""
+"""Seconds in which one batch is tried, in a thread of its own."""
+FLUSH_MILLISECONDS = 1000
+"""Between two batches of spans, or of log lines."""
 
 for _module in (trace_exporter, metric_exporter, _log_exporter):
     logging.getLogger(_module.__name__).setLevel(
@@ -59,12 +61,15 @@ class Post:
     def send(self, batch: Any) -> bool:
         """Whether it arrived."""
         lost: bool = self._exporter.export(batch).name != "SUCCESS"
+        # once each way, not for each batch: a collector may be away for hours
         if lost != self._lost:
             self._lost = lost
             if lost:
-                log.warning("collector %s does not answer; %s are dropped", self._where, self._what)
+                log.warning(
+                    "collector %s does not respond; %s are dropped", self._where, self._what
+                )
             else:
-                log.info("collector %s answers again", self._where)
+                log.info("collector %s responds again", self._where)
         return not lost
 
     def hurry(self) -> None:

@@ -169,7 +169,7 @@ class MemoryBroker:
     # --- waking ----------------------------------------------------------------------------------
     def pass_on(self, subject: str, body: bytes) -> None:
         for listener in tuple(self.listeners):
-            listener.hear(subject, body)
+            listener.receive(subject, body)
 
     def ring(self) -> None:
         for waiter in self._waiting:
@@ -203,7 +203,7 @@ class Listening:
         self._running: set[asyncio.Future[None]] = set()
         self._all.append(self)
 
-    def hear(self, subject: str, body: bytes) -> None:
+    def receive(self, subject: str, body: bytes) -> None:
         if matches(self._subject, subject) and self._left > 0:
             self._left -= 1
             asyncio.get_running_loop().call_soon(self._handle, subject, body)

@@ -25,7 +25,7 @@ Share = dict[str, int]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How many workers a pool should have; see the event `ScalingDecisionMade`.
+    """The decision on a pool's workers; see the event `ScalingDecisionMade`.
 
     With ``advice``, the plan in ``state`` stays what it was: nothing is commanded.
     """
@@ -44,7 +44,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RoundContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What all pools of a round have in common."""
+    """The values that all pools of a round share."""
 
     state: State
     inputs: Inputs

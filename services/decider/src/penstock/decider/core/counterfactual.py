@@ -104,6 +104,7 @@ def _search(dial: _Dial, sign: int, pool: str, target: int) -> Change | None:
         value = max(dial.value + sign * step * 2**doubling, dial.least)
         if value == same:
             return None
+        # None: such a round does not decide the pool at all, which explains nothing
         if _target(dial.turn(value), pool) not in (target, None):
             other = value
             break

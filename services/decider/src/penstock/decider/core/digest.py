@@ -15,10 +15,10 @@ _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest(decisions: Iterable[Decision]) -> str:
-    """Of a round's decisions, bit for bit as JSON."""
+    """The digest of a round's decisions, bit for bit as JSON."""
     return blake2b(_encode(decisions), digest_size=8).hexdigest()
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """Of settings; the order of their names does not matter."""
+    """The fingerprint of settings; the order of their names does not matter."""
     return blake2b(_encode_in_order(settings), digest_size=8).hexdigest()

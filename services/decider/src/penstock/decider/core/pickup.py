@@ -1,13 +1,12 @@
-"""How long a job would wait to be picked up, given a number of workers: the expected value."""
+"""Expected pickup times, given a number of workers."""
 
 from __future__ import annotations
 
 import msgspec
 
 from penstock.events.snapshot import PoolSnapshot
-from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS, UNKNOWN_SPAWN_SECONDS
+from penstock.measuring.assumed import LEAST_JOB_SECONDS, UNKNOWN_JOB_SECONDS, UNKNOWN_SPAWN_SECONDS
 
-_TINY_SECONDS = 1e-6
 _FAR_SLOWER = 3.0
 """Jobs end this many times slower than their run time allows: something else holds them up."""
 
@@ -57,7 +56,9 @@ def outlook(snapshot: PoolSnapshot, workers: int, promise_seconds: float) -> Out
     measured = snapshot.service
     job_seconds = held_up_seconds(snapshot, promise_seconds)
     if job_seconds is None:
-        job_seconds = max(measured.mean_seconds if measured else UNKNOWN_JOB_SECONDS, _TINY_SECONDS)
+        job_seconds = max(
+            measured.mean_seconds if measured else UNKNOWN_JOB_SECONDS, LEAST_JOB_SECONDS
+        )
     arriving = _wait_seconds(snapshot, workers, snapshot.waiting + 1, job_seconds)
     oldest = None
     if snapshot.waiting and snapshot.oldest_waiting_seconds is not None:
@@ -84,6 +85,7 @@ def _wait_seconds(
     spawn_seconds = snapshot.spawn.mean_seconds if snapshot.spawn else UNKNOWN_SPAWN_SECONDS
     left = position - idle
     by_ready = left * job_seconds / ready if ready else float("inf")
+    # the ready workers are there before a new one could help
     if workers == ready or by_ready <= spawn_seconds:
         return by_ready
     left_then = left - ready * spawn_seconds / job_seconds - (workers - ready)

@@ -39,7 +39,7 @@ _SHIPPED: tuple[Strategy, ...] = (
 
 
 def with_installed(installed: Strategies) -> Strategies:
-    """Those that ship, those given (they win), and `combined`, which mixes any of them."""
+    """The shipped strategies, the given ones (they win), and `combined`, which mixes any."""
     parts = {**{strategy.name: strategy for strategy in _SHIPPED}, **installed}
     return {**parts, Combined.name: installed.get(Combined.name) or Combined(parts)}
 

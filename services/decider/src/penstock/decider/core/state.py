@@ -1,4 +1,4 @@
-"""What the decider remembers between rounds. All of it comes back from the streams."""
+"""The decider's state between rounds. All of it can be restored from the streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from penstock.events.scaling import ScalingDecisionMade, WorkersScaled
 
 Memories = Mapping[str, Mapping[str, Any]]
-"""What policies remember, by name."""
+"""The memories of policies, by name."""
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

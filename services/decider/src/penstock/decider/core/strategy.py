@@ -1,4 +1,4 @@
-"""What a strategy is: a pure function from a pool's measurements to a demand, before any limit."""
+"""Strategies: pure functions from a pool's measurements to a demand, before any limit."""
 
 from __future__ import annotations
 

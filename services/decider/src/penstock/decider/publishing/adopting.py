@@ -24,14 +24,14 @@ from penstock.events.record import RECORDS, SettingsAdopted
 
 T = TypeVar("T")
 
-_POOLS_A_PART = 500
+POOLS_A_PART = 500
 """Keeps each message well below the broker's usual limit of 1 MB."""
 _FORMER_FORECASTS = frozenset({"aggressive", "moderate", "hint"})
 """Three words of one effect, which ``on`` has now."""
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """What a round was decided under, besides measurements."""
+    """The settings of a round."""
 
     pools: Mapping[str, Pool]
     rules: Rules
@@ -62,7 +62,7 @@ def records(pools: Mapping[str, Pool], rules: Rules, source: str = "") -> list[S
     content: dict[str, Any] = msgspec.to_builtins(
         {"pools": dict(pools), "rules": rules}, order="deterministic"
     )
-    name, parts = fingerprint(content), list(in_parts(content["pools"], _POOLS_A_PART)) or [{}]
+    name, parts = fingerprint(content), list(in_parts(content["pools"], POOLS_A_PART)) or [{}]
     return [
         SettingsAdopted(
             source=source,

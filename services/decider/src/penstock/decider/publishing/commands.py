@@ -68,7 +68,7 @@ class Commander:
         decision_spans: spans.DecisionSpans,
         repeat: Collection[str] = (),
     ) -> list[WorkersScaled]:
-        """Commands the hosts whose plan changed; what could not be stored is tried next time.
+        """Commands the hosts whose plan changed; the next round retries what is not stored.
 
         Args:
             repeat: hosts that are commanded whether or not their plan changed.
@@ -110,6 +110,7 @@ class Commander:
             BusError: it may not, or the broker does not answer.
         """
         forgotten = [host for host in self._sent if host not in hosts]
+        # a few in each round, which must not wait for thousands of deletions
         for host in forgotten[:_FORGOTTEN_AT_ONCE]:
             last = self._sent[host].sequence
             subject = self._subjects.command(host)

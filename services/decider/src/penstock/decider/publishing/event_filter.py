@@ -1,4 +1,4 @@
-"""Which decisions are worth an event: each one that says something new, the others now and then."""
+"""Selects the decisions to publish: each one with news, the others at an interval."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class EventFilter:
         rules = tuple((reason.step, reason.rule, reason.workers) for reason in decision.reasons)
         content = (decision.target, tuple(sorted(decision.placement.items())), rules)
         at, last = self._published.get(decision.pool, (0.0, ()))
+        # an advised change is never made: it would be news in each round
         changes = decision.target != decision.current and not decision.advice
         if not (urgent or changes or content != last or not 0 <= now - at < self._repeat_seconds):
             return False

@@ -19,7 +19,7 @@ from penstock.decider.core.digest import digest
 from penstock.decider.core.inputs import Inputs, Rules
 from penstock.decider.core.state import PoolState, State, dump
 from penstock.decider.program import program
-from penstock.decider.publishing.adopting import in_parts, records
+from penstock.decider.publishing.adopting import POOLS_A_PART, in_parts, records
 from penstock.events.envelope import Event, encode
 from penstock.events.record import (
     CheckpointTaken,
@@ -33,7 +33,7 @@ from penstock.events.subjects import Subjects
 CHECKPOINT_SECONDS = 30.0
 SETTINGS_SECONDS = 600.0
 """Settings are recorded anew before the stream drops them for their age."""
-_POOLS_A_PART, _HOSTS_A_PART = 500, 50
+_HOSTS_A_PART = 50
 """Keeps each message well below the broker's usual limit of 1 MB."""
 
 
@@ -133,7 +133,7 @@ def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list
         name: KeptHost(snapshot=measurement.snapshot, at=measurement.at)
         for name, measurement in inputs.measured_hosts.items()
     }
-    pieces = list(zip_longest(in_parts(pools, _POOLS_A_PART), in_parts(hosts, _HOSTS_A_PART)))
+    pieces = list(zip_longest(in_parts(pools, POOLS_A_PART), in_parts(hosts, _HOSTS_A_PART)))
     pieces = pieces or [(None, None)]
     return [
         CheckpointTaken(

@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def entry(stored: Stored) -> Entry:
-    """Of a message; a body that is no JSON was skipped by the decider and is left out here too."""
+    """The entry of a message; a body that is no JSON, which the decider skips, is left out."""
     try:
         body = msgspec.Raw(stored.body)
         msgspec.json.decode(stored.body)

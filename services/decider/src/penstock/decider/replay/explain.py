@@ -12,8 +12,13 @@ from penstock.decider.core.counterfactual import Change, Setting
 from penstock.decider.program import program
 from penstock.decider.replay.chain import Installed, Step
 from penstock.decider.replay.entry import Entry
-from penstock.decider.replay.recompute import Gap, Recomputer, Recorded, decision_key
-from penstock.decider.replay.settings import of_entries
+from penstock.decider.replay.recompute import (
+    Gap,
+    Recomputer,
+    Recorded,
+    decision_key,
+    recorded_settings,
+)
 from penstock.decider.replay.verify import unlike
 
 Verdict = Literal["equal", "different", "other program", "not in the log"]
@@ -40,7 +45,7 @@ def explain(raw: bytes, entries: Sequence[Entry], installed: Installed) -> Expla
     """
     recorded = Recorded(raw, decision_key(raw))
     key = (recorded.decision.epoch, recorded.decision.round)
-    recomputer = Recomputer(of_entries(entries), installed)
+    recomputer = Recomputer(recorded_settings(entries), installed)
     why = "its snapshots, or the record of its round, are not in the log"
     for entry in entries:
         for result in recomputer.take(entry):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
 from penstock.decider.intake import wrong
-from penstock.decider.publishing.adopting import Adopted
+from penstock.decider.publishing.adopting import Adopted, gather
 from penstock.decider.replay.chain import Broken, Chain, Installed, Measurement, Step, portable
 from penstock.decider.replay.entry import Entry
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
+from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 
@@ -179,6 +179,7 @@ class Recomputer:
             return _NOTHING
         old = self._chains.get(part.epoch)
         whole = old is not None and old.number == part.number - 1
+        # under other settings the recorded state is not the one that the rounds lead to
         if not (whole and self._free):
             new = self._begin(parts)
             if old is not None and whole and old.state != new.state:
@@ -221,7 +222,7 @@ def _record(entry: Entry) -> Event | UnknownEvent | None:
 
 
 def _accept(entry: Entry) -> MeasuredPool | MeasuredHost | None:
-    """As the decider read it: what it skipped is skipped."""
+    """The measurement as the decider read it; None for one that it skipped."""
     try:
         snapshot = SNAPSHOTS.decode(entry.body)
     except ValueError:
@@ -231,3 +232,15 @@ def _accept(entry: Entry) -> MeasuredPool | MeasuredHost | None:
     if isinstance(snapshot, HostSnapshot):
         return None if wrong(snapshot, entry.subject) else MeasuredHost(snapshot, entry.at)
     return None
+
+
+def recorded_settings(entries: Iterable[Entry]) -> dict[str, Adopted]:
+    """The settings at the head of a log, by fingerprint."""
+    adopted = []
+    for entry in entries:
+        if ".snapshots.settings." not in entry.subject:
+            break
+        event = RECORDS.decode(entry.body)
+        if isinstance(event, SettingsAdopted):
+            adopted.append(event)
+    return gather(adopted)

@@ -17,8 +17,7 @@ from penstock.decider import garbage, plugins
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.entry import Entry, read
-from penstock.decider.replay.recompute import Recomputer
-from penstock.decider.replay.settings import of_entries
+from penstock.decider.replay.recompute import Recomputer, recorded_settings
 from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier
 
@@ -67,7 +66,7 @@ def installed() -> Installed:
 
 def settings(path: Path) -> dict[str, Adopted]:
     """The settings at the head of a log."""
-    return of_entries(entries(path))
+    return recorded_settings(entries(path))
 
 
 def entries(path: Path) -> Iterator[Entry]:
@@ -91,6 +90,7 @@ def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
     verifier = Verifier(pool)
     with path.open("rb") as file:
         file.seek(max(start - _OVERLAP_BYTES, 0))
+        # the cut is in the middle of a line, which belongs to the stretch before
         if file.tell():
             file.readline()
         for offset, entry in read(file):

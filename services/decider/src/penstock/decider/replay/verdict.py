@@ -99,7 +99,7 @@ class Torn(RuntimeError):
 
 
 def add(verdicts: list[Verdict]) -> Verdict:
-    """Of stretches in order, the verdict of the whole."""
+    """The verdict on all stretches, which are in order."""
     total = Verdict()
     for one in verdicts:
         if total.last and one.first and total.last != one.first:

@@ -142,7 +142,7 @@ class Verifier:
 
 
 def unlike(step: Step, recorded: Recorded) -> tuple[str, ...]:
-    """What differs between a recorded decision and the same one recomputed, a sentence each.
+    """The differences between a recorded decision and the recomputed one, a sentence each.
 
     Empty only where the bytes are equal. The one comparison of `penstock replay` and of `penstock
     decision explain`.
@@ -188,6 +188,7 @@ def _differing(recorded: Any, recomputed: Any, name: str) -> Iterator[str]:
     ):
         for number, (one, other) in enumerate(zip(recorded, recomputed, strict=True), 1):
             yield from _differing(one, other, f"{name}[{number}]")
+    # 1 equals 1.0 and True in Python, but not in the bytes of the log
     elif recorded != recomputed or type(recorded) is not type(recomputed):
         yield f"{name}: recorded {_short(recorded)}, recomputed {_short(recomputed)}"
 

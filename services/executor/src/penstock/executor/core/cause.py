@@ -27,8 +27,8 @@ def how_it_ended(exit_code: int | None, out_of_memory: bool) -> str:
     """An exit code for people: the signal by number and name, or the code.
 
     Args:
-        exit_code: as of ``waitpid``. out_of_memory: the kernel ended a process for lack of memory
-            just before.
+        exit_code: as of ``waitpid``.
+        out_of_memory: the kernel ended a process for lack of memory just before.
     """
     if exit_code is None:
         return "ended, its exit code is not known"

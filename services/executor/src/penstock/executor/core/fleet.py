@@ -23,9 +23,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         pools: names of the pools it knows; workers of others cannot be started here.
-        parallel_starts: workers starting at the same time. max_workers: over all pools; 0 for none.
-        costly: pools whose workers keep a core busy while they start; costly_starts: so many of
-            them at the same time.
+        parallel_starts: workers starting at the same time.
+        max_workers: over all pools; 0 for none.
+        costly: pools whose workers keep a core busy while they start.
+        costly_starts: so many of them at the same time.
         drain_seconds: from being asked to end to being killed.
         silent_seconds: a ready worker that reports nothing for so long is replaced.
         start_seconds: one that is not ready after this is replaced.
@@ -126,7 +127,7 @@ def by_pool(fleet: Fleet, now: float) -> dict[str, PoolWorkers]:
 
 
 def deadlines(fleet: Fleet) -> Iterator[float]:
-    """When something is due without any stimulus, monotonic seconds."""
+    """When something is due without any new fact, monotonic seconds."""
     for worker in fleet.workers.values():
         if worker.drain_deadline is not None and not worker.killed:
             yield worker.drain_deadline

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from penstock.config.settings import Stuck
+from penstock.config.hosts import Stuck
 from penstock.events.worker import QueueReport
 
 HEARTBEAT, RUN_TIME, MEMORY, PROCESS = 0.4, 0.3, 0.15, 0.15
@@ -41,7 +41,8 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         silent_seconds: since the job gave a sign of its own that work goes on.
         expected_seconds: how long jobs of its queue run at most, as a rule.
-        memory_bytes: of its process; first_memory_bytes: when it was first seen.
+        memory_bytes: of its process.
+        first_memory_bytes: when it was first seen.
         process: state as psutil names it, or :data:`IDLE`.
     """
 

@@ -67,7 +67,7 @@ class UseMeter:
         """Use since the last measurement.
 
         Args:
-            pids: our living workers.
+            pids: living workers of this executor.
             serving: what works for them (Spark); its cores are theirs, its memory is overhead.
             beside: by worker, the bytes that are kept free for what its jobs start.
         """
@@ -89,7 +89,7 @@ class UseMeter:
         return self._use
 
     def _own_since(self, own: dict[int, float]) -> float:
-        """CPU seconds of our workers since last time; a new one's count from its birth."""
+        """CPU seconds of the workers since last time; a new one's count from its birth."""
         return sum(seconds - self._own_seconds.get(pid, 0.0) for pid, seconds in own.items())
 
     def _own_memory(self, pids: Collection[int], beside: Mapping[int, int], now: float) -> int:

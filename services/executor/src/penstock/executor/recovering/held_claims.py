@@ -12,8 +12,7 @@ from penstock.bus.protocol import Bus, BusError, Delivery
 from penstock.bus.pull import delivery
 from penstock.events.worker import Claim
 from penstock.executor.recovering.returns import ACK_SUBJECT
-from penstock.runtime.workers import claims_file as claimed
-from penstock.runtime.workers import pulse
+from penstock.runtime.workers import claims_file, pulse
 
 log = logging.getLogger("penstock.executor")
 
@@ -37,7 +36,8 @@ class Pulses:
         """Extends the claims of those that are late; a stopped process loses its own.
 
         Args:
-            workers: names and process ids. now: monotonic seconds.
+            workers: names and process ids.
+            now: monotonic seconds.
 
         Returns:
             The late ones that used their processor since the last look: they compute.
@@ -54,6 +54,7 @@ class Pulses:
                 used[worker] = seconds
         computing = [name for name in used if used[name] > self._used.get(name, used[name])]
         self._used = used
+        # Extended here although no worker asked: C code may compute for hours without harm.
         try:
             await self._bus.extend(list(late.values()))
         except BusError as error:
@@ -71,7 +72,7 @@ def last_claim(run_dir: Path, worker: str) -> Claim | None:
 
 def held_claims(run_dir: Path, worker: str) -> tuple[Claim, ...] | None:
     """What a worker held last; None where it noted nothing."""
-    held = claimed.read(run_dir, worker)
+    held = claims_file.read(run_dir, worker)
     if held is None:
         return None
     return tuple(

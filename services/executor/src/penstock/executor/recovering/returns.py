@@ -39,7 +39,8 @@ class Returns:
         """Returns messages to their queues, after the reason was recorded in the jobs' events.
 
         Args:
-            job_ids: of the messages, in their order. ran: the job that ran when its process died.
+            job_ids: of the messages, in their order.
+            ran: the job that ran when its process died.
             ended: how the worker ended.
         """
         claims = {

@@ -106,7 +106,8 @@ class StuckWatch:
         """Running jobs whose score may be above the threshold, with their score.
 
         Args:
-            now: monotonic seconds. threshold: instead of the configured one.
+            now: monotonic seconds.
+            threshold: instead of the configured one.
         """
         limit = self._settings.threshold if threshold is None else threshold
         workers = [w for w in self._executor.fleet.workers.values() if w.pid is not None]

@@ -41,7 +41,8 @@ class Options:
     """What an operator may choose.
 
     Attributes:
-        threads: local threads; 0 means one per usable core. memory: Java heap, e.g. ``1g``.
+        threads: local threads; 0 means one per usable core.
+        memory: Java heap, e.g. ``1g``.
         conf: Spark settings; ``spark.driver.extraJavaOptions`` in them goes to the Java process.
         ui: its web UI runs, on loopback, read-only.
     """

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _wait_for_end(pid: int) -> None:
-    """Until our executor ended."""
+    """Returns when the executor beside which this guard runs has ended."""
     with suppress(ProcessLookupError):
         pidfd = os.pidfd_open(pid)
         if os.getppid() == pid:  # else it had died before, and this is another one
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Ends Spark Workers that no executor claims.",
     )
     parser.add_argument("--run-dir", type=Path, required=True, help="the host's run folder")
-    parser.add_argument("--executor", type=int, required=True, help="process id; our parent")
+    parser.add_argument("--executor", type=int, required=True, help="its process id; the parent")
     parser.add_argument("--grace-seconds", type=float, required=True, help="for another executor")
     parser.add_argument("--drain-seconds", type=float, required=True, help="to finish tasks")
     parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")

@@ -75,6 +75,7 @@ class HostSpark:
         if (pidfd := self._living()) >= 0:
             log.info("the Spark supervisor of an earlier executor is adopted")
             await _ended(pidfd)
+        # From here on an absent child means that it is down.
         self._is_starting = False
         await self._supervised.keep()
 

@@ -87,7 +87,9 @@ class SparkJava:
         """Everything behind ``java``.
 
         Args:
-            folder: that of `prepare`. flags: of the Java process. settings: of Spark.
+            folder: that of `prepare`.
+            flags: of the Java process.
+            settings: of Spark.
             main: the class and its arguments.
         """
         return [

@@ -95,7 +95,8 @@ def write_worker(
 def environment(spark: SparkJava, folder: Path, interface: str, secret: str) -> dict[str, str]:
     """Variables of a daemon; executors get the secret from it in the same way.
 
-    They run what applications bring: our own settings, a broker's password among them, are blanked.
+    They run what applications bring: Penstock's own settings, such as a broker's password, are
+    blanked.
     """
     blanked = {name: "" for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
     home = spark.java.home_for_launchers(folder)  # a Worker starts executors as Spark's scripts do
@@ -109,7 +110,7 @@ def environment(spark: SparkJava, folder: Path, interface: str, secret: str) -> 
 
 
 def read_secret(file: str) -> str:
-    """What all who belong to the cluster share.
+    """The secret that all processes of the cluster share.
 
     Raises:
         ConfigError: no file is named, it cannot be read, others can read it, or it is too short.

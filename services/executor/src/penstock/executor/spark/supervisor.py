@@ -62,7 +62,8 @@ class Supervisor:
     """The leases, and the server they need.
 
     Args:
-        run_dir: the host's run folder. idle_seconds: how long an unused server lives on.
+        run_dir: the host's run folder.
+        idle_seconds: how long an unused server lives on.
         alone_seconds: how long the supervisor does without an executor and without a lease.
     """
 
@@ -152,9 +153,10 @@ class Supervisor:
 
     # --- the server -----------------------------------------------------------------------------
     async def _running(self) -> Server:
-        """The server, started if need be; all who wait share one start."""
+        """The server, started if need be; all waiting workers share one start."""
         if self._server and self._server.alive:
             return self._server
+        # A task of its own: a worker that goes away must not cancel the start for the others.
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         return await asyncio.shield(self._starting)

@@ -226,6 +226,8 @@ class SparkWorkers:
         self._clear()
         reported_at = 0.0
         while True:
+            # While a Worker starts or ends it is looked at ten times a second; reports, and what
+            # is asked of drivers, keep their second.
             full = time.monotonic() - reported_at >= ROUND_SECONDS
             before = {name: daemon.state for name, daemon in self._daemons.items()}
             if self._daemons:

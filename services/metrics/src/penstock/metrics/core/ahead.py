@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from penstock.metrics.core.pool import PoolMeter
 
 OPENING_SECONDS = 15.0
-"""A session of a job's own takes 3 to 8 s to open; who has none by then is taken to need none."""
+"""A session of a job's own takes 3 to 8 s to open; a job without one by then needs none."""
 
 
 def jobs_to_come(
@@ -27,9 +27,10 @@ def jobs_to_come(
     tasks; each is taken for one job's only.
 
     Args:
-        existing: jobs that wait or run. places: so many can run at a time.
-        running_seconds: how long each has run of which no task was seen; app_seconds: how long
-            each application is there.
+        existing: jobs that wait or run.
+        places: so many can run at a time.
+        running_seconds: how long each has run of which no task was seen.
+        app_seconds: how long each application is there.
         at_work: jobs of which tasks were seen.
     """
     apps = sorted(app_seconds, reverse=True)

@@ -41,7 +41,12 @@ class PublishedState:
         self.woken = False
 
     def observe(self, waiting: int, ready: int, came: bool, now: float) -> None:
-        """Args: ``came``: jobs arrived since the last look, also those already picked up."""
+        """The pool was looked at.
+
+        Args:
+            came: jobs arrived since the last look, also those already picked up.
+        """
+        # Its first job was picked up at once: a snapshot would only say that nothing waits.
         if came and not waiting:
             self.woken = False
         if waiting > self.waiting and waiting > ready:

@@ -20,7 +20,14 @@ class LapsedClaims:
         self._least = 0
 
     def observe(self, claimed: int, held: int, delivered: bool, now: float) -> None:
-        """Args: ``delivered``: the pool's queues handed out jobs since the last observation."""
+        """The pool was looked at.
+
+        Args:
+            claimed: jobs that the broker counts as claimed.
+            held: jobs that living workers report.
+            delivered: the queues handed out jobs since the last observation.
+            now: of a steady clock.
+        """
         excess = claimed - held
         if delivered or excess <= 0:
             self._since, self._least = None, 0

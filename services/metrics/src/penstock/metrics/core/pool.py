@@ -30,7 +30,8 @@ class PoolMeter:
     """What is known of one pool. Times are seconds of one steady clock.
 
     Args:
-        queues: the pool's queues in priority order; several for a group. profile: its promise.
+        queues: the pool's queues in priority order; several for a group.
+        profile: its promise.
         window_seconds: how far back rates and distributions look.
         interval_seconds: usual time between looks.
         patience_seconds: after which a job that no living worker holds is taken as waiting.
@@ -87,11 +88,13 @@ class PoolMeter:
 
     def _observe_rates(self, start: float, end: float) -> None:
         came = [queue.arrived for queue in self.queues]
+        # One queue that cannot be compared hides the pool's rate: a zero would look like calm.
         if None not in came:
             self._arrivals.add(start, end, sum(filter(None, came)))
             if self._forecaster:
                 self._forecaster.aim(self._horizon_seconds(end) + self._interval_seconds)
                 self._forecaster.add(start, end, sum(filter(None, came)), self._arrivals)
+        # Before the first report, nothing finished would be a wrong zero: no worker was counted.
         if self.workers.reported_at is not None:
             self._finishes.add(start, end, self._finished)
         self._finished = 0

@@ -100,6 +100,7 @@ class Queue:
             look.delivered_sequence == self.look.delivered_sequence
             and look.waiting < self.look.waiting
         )
+        # Fewer wait though none was delivered: jobs were cancelled or purged, perhaps the head.
         if taken_out or not look.waiting:
             self.head = None
         self.before, self.look = self.look, look

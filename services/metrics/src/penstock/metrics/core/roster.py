@@ -52,7 +52,8 @@ class Roster:
         """Takes in a host's snapshot; yields reports that came before it and count now.
 
         Args:
-            at: when the broker stored it, POSIX seconds. now: of the steady clock.
+            at: when the broker stored it, POSIX seconds.
+            now: of the steady clock.
 
         Raises:
             Unbelievable: it is not taken.
@@ -88,6 +89,7 @@ class Roster:
     def _put_aside(self, report: WorkerReport, now: float) -> None:
         reports = self._aside.get(report.host)
         if reports is None:
+            # The oldest gives way: a key that invents hosts cannot keep out real ones for long.
             if len(self._aside) >= _ASIDE_HOSTS:
                 del self._aside[next(iter(self._aside))]
             reports = self._aside[report.host] = deque(maxlen=_ASIDE_REPORTS)

@@ -81,6 +81,7 @@ class Distribution:
             raise BadSketch(f"expected a serialized KLL sketch of doubles: {error}") from error
         if not lowest >= 0:
             raise BadSketch(f"expected durations, found {lowest} s")
+        # Checked before the merge: what is in a sketch cannot be taken out again.
         _check_sums(sketch.n, highest, total, squares)
         part = self._part(now)
         part.sketch.merge(sketch)

@@ -56,10 +56,12 @@ class TaskLine:
     """The tasks of one pool, folded look by look.
 
     Args:
-        slots: of one worker. sla_seconds: a task that waits longer is late.
+        slots: of one worker.
+        sla_seconds: a task that waits longer is late.
 
     Attributes:
-        queue: what the pool's meter looks at. apps: as of the last look.
+        queue: what the pool's meter looks at.
+        apps: as of the last look.
     """
 
     def __init__(self, name: str, slots: int, sla_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The workers as they report themselves: who is there, what they hold, what they use."""
+"""The workers as they report themselves: which there are, what they hold, what they use."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class Workers:
     def add_report(self, report: WorkerReport, now: float) -> bool:
         """Takes a report in; False when a later one of the same worker came before."""
         worker = self._workers.get(report.worker)
+        # The same name with another start is another process: its counters begin at zero.
         if worker and worker.report.started_at == report.started_at:
             if report.number <= worker.report.number:
                 return False

@@ -16,7 +16,8 @@ class Pace(msgspec.Struct):
     """When to begin and to stop.
 
     Attributes:
-        limit: bytes that history may take. max_age_seconds: how old it may become.
+        limit: bytes that history may take.
+        max_age_seconds: how old it may become.
         accepted: bytes in the log beyond which no job is accepted; 0 for none.
         begin_at: bytes at which it is shortened next.
         again_at: seconds of a monotonic clock from which a log that accepts no jobs is tried again.

@@ -136,6 +136,10 @@ class Unresolved:
         self._skipped: dict[str, int] = {}
         self._entries: dict[str, Entry] = {}
 
+    def resume(self, start: int, dead_letters_from: int) -> None:
+        """Goes on where an earlier process stood; see the arguments of the class."""
+        self.position, self._dead_letters_from = start - 1, dead_letters_from
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -38,7 +38,14 @@ class OutdatedDeadLetters:
             self._requeues[step.job_id] = step
 
     async def round(self, now: float) -> None:
-        """Args: now: POSIX seconds. Raises BusError; then what is left is looked at later."""
+        """Removes what is due.
+
+        Args:
+            now: POSIX seconds.
+
+        Raises:
+            BusError: what is left is looked at later.
+        """
         due = (s for s in self._requeues.values() if s.at + self._after_seconds <= now)
         for step in list(islice(due, _AT_ONCE)):
             await self._remove(step)

@@ -96,9 +96,8 @@ class Reconciler:
         for entry in due:
             if entry.awaits is Awaits.QUEUE_MESSAGE:
                 lines.setdefault(entry.queue, []).append(entry)
-        await _all(
-            self._knows_queue, lines.pop("", [])[:_JOBS_A_ROUND]
-        )  # looked at in the next round
+        # Those whose queue must first be read from their events are looked at in the next round.
+        await _all(self._knows_queue, lines.pop("", [])[:_JOBS_A_ROUND])
         depths = await self._bus.depths() if lines else {}
         turns = self._table.shares.in_turn(line[0] for line in lines.values())
         heads = await self._heads([entry.queue for entry in islice(turns, _QUEUES_A_ROUND)], depths)
@@ -120,6 +119,8 @@ class Reconciler:
             for entry in entries
             if judge.in_line(entry, head_at, patience_seconds) is Verdict.MISSING
         ]
+        # A claimed message does not wait in the queue, and the broker offers it again by itself: a
+        # second one would only be work for a worker that drops it.
         if not lost or depth is None or not depth.claimed:
             return lost
         claimed = await unacknowledged.read(

@@ -130,6 +130,7 @@ class History:
             try:
                 await self._lead(running, term)
             finally:
+                # Also when a pass failed: another orchestrator takes over at once.
                 self.leads = False
                 keeping.cancel()
                 with suppress(BusError):
@@ -154,7 +155,7 @@ class History:
                 trouble = str(error)
 
     async def _widen(self) -> None:
-        """Gives the log one more reserve, until a pass has made room.
+        """Gives the log one more reserve, until a pass has freed space.
 
         Others store events, too, and may fill that before the pass has carried what lives: then the
         next call adds another. A pass needs far less than one reserve at a time.
@@ -311,6 +312,7 @@ class History:
         """
         left: list[Living] = list(jobs)
         too_large: list[Living] = []
+        # Jobs go on meanwhile: those that lost their compare-and-set are read again and retried.
         for _ in range(_TRIES):
             changed: list[Living] = []
             to_cut: list[Living] = []

@@ -31,7 +31,8 @@ class Uncarried:
             that may store events could fill the log for good.
 
     Attributes:
-        names: noun and id of what stays. bytes: what it takes.
+        names: noun and id of what stays.
+        bytes: what it takes.
         begins: sequence from which on messages were not looked at yet.
     """
 

@@ -42,10 +42,12 @@ class Window(msgspec.Struct, frozen=True):
     """The oldest messages of the log.
 
     Attributes:
-        through: sequence of the last of them. until: when that was stored.
+        through: sequence of the last of them.
+        until: when that was stored.
         members: id of each job that may be one of a batch or graph, and the sequence of its last
             event.
-        jobs: of which it holds events. workflows: noun and id of batches and graphs, of the same.
+        jobs: of which it holds events.
+        workflows: noun and id of batches and graphs, of the same.
         workflow_events: sequence of the last event of any of these.
         sizes: bytes of all that it holds events of, by noun and id.
     """

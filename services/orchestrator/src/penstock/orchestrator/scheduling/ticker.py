@@ -70,6 +70,7 @@ class Ticker:
             for start in range(0, len(due), _AT_ONCE):
                 group = due[start : start + _AT_ONCE]
                 await asyncio.gather(*(self._act(one, now) for one in group))
+            # Bounded: the broker's time, which ticks go by, may be corrected meanwhile.
             await within(self._pause_seconds(broker_time(self._bus)), self._changed.wait())
 
     def _is_due(self, followed: _Followed, now: datetime) -> bool:

@@ -53,6 +53,7 @@ class Timers:
         """Until it is time to end."""
         while await self._pause(self._next_look(self._bus.now())):
             due = self.take(self._bus.now())
+            # A flood at one instant is left to the broker, which fires many quicker than requests.
             if 0 < len(due) <= MOST_AT_ONCE:
                 await asyncio.gather(*(self._start(queue, job_id) for queue, job_id in due))
 

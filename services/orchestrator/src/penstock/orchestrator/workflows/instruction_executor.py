@@ -139,6 +139,8 @@ class InstructionExecutor:
                 continue  # another event came first: it is looked at again
             if isinstance(answer, BusError):
                 raise answer
+            # A job that waits for its time has a schedule, one that may run a worker to notify; a
+            # carried one can be either.
             if name in _MAY_BE_SCHEDULED:
                 await self._bus.remove(
                     self._subjects.jobs_stream, self._subjects.schedule("*", job_id)

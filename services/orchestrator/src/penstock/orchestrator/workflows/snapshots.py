@@ -41,7 +41,11 @@ _KINDS: dict[str, tuple[Any, Any]] = {
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """Attributes: seen_to: all events up to this sequence are in the snapshot."""
+    """A snapshot as it is stored.
+
+    Attributes:
+        seen_to: all events up to this sequence are in the snapshot.
+    """
 
     seen_to: int
     snapshot: msgspec.Raw
@@ -70,6 +74,7 @@ class WorkflowSnapshots:
                     name = noun, subject.rpartition(".")[2]
                     self._sequences[name] = snapshot.sequence
                     positions.append(self._restore(name, snapshot, restored))
+        # The earliest of all: reading an event twice is harmless, missing one is not.
         return min(positions), restored
 
     def _restore(self, name: Name, stored: Stored, restored: dict[Name, Batch | Graph]) -> int:

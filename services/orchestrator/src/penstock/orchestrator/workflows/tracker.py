@@ -123,6 +123,8 @@ class WorkflowTracker:
             try:
                 await self._reading
             except asyncio.CancelledError:
+                # `look_for_gap` cancels only the reading, to have it begin elsewhere; a
+                # cancellation of this task itself must get through.
                 if not self._reload or self._is_cancelled():
                     self._reading.cancel()
                     raise
@@ -135,6 +137,7 @@ class WorkflowTracker:
         async with aclosing(following) as messages:
             async for stored in messages:
                 await self.see(stored)
+                # The first workflow begins, or the last has ended: other events are wanted now.
                 if bool(self.unfinished) is not everything:
                     return
 
@@ -272,6 +275,7 @@ class WorkflowTracker:
         """Executes what is due, as soon as it is, without end."""
         away, looked = False, time.monotonic()
         while True:
+            # Events wake it at once; the round is for steps that become due by time alone.
             await within(_ROUND_SECONDS, self._woken.wait())
             self._woken.clear()
             await self._resume_after_pause()

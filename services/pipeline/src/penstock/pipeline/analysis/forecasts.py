@@ -93,7 +93,7 @@ def _step(at: datetime, plan: Plan) -> int:
 
 
 def forecasts(counted: DataFrame, first: int, end: int, plan: Plan) -> Iterator[ForecastMade]:
-    """Of each pool, from the steps ``first`` to ``end - 1``.
+    """Forecasts of each pool from the steps ``first`` to ``end - 1``.
 
     Args:
         counted: ``pool``, ``step`` and ``count``; steps without arrivals may be missing.
@@ -105,7 +105,7 @@ def forecasts(counted: DataFrame, first: int, end: int, plan: Plan) -> Iterator[
 
 
 def spread(first: int, end: int, plan: Plan) -> Callable[[pa.Table], pa.Table]:
-    """What Spark's Python workers do with the rows of a pool."""
+    """The function that Spark's Python workers run on the rows of a pool."""
 
     def one(rows: pa.Table) -> pa.Table:
         counts = np.zeros(end - first)

@@ -42,7 +42,7 @@ _SHARES = "array(0.5, 0.95)"
 
 
 def report(lake: str, master: str, pools: Mapping[str, Pool], days: float, now: datetime) -> Report:
-    """Of all pools that jobs started in, or that were measured.
+    """A report of all pools in which jobs started, or that were measured.
 
     Raises:
         ValueError: the lake is empty.
@@ -260,7 +260,7 @@ def _worst(
 def _decisions(
     events: DataFrame, moments: Sequence[Row], since: datetime, until: datetime
 ) -> defaultdict[str, list[ScalingDecisionMade]]:
-    """Those that changed something around the moments."""
+    """Decisions around the moments, by pool."""
     decisions: defaultdict[str, list[ScalingDecisionMade]] = defaultdict(list)
     if not moments:
         return decisions

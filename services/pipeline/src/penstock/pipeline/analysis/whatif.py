@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.config import Pool
-from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
+from penstock.measuring.assumed import LEAST_JOB_SECONDS, UNKNOWN_JOB_SECONDS
 from penstock.pipeline.analysis.arrivals import arrivals, run_times
 from penstock.pipeline.app import opened
 from penstock.pipeline.session import evenly
@@ -31,7 +31,7 @@ _SCHEMA = "pool string, result binary"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What days, of whom.
+    """The days and pools to simulate.
 
     Attributes:
         since: the first midnight, UTC.
@@ -85,7 +85,7 @@ def spread(
 
 
 def begin_hour(day: int, hours: float) -> float:
-    """When the stretch of a day (its number since 1970) begins; the next day's is the next one."""
+    """The hour at which a day's stretch begins (days since 1970); each day has the next one."""
     return min((day * hours) % 24.0, 24.0 - hours)
 
 
@@ -114,7 +114,7 @@ def _completed(seconds: Floats) -> Floats:
     """Run times, with the mean for jobs that did not end well, or not yet."""
     finished = seconds[~np.isnan(seconds)]
     mean = float(finished.mean()) if len(finished) else UNKNOWN_JOB_SECONDS
-    return np.maximum(np.where(np.isnan(seconds), mean, seconds), 1e-6)
+    return np.maximum(np.where(np.isnan(seconds), mean, seconds), LEAST_JOB_SECONDS)
 
 
 def days_back(days: float, now: datetime) -> tuple[datetime, datetime]:

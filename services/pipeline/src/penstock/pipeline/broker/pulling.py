@@ -166,6 +166,7 @@ def _read(options: ReadOptions, first: int, last: int) -> Iterator[list[Message]
                 yield [message for message in chunk if message.sequence <= last]
                 break
             position = chunk[-1].sequence + 1 if chunk else position
+            # fewer than requested: the consumer is at its end, which may lag behind the stream's
             if at_end:
                 if _nothing_left(link, options, position, last):
                     yield chunk

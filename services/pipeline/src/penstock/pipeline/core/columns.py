@@ -12,7 +12,7 @@ from penstock.events.envelope import Event
 RESERVED = frozenset(
     {"stream_sequence", "stored_at", "subject", "body", "raw", "set", "day", "event", "batch"}
 )
-"""What the lake itself says of a row; an event's field of that name gets ``_`` behind it."""
+"""The lake's own columns; an event's field of the same name gets the suffix ``_``."""
 Kind = Literal["string", "bigint", "double", "boolean", "timestamp", "json"]
 """Spark's types, and text of what has none: nested values, and what two events disagree about."""
 _ENVELOPE = {"id", "at"}
@@ -32,7 +32,7 @@ Shapes = dict[str, tuple[Field, ...]]
 
 
 def shapes(types: Iterable[type[Event]]) -> Shapes:
-    """Of these events, so that a column has one type over all of them."""
+    """The shapes of these events, so that a column has one type over all of them."""
     fields_by_event = {event.__name__: _fields(event) for event in types}
     column = columns(fields_by_event)
     return {

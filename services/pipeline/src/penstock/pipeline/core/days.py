@@ -18,7 +18,7 @@ SPECIAL = 6
 
 
 class Days(msgspec.Struct, frozen=True, kw_only=True):
-    """Where each of a row of steps lies.
+    """The places of consecutive steps in their day and week.
 
     Attributes:
         per_day: steps of a day.

@@ -23,7 +23,7 @@ _SHARES = np.asarray(SHARES)[:, None]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to forecast.
+    """The parameters of a forecast.
 
     Attributes:
         step_seconds: a divisor of an hour.
@@ -61,7 +61,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def foresee(counts: Floats, start: float, plan: Plan) -> Made | None:
-    """What the steps after ``counts`` bring; None before two days are known.
+    """A forecast of the steps after ``counts``; None with less than two days of them.
 
     Args:
         counts: arrivals of each step, up to now.
@@ -115,6 +115,7 @@ def _try(model: Model, counts: Floats, when: Days, origins: Sequence[int], plan:
         end = origin + plan.horizon_steps
         mean = model(counts[:origin], when.between(0, origin), when.between(origin, end))
         observed = counts[origin:end]
+        # the first origin has no errors before it to make quantiles from
         if errors:
             upper = _upper(mean, _offsets(errors))
             losses.append(loss(upper, observed))

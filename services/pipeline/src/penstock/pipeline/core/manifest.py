@@ -1,4 +1,4 @@
-"""What a lake consists of: entries of batches, folded into wholes by compaction.
+"""The manifest of a lake: entries of batches, which compaction folds into one file.
 
 An entry is written once its files are in place and never changed. A whole replaces all entries that
 it names, so that whatever is left behind by a crash in between counts for nothing.

@@ -21,7 +21,7 @@ class BadOption(ValueError):
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach the broker.
+    """The address and credentials of the broker.
 
     Attributes:
         servers: comma-separated URLs.
@@ -45,7 +45,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ReadOptions(Reach, frozen=True, kw_only=True):
-    """What to read.
+    """The options of reading.
 
     Attributes:
         stream: its name.
@@ -86,7 +86,7 @@ class ReadOptions(Reach, frozen=True, kw_only=True):
 
 
 class WriteOptions(Reach, frozen=True, kw_only=True):
-    """What to write.
+    """The options of writing.
 
     Attributes:
         subject: where rows go that have no column ``subject``.

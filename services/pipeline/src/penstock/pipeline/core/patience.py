@@ -1,4 +1,4 @@
-"""How long a query that keeps failing is started again, in one Java and in fresh ones."""
+"""Limits of restarting a failing query, in one Java and in fresh ones."""
 
 from __future__ import annotations
 

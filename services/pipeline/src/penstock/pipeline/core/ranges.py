@@ -21,7 +21,7 @@ class StreamChanged(RuntimeError):
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """What a stream holds: first and last sequence, and when it was made."""
+    """The extent of a stream: first and last sequence, and when it was made."""
 
     first: int
     last: int

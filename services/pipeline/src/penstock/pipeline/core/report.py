@@ -1,4 +1,4 @@
-"""What a report says of a stretch of time: values only, made of the lake's rows."""
+"""The values of a report on a stretch of time, made from the lake's rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
-    """How the published forecasts did on what came then.
+    """The accuracy of published forecasts, compared with the arrivals.
 
     Attributes:
         steps: that are over.
@@ -121,6 +121,7 @@ def judge(forecasts: Sequence[ForecastMade], counts: Mapping[int, int], end: flo
     last = forecasts[-1]
     predicted: dict[int, tuple[float, float, float]] = {}
     for made in forecasts:
+        # of several forecasts for one step the last one counts
         predicted |= _predicted(made, end)
     step = round(last.step_seconds)
     minutes = max(step // 60, 1)

@@ -1,4 +1,4 @@
-"""How far the rollups are, and which version of each day counts: one file, written last."""
+"""The state of the rollups: how far they go, and which version of each day counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Promise(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What one refresh left.
+    """The state after one refresh.
 
     Attributes:
         number: counts refreshes.

@@ -26,24 +26,24 @@ _COARSE_SECONDS = 300
 
 
 def naive_day(counts: Floats, then: Days, ahead: Days) -> Floats:
-    """As yesterday."""
+    """The counts of yesterday."""
     return _last(counts, then.of_day, then.per_day)[ahead.of_day]
 
 
 def naive_week(counts: Floats, then: Days, ahead: Days) -> Floats:
-    """As on the same weekday last; where there was none, as yesterday."""
+    """The counts of the same weekday a week ago; without one, those of yesterday."""
     last = _last(counts, then.of_week, then.per_week)[ahead.of_week]
     return np.where(np.isnan(last), naive_day(counts, then, ahead), last)
 
 
 def mean_day(counts: Floats, then: Days, ahead: Days) -> Floats:
-    """As on most days of late."""
+    """The weighted mean of recent days."""
     weights = _weights(len(counts), _DAYS_HALVED * then.per_day)
     return _mean(counts, weights, then.of_day, then.per_day)[ahead.of_day]
 
 
 def mean_week(counts: Floats, then: Days, ahead: Days) -> Floats:
-    """As on most days of late with this name; where there was none, as on most days."""
+    """The weighted mean of recent days of the same name; without any, of all days."""
     weights = _weights(len(counts), _WEEKS_HALVED * then.per_week)
     mean = _mean(counts, weights, then.of_week, then.per_week)[ahead.of_week]
     return np.where(np.isnan(mean), mean_day(counts, then, ahead), mean)

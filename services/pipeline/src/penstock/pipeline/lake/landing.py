@@ -92,6 +92,7 @@ class _File:
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # a dictionary of values that never repeat is larger than the values
         alike = [name for name in schema.names if name not in _NO_TWO_ALIKE]
         return pq.ParquetWriter(
             self._path,

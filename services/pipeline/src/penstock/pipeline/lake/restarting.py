@@ -33,9 +33,9 @@ _LASTING = tuple(error.__name__ for error in (BusRefused, BadOption, StreamChang
 
 _MOST_LETTERS = 500
 _TRACES = ("\tat ", "  ", "Traceback ")
-"""How lines of Java's and Python's stacks begin."""
+"""Beginnings of lines of Java's and Python's stack traces."""
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
-"""What Spark puts behind the reason."""
+"""The heading that Spark puts after the reason."""
 
 
 class QueryFailed(RuntimeError):
@@ -68,10 +68,13 @@ def in_sessions(one: Callable[[], Result]) -> Result:
         try:
             return one()
         except Stuck as stuck:
+            # a session that landed batches made progress: only fruitless ones in a row end the run
             barren = 0 if stuck.landed else barren + 1
             if barren >= BARREN_SESSIONS:
                 raise
-            log.warning("no batch for too long: goes on with a fresh Java; last %s", stuck)
+            log.warning(
+                "no batch for too long, restarting with a fresh Java; last error: %s", stuck
+            )
 
 
 class RestartedQueries:
@@ -130,7 +133,7 @@ class RestartedQueries:
             raise QueryFailed(problem)
         if pause is None:
             raise Stuck(problem, landed)
-        log.warning("failed, goes on in %.1f s; %s", pause, problem)
+        log.warning("query failed, restarting it in %.1f s; %s", pause, problem)
         time.sleep(pause)
         return self._starts[name]()
 

@@ -50,7 +50,7 @@ _COLUMNS = {
         "oldest_waiting_seconds": "double",
     },
 }
-"""What is read of the lake; an older lake may lack some."""
+"""Columns that are read from the lake; an older lake may lack some."""
 
 
 class Minutes(msgspec.Struct, frozen=True):

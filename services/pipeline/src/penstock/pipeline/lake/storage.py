@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 
 class Folder:
-    """What the lake needs of a file system.
+    """The operations of a file system that the lake needs.
 
     Args:
         uri: such as ``/data/lake``, ``hdfs://…`` or ``s3a://…``.

@@ -100,6 +100,7 @@ class Lake:
         """
         batch = batch_name(query, number)
         path = f"{_MANIFEST}/{batch}.json"
+        # Spark repeats a batch that landed just before its checkpoint was lost
         if self._whole().holds(batch) or self.folder.exists(path):
             return None
         attempt = f"{batch}-{self._held().epoch}"
@@ -109,6 +110,7 @@ class Lake:
             else self._place(rows.collect(), fresh, batch, attempt)
         )
         self._held()
+        # only this makes the batch count: what a crash leaves before it is swept away
         self.folder.write(path, msgspec.json.encode(entry))
         self.landed += 1
         return entry

@@ -11,7 +11,7 @@ from penstock.pipeline.core.report import PoolReport, Report
 from penstock.pipeline.pages.picture import draw
 
 MOST_PICTURES = 40
-"""Of the pools that kept their promise worst and cost most; the others are in the table."""
+"""Pools with charts: those furthest from their promise and the most expensive ones."""
 
 
 def page(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""A pool's hours as a picture: what came, who was there, what started late."""
+"""A pool's hours as a picture: arrivals, workers, late starts."""
 
 from __future__ import annotations
 

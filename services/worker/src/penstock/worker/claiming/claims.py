@@ -45,7 +45,8 @@ class Claims:
 
     Args:
         profile: the pool's, for what a job leaves open.
-        host / worker: who claims, for the events.
+        host: of the worker, for the events.
+        worker: its id.
         claimed: where the executor reads what this worker holds; None for one without.
     """
 
@@ -321,10 +322,10 @@ class Claims:
             ]
         )
 
-    async def hear_resumptions(self) -> Subscription:
+    async def listen_for_resumptions(self) -> Subscription:
         """What jobs wait in a paused queue is not counted. A lost signal costs a statistic."""
         subjects = self.joblog.subjects
-        listening = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.hear)
+        listening = await self._bus.listen(subjects.state("pause", "*"), self.resumptions.on_record)
         with suppress(BusError):
             paused = await QueuePauses(self._bus, subjects, self.joblog.source).all()
             self.resumptions.note(paused.values())

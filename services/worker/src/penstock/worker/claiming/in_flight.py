@@ -41,7 +41,7 @@ class InFlightJobs:
         self._runner.add(won)
 
     def resume(self, delivery: Delivery) -> bool:
-        """Whether this is a job of ours whose claim lapsed, while this process was frozen say."""
+        """Whether this is a held job whose claim lapsed, while this process was frozen say."""
         job = self.jobs.get(delivery.headers.get(queue_messages.JOB, ""))
         if job is None or job.lost or job.delivery.sequence != delivery.sequence:
             return False
@@ -56,7 +56,7 @@ class InFlightJobs:
         return behind
 
     def drop(self, job: ClaimedJob) -> bool:
-        """Forgets a job that is not ours any more; False when it runs already."""
+        """Forgets a job that is another worker's now; False when it runs already."""
         if not self._runner.drop(job):
             return False
         self.unfinished -= 1

@@ -40,7 +40,7 @@ class Ahead:
         weight = _RISE if run_seconds > expected else _FALL
         self.expected_seconds = max(expected + weight * (run_seconds - expected), _FLOOR_SECONDS)
 
-    def room(self, unfinished: int) -> int:
+    def capacity(self, unfinished: int) -> int:
         """How many more may be claimed with ``unfinished`` jobs claimed and not finished.
 
         One when there is none, whatever is known; none while a job of unknown length runs.
@@ -51,5 +51,5 @@ class Ahead:
             return 1
         if self.expected_seconds is None:
             return 0
-        room = int(self.budget_seconds / self.expected_seconds) - unfinished
-        return min(max(room, 0 if unfinished else 1), MOST)
+        capacity = int(self.budget_seconds / self.expected_seconds) - unfinished
+        return min(max(capacity, 0 if unfinished else 1), MOST)

@@ -47,6 +47,6 @@ def reached(limits: Limits, jobs: int, age_seconds: float, memory_bytes: int) ->
     return ""
 
 
-def room(limits: Limits, room: int, jobs: int, unfinished: int) -> int:
-    """How many of ``room`` jobs may be claimed: never more than the limit leaves."""
-    return min(room, max(limits.jobs - jobs - unfinished, 0)) if limits.jobs else room
+def capacity(limits: Limits, wanted: int, jobs: int, unfinished: int) -> int:
+    """How many of the ``wanted`` jobs may be claimed: never more than the limit leaves."""
+    return min(wanted, max(limits.jobs - jobs - unfinished, 0)) if limits.jobs else wanted

@@ -61,7 +61,8 @@ class RateState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What all workers share. Times are POSIX seconds, broker's clock.
 
     Attributes:
-        full_at: when a bucket will be full again. line_at: the next free place in line.
+        full_at: when a bucket will be full again.
+        line_at: the next free place in line.
         given: of a sliding window: ``(good until, starts)``, oldest first.
     """
 
@@ -92,8 +93,8 @@ def ask(rule: Rule, state: RateState, want: int, now: float) -> tuple[Grant, Rat
 def _bucket(rule: Rule, state: RateState, want: int, now: float) -> tuple[int, float, RateState]:
     spacing = rule.spacing_seconds
     full_at = max(state.full_at, now)
-    room = int((now + rule.burst * spacing - full_at) / spacing + 1e-9)
-    starts = max(min(want, room), 0)
+    free = int((now + rule.burst * spacing - full_at) / spacing + 1e-9)
+    starts = max(min(want, free), 0)
     after = msgspec.structs.replace(state, full_at=full_at + starts * spacing)
     return starts, full_at - (rule.burst - 1) * spacing, after
 

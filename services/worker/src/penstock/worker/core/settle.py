@@ -40,8 +40,8 @@ def settle(
 
     Args:
         record: the job, folded from its events.
-        message: sequence of the queue message in hand. made_from: sequence of the event that it
-            was made from. attempt: the one it was made for.
+        message: sequence of the queue message in hand.
+        made_from: sequence of the event that it was made from. attempt: the one it was made for.
     """
     if made_from < record.life_from:
         return Action.DROP  # of a life that is over; the new one has its own message

@@ -38,7 +38,8 @@ class _Lot:
     """What the broker gave last. Times are seconds of the monotonic clock.
 
     Attributes:
-        want: how many starts to ask for next. starts: those left, good until ``until``.
+        want: how many starts to ask for next.
+        starts: those left, good until ``until``.
         places: in line, the next one due at ``next_at``, ``spacing`` seconds apart.
     """
 
@@ -150,5 +151,5 @@ class RateLimits:
 def _state(body: bytes) -> RateState:
     try:
         return msgspec.msgpack.decode(body, type=RateState)
-    except (ValueError, RecursionError):  # not ours: the limit begins anew
+    except (ValueError, RecursionError):  # not written by a worker: the limit begins anew
         return RateState()

@@ -67,7 +67,7 @@ class RunCheckpoint:
         )
 
     def _take_over(self) -> None:
-        """At the first use: what an earlier attempt saved is ours from now on."""
+        """At the first use: what an earlier attempt saved is this one's from now on."""
         if self._sequence is None:
             self._look()
             restored = self._restored
@@ -91,10 +91,11 @@ class RunCheckpoint:
                     self._checkpoints.save(self._job.id, kept, self._sequence or 0)
                 )
             except (WrongSequence, BusUnavailable):
+                # Not stamina: between tries it must be read whether a newer attempt has saved.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN_SECONDS)
-                self._look()  # by a deposed attempt, or our own whose answer was lost
+                self._look()  # by a deposed attempt, or an own one whose answer was lost
                 continue
             self._restored, self._job.live.checkpointed = kept, True
             return

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import telemetry
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 from penstock.spark import supervisor_protocol as protocol
 from penstock.spark.sessions import address, job_tag
 from penstock.telemetry import SpanKind, names
@@ -235,5 +235,5 @@ class SupervisorLine:
 
 def _tags(job_id: str, token: int) -> tuple[str, ...]:
     trace = telemetry.trace_id()
-    story = (f"penstock-trace-{trace}",) if trace else ()
-    return (job_tag(job_id), f"penstock-token-{token}", *story)
+    trace_tag = (f"penstock-trace-{trace}",) if trace else ()
+    return (job_tag(job_id), f"penstock-token-{token}", *trace_tag)

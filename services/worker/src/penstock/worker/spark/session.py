@@ -31,14 +31,15 @@ _EXECUTE = "/spark.connect.SparkConnectService/ExecutePlan"
 _REATTACH = "/spark.connect.SparkConnectService/ReattachExecute"
 _RETRIES = {"max_retries": 5, "backoff_multiplier": 3.0, "initial_backoff": 50, "max_backoff": 1000}
 """With the host's own server: about 3 s. Spark's 10 minutes are for servers that come back with
-their sessions; ours does not, and a job had better fail and run again."""
+their sessions; the host's own does not, and a job had better fail and run again."""
 
 
 class OpenSession:
     """One session.
 
     Args:
-        remote: Spark Connect address. own: it is the host's own server, on loopback.
+        remote: Spark Connect address.
+        own: it is the host's own server, on loopback.
 
     Attributes:
         session: what a job gets.

@@ -45,7 +45,9 @@ def watch(workers: Mapping[int, Assignment], reap: Callable[[], object]) -> None
                 assignment, now
             ):
                 log.error("worker %s has no executor and does not run: killed", assignment.worker)
-                os.kill(pid, signal.SIGKILL)  # our child, not reaped: no other process has its id
+                os.kill(
+                    pid, signal.SIGKILL
+                )  # a child that is not reaped: no other process has its id
         time.sleep(_LOOK_SECONDS)
 
 

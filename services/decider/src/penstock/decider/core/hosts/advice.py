@@ -24,7 +24,7 @@ EVERY_SECONDS = 10.0
 MORE_AFTER_SECONDS = 60.0
 FEWER_AFTER_SECONDS = 600.0
 SPARE_SHARE = 0.15
-"""Of each host's capacity, to be left free before one host is called too many."""
+"""Share of each host's capacity to be left free before one host is reported as surplus."""
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ def count(
     shares: Mapping[str, Mapping[str, int]],
     capacities: Mapping[str, HostCapacity],
 ) -> Count | None:
-    """How many hosts this round's claims need; None where there is none to go by.
+    """The hosts that this round's claims need; None where no host accepts workers.
 
     Args:
         claims: of the pools that act.
@@ -125,10 +125,11 @@ def _spare(
     shares: Mapping[str, Mapping[str, int]],
     capacities: Mapping[str, HostCapacity],
 ) -> int:
-    """How many hosts could go, those with fewest workers first; the last one stays."""
+    """The number of hosts that could be removed, those with fewest workers first; one stays."""
     running: Counter[str] = Counter()
     for share in shares.values():
         running.update(share)
+    # the hosts with fewest workers first, as the fewest workers then move
     going = sorted(
         (
             name

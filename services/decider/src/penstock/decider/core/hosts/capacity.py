@@ -1,4 +1,4 @@
-"""What a host can carry.
+"""The capacity of a host.
 
 The reference formula: workers = floor(usable cores x free share / need), memory likewise, the
 smaller wins. Free share is what the share ceiling leaves beside what *others* use: the workers'
@@ -22,17 +22,18 @@ from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 _LEAST_CORES = 0.01
 _LEAST_BYTES = 8 * 1024 * 1024
 _SLACK = 1e-9
+"""Relative tolerance: a sum of floats must not refuse what fits exactly."""
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
-    """What one worker of a pool takes."""
+    """The resources that one worker of a pool needs."""
 
     cpu_cores: float
     memory_bytes: float
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False):
-    """What workers may take of a host, all together."""
+    """The resources that all workers of a host may use together."""
 
     cpu_cores: float
     memory_bytes: float
@@ -53,6 +54,7 @@ def worker_need(
     cores = snapshot.worker_cpu_cores if snapshot else None
     memory = snapshot.worker_memory_bytes if snapshot else None
     cores = profile.cpu_cores if cores is None else cores
+    # a measured 0 would let any number of workers fit
     memory = memory or profile.memory_bytes
     memory = memory if memory > _LEAST_BYTES else _LEAST_BYTES
     if profile.jobs_memory_bytes:
@@ -61,7 +63,7 @@ def worker_need(
 
 
 def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
-    """What the formula allows: the bound for anything new."""
+    """The bound for new workers, by the formula."""
     return _start_budget(host, rules, _free_memory_share(host, rules))
 
 
@@ -86,7 +88,7 @@ def without_others(host: HostSnapshot) -> HostSnapshot:
 
 
 def carries(limit: Budget, need: Need) -> tuple[int, str]:
-    """How many such workers fit into a budget, and what bounds them."""
+    """The number of such workers that fit into a budget, and the resource that bounds them."""
     fits = {
         "cores": limit.cpu_cores / need.cpu_cores,
         "memory": limit.memory_bytes / need.memory_bytes,
@@ -98,6 +100,7 @@ def carries(limit: Budget, need: Need) -> tuple[int, str]:
 
 def _start_budget(host: HostSnapshot, rules: Rules, free_memory: float) -> Budget:
     others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+    # a host with a single core runs workers in spite of the reserve
     usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
     usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
     return Budget(
@@ -117,7 +120,7 @@ def _free_memory_share(host: HostSnapshot, rules: Rules) -> float:
 
 
 class Load:
-    """What workers take of a host, all together."""
+    """The resources that all workers of a host use together."""
 
     __slots__ = ("cpu_cores", "memory_bytes", "workers")
 

@@ -1,4 +1,4 @@
-"""Who gets the next worker when there is not enough for all.
+"""Fair share: which pool gets the next worker in a shortage.
 
 Minimums first; then one worker at a time to the pool whose expected lateness costs most; then the
 workers that are only held back from going. No pool's demand comes before all others'.
@@ -14,13 +14,16 @@ import msgspec
 from penstock.config.profiles import Profile
 from penstock.decider.core.hosts.capacity import Need
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
 _UNMET_WEIGHT = 1e-3
+"""Small enough to settle ties only."""
 _NO_WORKER = 0.5
+"""Workers that a pool without any is taken to have: its expected wait stays finite."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool asks of the hosts.
+    """The workers that a pool asks the hosts for.
 
     Attributes:
         pool: its name.
@@ -55,7 +58,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lateness_cost(claim: Claim, workers: int) -> float:
-    """What it costs to leave a pool at ``workers``: expected wait over promise, weighted.
+    """The cost of leaving a pool at ``workers``: expected wait over promise, weighted.
 
     The wait is that of the last job in line one SLA from now: waiting jobs, plus what arrives
     beyond what the workers can do, over the workers. The unmet share of the demand settles ties.
@@ -65,8 +68,8 @@ def lateness_cost(claim: Claim, workers: int) -> float:
     if snapshot is None:
         return profile.breach_cost * _UNMET_WEIGHT * unmet
     sla = profile.sla_seconds
-    job_seconds = snapshot.service.mean_seconds if snapshot.service else 1.0
-    serving = max(float(workers), _NO_WORKER)  # no worker at all must not divide by zero
+    job_seconds = snapshot.service.mean_seconds if snapshot.service else UNKNOWN_JOB_SECONDS
+    serving = max(float(workers), _NO_WORKER)
     arriving = (snapshot.arrival_per_second or 0.0) * sla * job_seconds
     work = snapshot.waiting * job_seconds + max(arriving - serving * sla, 0.0)
     wait = (snapshot.oldest_waiting_seconds or 0.0) + work / serving

@@ -29,7 +29,7 @@ _EVERYTHING = Budget(inf, inf)
 
 
 class Needs:
-    """What one worker of each pool takes, in one round.
+    """The needs of one worker of each pool, in one round.
 
     A measure that fits on no host, even if none of our workers ran there, proves nothing about the
     next worker: it was forged, or the last worker leaked until it was ended. One worker is then
@@ -114,7 +114,7 @@ def anchor(pool: str, remembered: PoolState, inputs: Inputs, hosts: HostLiveness
 
 
 class Fit(NamedTuple):
-    """How many workers of a pool fit onto hosts.
+    """The number of workers of a pool that fit onto hosts.
 
     Attributes:
         workers: that fit.
@@ -132,7 +132,7 @@ class Fit(NamedTuple):
 def alone(
     claim: Claim, capacities: Mapping[str, HostCapacity], inputs: Inputs, silent: Container[str]
 ) -> Fit:
-    """How many workers this pool could have if it were the only one."""
+    """The workers that this pool could have if it were the only one."""
     fits = [
         _fit(claim, host, inputs, host in silent)
         for host, capacity in sorted(capacities.items())

@@ -33,7 +33,7 @@ def unobeyed(commands: Commands, measured: Mapping[str, MeasuredHost]) -> dict[s
 
 
 def unresponsive(state: State, fresh: Collection[str], rules: Rules, now: float) -> frozenset[str]:
-    """Of the fresh hosts those that get no further workers; none where all would be."""
+    """The fresh hosts that get no further workers; none where all would be."""
     late = frozenset(
         host
         for host, command in state.pending.items()
@@ -81,7 +81,7 @@ def kept(
 def repeated(
     commands: Commands, hosts: Collection[str], rules: Rules, now: float
 ) -> dict[str, PendingCommand]:
-    """Of these hosts, those whose command is to be sent again: once a lease, as it may be lost."""
+    """The commands of these hosts that are to be sent again: once a lease, as they may be lost."""
     return {
         host: replace(command, repeated_at=now)
         for host, command in commands.items()

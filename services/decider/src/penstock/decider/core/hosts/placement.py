@@ -1,4 +1,4 @@
-"""Which host runs whose workers: what is placed stays where it is if it can.
+"""Placement of workers on hosts: placed workers stay where they are if they can.
 
 Draining hosts get nothing new and their share moves; a silent host keeps its share until its lease
 ends; a pool that must be on one host is there or nowhere.
@@ -35,6 +35,7 @@ def allocate(
         style: ``spread`` a pool over hosts, or ``pack`` it.
         all_pools: whether the round decides all pools.
     """
+    # where all fits, the order among pools does not matter: fair share is needed only in a shortage
     placed, complete = _as_if_enough(claims, _copy(capacities), style)
     return placed if complete or not all_pools else _Fair(claims, _copy(capacities), style).shares()
 
@@ -42,12 +43,13 @@ def allocate(
 def _as_if_enough(
     claims: list[Claim], capacities: dict[str, HostCapacity], style: str
 ) -> tuple[Placements, bool]:
-    """What stays and what still fits, and whether that is all that was asked for."""
+    """The workers that stay or fit, and whether these are all that was asked for."""
     ranking = Ranking(capacities, style)
     placed = {claim.pool: _kept(claim, capacities, style) for claim in claims}
     for claim in claims:
         for host, count in placed[claim.pool].items():
             ranking.add(host, claim.need, count)
+    # kept workers may need more memory by now than when they were placed: that is a shortage too
     complete = not any(capacity.overfull for capacity in capacities.values())
     for claim in claims:
         complete &= _grow(claim, placed[claim.pool], ranking)
@@ -63,13 +65,10 @@ def _level(claim: Claim, share: Placement, ranking: Ranking) -> None:
     if max(share.values(), default=0) < _UNEVEN:
         return
     fullest = _dismiss(share, "spread")
-    capacity, host = (
-        ranking.capacities.get(fullest),
-        ranking.choose(claim.need, share, whatever_cores=False),
-    )
-    if (
-        capacity is None or not capacity.accepts
-    ):  # a silent host may not receive the command to end one
+    capacity = ranking.capacities.get(fullest)
+    host = ranking.choose(claim.need, share, whatever_cores=False)
+    # a silent host may not receive the command to end one
+    if capacity is None or not capacity.accepts:
         return
     if host is None or share[fullest] - share.get(host, 0) < _UNEVEN:
         return
@@ -90,7 +89,7 @@ def _grow(claim: Claim, share: Placement, ranking: Ranking) -> bool:
 
 
 def _kept(claim: Claim, capacities: Capacities, style: str) -> Placement:
-    """What stays where it is, with the surplus taken away."""
+    """The workers that stay where they are, without the surplus."""
     if claim.anchor is not None:
         return {claim.anchor: claim.workers}
     share = {}
@@ -98,6 +97,7 @@ def _kept(claim: Claim, capacities: Capacities, style: str) -> Placement:
         capacity, count = capacities.get(host), claim.placement[host]
         if capacity is not None and capacity.keeps and count > 0:
             share[host] = count
+    # planned on two hosts, an exclusive pool keeps the one with more of its workers
     if claim.one_host and share:
         home = max(share, key=lambda host: share[host])
         share = {home: share[home]}

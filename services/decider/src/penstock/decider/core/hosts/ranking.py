@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from penstock.decider.core.hosts.capacity import HostCapacity, Need
 
 Placed = tuple[float, str]
-"""How soon a host is filled (by the share of its memory that is taken), and its name."""
+"""The rank of a host (by the share of its memory that is in use), and its name."""
 
 
 class Ranking:

@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def lint(facts: Facts) -> list[Finding]:
-    """What is wrong, errors first."""
+    """All findings, errors first."""
     return [
         Finding(rule=rule.name, level=rule.level, text=text)
         for rule in RULES

@@ -60,7 +60,7 @@ class Options(Section, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was spent on one day.
+    """The worker-seconds spent on one day.
 
     Attributes:
         date: the day.
@@ -76,6 +76,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def up_to(self, now: float, day: Today, workers: int) -> Account:
         """The account with the cost of so many workers since."""
+        # over midnight only the time since then counts for the new day
         if day.date != self.date:
             return Account(day.date, now, workers * min(max(now - self.at, 0), now - day.start))
         spent = self.spent + workers * max(now - self.at, 0.0)

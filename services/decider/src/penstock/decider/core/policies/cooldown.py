@@ -23,6 +23,7 @@ def before(proposal: Proposal) -> Verdict | None:
 
 def _left_seconds(proposal: Proposal, up: bool) -> float:
     profile = proposal.profile
+    # a step down also waits for the last step up: a worker that was just added stays a while
     steps = (proposal.up_at,) if up else (proposal.up_at, proposal.down_at)
     last = max((at for at in steps if at is not None), default=None)
     wait = profile.scale_up_cooldown_seconds if up else profile.scale_down_cooldown_seconds

@@ -1,4 +1,4 @@
-"""How many workers may go at a time: `conservative`, `aggressive`, `no-scale-down`, `keep-busy`."""
+"""Policies of scaling down: `conservative`, `aggressive`, `no-scale-down`, `keep-busy`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _LEVER = 2.25
 _TRIAL, _TRIED = 1.5, 1.35
 """A trial is so many times what was held; so many times the busy workers make it count."""
 _LEAST_GAIN = 0.3
-"""Of each worker added, in workers: less than this is nothing."""
+"""Least gain of each added worker, in workers, that counts as one."""
 _SIGMAS = 4.0
 _LEAST_JOBS = 30
 _RUNGS_LAST = 10
@@ -57,7 +57,7 @@ class Options(Section, frozen=True, kw_only=True):
 
 
 class Rung(msgspec.Struct, frozen=True, array_like=True):
-    """How long jobs took while so many workers were busy."""
+    """Run times measured while so many workers were busy."""
 
     busy: float
     mean_seconds: float
@@ -87,7 +87,7 @@ class Hold(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered; times are POSIX seconds of the broker's clock.
+    """The memory of this policy; times are POSIX seconds of the broker's clock.
 
     Attributes:
         since: when the time began that the next rung is about.
@@ -192,6 +192,7 @@ def _brought_nothing(base: Rung, top: Rung) -> bool:
     lever = top.busy / base.busy
     rose = top.mean_seconds - base.mean_seconds
     error = math.hypot(top.error_seconds, base.error_seconds)
+    # a few very long jobs raise the mean alone; a bottleneck slows the median too
     all_longer = top.p50_seconds > base.p50_seconds * math.sqrt(lever)
     return _gain(base, top) < _LEAST_GAIN and rose > _SIGMAS * error and all_longer
 
@@ -219,6 +220,7 @@ def _held(proposal: Proposal, past: Past, base: Rung, top: Rung, result: Result)
     longest = max(_LONGEST_HOLD_SECONDS, first)
     seconds = min(past.hold.seconds * 2, longest) if past.hold else first
     hold = Hold(result.planned, proposal.now + seconds, seconds, base, top)
+    # rungs from before the hold would compare with another time's load
     return msgspec.structs.replace(past, hold=hold, rungs=())
 
 

@@ -1,4 +1,4 @@
-"""What a policy is: a value with a name and one or two pure functions.
+"""Policies: values with a name and one or two pure functions.
 
 ``before`` sees a change that is about to be made and may hold or limit it; ``after`` sees its
 result, and returns a memory and the events to publish. Hard limits (bounds, capacity) stand
@@ -51,7 +51,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy makes of a proposal; ``workers`` equal to ``current`` is a veto."""
+    """A policy's answer to a proposal; ``workers`` equal to ``current`` is a veto."""
 
     workers: int
     text: str
@@ -59,7 +59,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a proposal.
+    """The result of a proposal.
 
     Attributes:
         target: the decision's number, by bounds, policies and capacity.
@@ -79,7 +79,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aftermath(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy answers to a result.
+    """A policy's answer to a result.
 
     Attributes:
         memory: comes back with the next proposal; plain JSON values, few. It is kept in the

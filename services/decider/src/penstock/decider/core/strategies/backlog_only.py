@@ -17,6 +17,7 @@ from __future__ import annotations
 from penstock.decider.core.strategies import work
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
+from penstock.measuring.assumed import LEAST_JOB_SECONDS
 
 
 class BacklogOnly:
@@ -36,8 +37,8 @@ class BacklogOnly:
 
 
 def workers_in_time(snapshot: PoolSnapshot, sla_seconds: float) -> float:
-    """As many as start all waiting jobs before the oldest one is late; then one a job."""
-    job_seconds = max(work.job_seconds(snapshot), work.TINY_SECONDS)
+    """Workers that start all waiting jobs before the oldest one is late; then one a job."""
+    job_seconds = max(work.job_seconds(snapshot), LEAST_JOB_SECONDS)
     per_worker = left_seconds(snapshot, sla_seconds) / job_seconds
     return work.with_first(snapshot.waiting / max(per_worker, 1.0), snapshot)
 

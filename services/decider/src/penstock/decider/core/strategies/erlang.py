@@ -1,4 +1,4 @@
-"""How many workers steady traffic needs: Erlang's delay formula, its tail, and the search.
+"""Workers that steady traffic needs: Erlang's delay formula, its tail, and the search.
 
 Load is in Erlang: jobs that run at a time if none has to wait, rate x service time. With c workers
 and load a, a job has to wait with probability C(c, a) (A. K. Erlang 1917), and waits longer than T
@@ -67,6 +67,7 @@ def fewest(
     haste = _haste(service_seconds, cv2, promise_seconds)
     beta = _beta(load, haste, allowed_share) if load > _SMALL_LOAD else 0.0
     workers = math.floor(load + beta * math.sqrt(load))
+    # with no more workers than the load the queue grows without bound
     workers = max(workers, math.floor(load) + 1)
     inverse = _inverse_b(workers, load)
     while _late(workers, load, inverse, haste) > allowed_share:

@@ -25,11 +25,10 @@ import math
 from penstock.config.profiles import Profile
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
-from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
+from penstock.measuring.assumed import LEAST_JOB_SECONDS, UNKNOWN_JOB_SECONDS
 
 _TREND_UP, _TREND_DOWN = 1.2, 0.8
 _SHORTEST_JOB_SECONDS = 0.1
-_TINY_SECONDS = 1e-6
 
 
 class Hybrid:
@@ -91,7 +90,7 @@ def drain(snapshot: PoolSnapshot, profile: Profile, job_seconds: float) -> float
     time_left = sla - oldest
     if time_left <= 0:
         return float(math.ceil(snapshot.waiting / max(job_seconds, _SHORTEST_JOB_SECONDS)))
-    return snapshot.waiting / max(time_left / max(job_seconds, _TINY_SECONDS), 1.0)
+    return snapshot.waiting / max(time_left / max(job_seconds, LEAST_JOB_SECONDS), 1.0)
 
 
 def _why(

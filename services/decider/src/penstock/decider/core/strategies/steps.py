@@ -15,7 +15,7 @@ _STEPPED_AT = "stepped_at"
 
 
 class Steps(Section, frozen=True, kw_only=True):
-    """How it goes.
+    """The sizes of steps and the pause between them.
 
     Attributes:
         up_step: workers added at a time.

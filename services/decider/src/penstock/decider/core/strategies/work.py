@@ -1,11 +1,9 @@
-"""What there is to do in a pool, as measured."""
+"""The work of a pool, as measured."""
 
 from __future__ import annotations
 
 from penstock.events.snapshot import PoolSnapshot
 from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
-
-TINY_SECONDS = 1e-6
 
 
 def job_seconds(snapshot: PoolSnapshot) -> float:

@@ -1,4 +1,4 @@
-"""The least that anybody could have spent who keeps the promise, all arrivals and run times known.
+"""A lower bound of worker-seconds that keep the promise, with all arrivals and run times known.
 
 Jobs may be split, and their order is free, which no real fleet can do: what comes out is below
 everything that is possible. The promise lets a share of the jobs start late: each costs a price,

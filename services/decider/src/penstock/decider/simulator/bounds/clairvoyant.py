@@ -73,7 +73,7 @@ class Clairvoyant:
         self._workers = 0
 
     def plan(self, look: Look) -> Plan | None:
-        """Who is needed now stays; who is needed by the time that starting one takes starts now."""
+        """Keeps the workers needed now, and starts those needed when a new one would be ready."""
         now, step = look.now, self._water.step_seconds
         here = self._index(now)
         left = self._water.possible[here] - look.meter.worked_seconds(now)
@@ -132,7 +132,7 @@ class Clairvoyant:
 
 
 class _Future(msgspec.Struct):
-    """What every state will cost, computed a stretch at a time as it is reached."""
+    """The future cost of every state, computed a stretch at a time when it is needed."""
 
     whole: Stretches
     spawn_seconds: float

@@ -1,4 +1,4 @@
-"""How long jobs run: drawn from a distribution, or taken from a column of the trace."""
+"""Run times of jobs: drawn from a distribution, or taken from a column of the trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_SECONDS = 1e-6
 
 
 class Durations(Protocol):
-    """Where the jobs' run times come from."""
+    """A source of run times."""
 
     def draw(
         self,

@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 3600.0
 
 _AGES = 5
 _Act = Callable[[Any, float], None]
-"""What happens, given what it happens to and when."""
+"""A simulated event: called with its object and its time."""
 
 
 class Troubles(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,7 +50,7 @@ class Fleet:
         self.started = 0
 
     def command(self, plan: Mapping[str, int], now: float) -> list[tuple[float, Worker]]:
-        """Obeys a plan: workers by host. Returns who starts, and when each will be ready."""
+        """Obeys a plan, workers by host. Returns the starting workers and when each is ready."""
         born: list[tuple[float, Worker]] = []
         for host in self._workers.keys() | plan.keys():
             missing = plan.get(host, 0) - len(self._workers.setdefault(host, []))

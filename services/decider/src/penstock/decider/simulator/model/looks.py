@@ -1,4 +1,4 @@
-"""When the pool is measured: each second, at once on a first job, sooner while a backlog grows."""
+"""The cadence of looks: each second, at once on a first job, sooner while a backlog grows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _WAKE_SECONDS = 0.005
 """From a first job to the look at its queue."""
 _SLACK = 1e-6
 _LONGER = 1.5
-"""By so much the pause grows from one look at an idle pool to the next, up to the quiet one."""
+"""Factor by which the pause between two looks at an idle pool grows, up to the quiet one."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the pool is looked at. What is slower than in production is quicker to simulate.
+    """How often the pool is measured. A slower pace than in production simulates faster.
 
     Attributes:
         interval_seconds: between looks.

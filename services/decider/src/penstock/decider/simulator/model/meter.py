@@ -1,4 +1,4 @@
-"""What the metrics service would have measured: rates, distributions, counts, each look."""
+"""The measurements of the simulated metrics service: rates, distributions, counts at each look."""
 
 from __future__ import annotations
 

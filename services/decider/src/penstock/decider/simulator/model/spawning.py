@@ -1,4 +1,4 @@
-"""How long a worker takes to start, given how many start at the same time on its host."""
+"""Start times of workers, given how many start at the same time on their host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who can be simulated, by name: every strategy of the core, and the baselines."""
+"""The controllers that can be simulated, by name: every strategy of the core, and the baselines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STABLE_SECONDS = 300.0
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What a contender is put into: one load, one promise, one seed.
+    """The conditions of one simulation: one load, one promise, one seed.
 
     Attributes:
         profile: the promise, the bounds and the policies.
@@ -187,7 +187,7 @@ BASELINES = (
     "peak",
     "clairvoyant",
 )
-"""Those of the leaderboard."""
+"""The contenders of the leaderboard."""
 
 BLIND = frozenset({"fixed", "schedule"})
 """Strategies that look at no job: compared only where they are asked for."""

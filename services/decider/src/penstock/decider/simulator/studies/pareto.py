@@ -1,4 +1,4 @@
-"""What a pool could cost and keep: late share against worker-hours, a panel for each pool."""
+"""Late share against worker-hours under the tried settings, a panel for each pool."""
 
 from __future__ import annotations
 

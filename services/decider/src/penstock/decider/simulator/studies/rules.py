@@ -1,4 +1,4 @@
-"""What others do: the rules that a strategy has to stand beside, each as its maker defines it.
+"""Rules of other systems, each as its maker defines it, to compare strategies with.
 
 All of them look as often as we do, which is oftener than they do at home: rules are compared here,
 not polling intervals. Those that live in a Kubernetes autoscaler keep its stabilisation window.
@@ -20,7 +20,7 @@ from penstock.measuring.assumed import UNKNOWN_JOB_SECONDS
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule goes by. ``planned``: workers asked for so far; ``running``: jobs."""
+    """The inputs of a rule."""
 
     now: float
     waiting: int
@@ -29,7 +29,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     job_seconds: Callable[[], float]
     arrival_per_second: Callable[[], float]
     idle_since: Callable[[float], int]
-    """How many have been idle since then or longer."""
+    """Workers that have been idle since then or longer."""
 
 
 class Rule(Protocol):

@@ -20,7 +20,7 @@ from penstock.decider.simulator.studies.contenders import Scene, controller
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be found out.
+    """The parameters of a study.
 
     Attributes:
         names: strategies and baselines.
@@ -126,6 +126,7 @@ class _Forked:
     @classmethod
     def pool(cls, answer: Callable[[int], Figures], processes: int) -> multiprocessing.pool.Pool:
         cls.answer = staticmethod(answer)
+        # forked, so that loads of millions of jobs need not be pickled
         return multiprocessing.get_context("fork").Pool(processes)
 
     @staticmethod

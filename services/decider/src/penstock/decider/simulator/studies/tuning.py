@@ -1,4 +1,4 @@
-"""Which settings a pool would do best with: its recorded days, simulated under each of them."""
+"""The best settings of a pool: its recorded days, simulated under each of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUIET_SECONDS = 60.0
 _CERTAIN = NormalDist().inv_cdf(0.9)
 
 Settings = Mapping[str, Mapping[str, Any]]
-"""By their name: what of the pool's profile is otherwise, by dotted name."""
+"""Changed settings of a pool's profile by dotted name, under a name of their own."""
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ def _day(profile: Profile, load: Load, spawn_seconds: float) -> Day:
 
 
 def sum_up(days: Iterable[tuple[str, Day]], pools: Mapping[str, Pool]) -> list[Outlook]:
-    """Of each pool its settings, the best one and those that none beats marked.
+    """The settings of each pool, with marks on the best one and on those that none beats.
 
     Args:
         days: with the pool's name.
@@ -221,7 +221,7 @@ def _marked(rows: Sequence[Outlook], allowed_share: float) -> list[Outlook]:
 
 
 def _upper_late_share(row: Outlook) -> float:
-    """What it is at most, with a certainty of 90 % (Wilson 1927, one-sided)."""
+    """Upper bound of a share with a certainty of 90 % (Wilson 1927, one-sided)."""
     share, jobs, square = row.late_share, max(row.jobs, 1), _CERTAIN * _CERTAIN
     spread = math.sqrt(share * (1 - share) / jobs + square / (4 * jobs * jobs))
     return (share + square / (2 * jobs) + _CERTAIN * spread) / (1 + square / jobs)

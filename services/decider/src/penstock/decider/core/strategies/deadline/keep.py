@@ -1,4 +1,4 @@
-"""Which of the workers that are not needed now are kept: those that would soon be needed again."""
+"""Selects the surplus workers to keep: those that would soon be needed again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from penstock.decider.core.strategies.deadline.need import last_moment_seconds
 from penstock.decider.core.strategies.deadline.pool_view import PoolView
+from penstock.measuring.assumed import LEAST_JOB_SECONDS
 
 _BY_TRAFFIC = 2.0
 _BY_IDLING = 0.3
@@ -19,7 +20,7 @@ _NEVER = 50.0
 
 
 def kept(view: PoolView, needed: int, most_busy: int, change_seconds: float) -> int:
-    """How many stay, no fewer than are needed.
+    """The number of workers to keep, no fewer than are needed.
 
     A worker stays if it would be needed again before its removal has paid for starting another one
     and for the change: the break-even rule (of ski rental; for servers, Gandhi, Gupta,
@@ -52,7 +53,7 @@ def hold_seconds(view: PoolView, workers: int) -> float:
     service = view.service
     mean = service.rounds(view.promise_seconds)
     spread = math.sqrt(service.variance(mean) * workers)
-    per_second = workers / max(service.seconds, 1e-6)
+    per_second = workers / max(service.seconds, LEAST_JOB_SECONDS)
     with_workers = passage_seconds(
         line=view.waiting,
         length=workers * mean - view.safety * spread,

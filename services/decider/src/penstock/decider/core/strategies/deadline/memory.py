@@ -42,6 +42,7 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
         change = planned - self.planned
         if change > 0:
             starts.append((self.asked_at or now, change))
+        # the youngest workers leave first, so that their starts are forgotten first
         while change < 0 and starts:
             at, count = starts.pop()
             if count + change > 0:
@@ -65,6 +66,7 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
         """Notes how many are busy, and forgets what was longer ago than it counts."""
         recent = [(at, count) for at, count in self.busy if now - at < keep_seconds]
         busy = [(at, count) for at, count in recent if count > workers]
+        # one note a step is enough: the memory is stored with each decision
         if len(busy) == len(recent) and busy and now - busy[-1][0] < keep_seconds / _STEPS:
             return msgspec.structs.replace(self, busy=tuple(busy))
         return msgspec.structs.replace(self, busy=(*busy, (now, workers)))
@@ -84,7 +86,7 @@ def recall(memory: Mapping[str, Any]) -> Past:
 
 
 def remember(past: Past) -> dict[str, Any]:
-    """As plain values, equal to what comes back from a stored decision."""
+    """The past as plain values, equal to those decoded from a stored decision."""
     return {
         "planned": past.planned,
         "asked_at": past.asked_at,

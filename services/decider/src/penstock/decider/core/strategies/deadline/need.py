@@ -17,7 +17,7 @@ _LEAST_SHARE = 0.25
 """Jobs that are (nearly) late are to start within starting a worker and this share of the promise:
 without it one job at its last moment would ask for as many workers as there are jobs before it."""
 _MARGIN_SHARE = 0.1
-"""Of the promise, kept back while one worker that is not there yet would be enough."""
+"""Share of the promise kept in reserve while one worker, not started yet, is enough."""
 _STEP_SHARE = 0.15
 """A need that has grown goes on growing: so much more is requested at once, not in steps."""
 
@@ -50,6 +50,7 @@ def need(view: PoolView, rate_to_expect: float) -> Need:
     ahead = view.blind_seconds > 0 and rate_to_expect > 0
     fewest_now, binding = _walk(view, view.positions)
     if not view.planned and not ahead and _can_wait(view, fewest_now):
+        # a worker started at the next look is still early enough: nothing is held for jobs to come
         return Need(0, 0)
     workers = whole(fewest_now)
     requested = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
@@ -79,6 +80,7 @@ def _walk(
     """May be broken. Starting many together takes longer, which takes some more."""
     most, binding = _walked(view, positions, later_seconds, 1.0)
     together = most - view.planned
+    # starting many takes longer, which needs some more: one further pass is close enough
     if together > 1 and view.spawn.contention_seconds > 0:
         return _walked(view, positions, later_seconds, together)
     return most, binding

@@ -1,4 +1,4 @@
-"""How many jobs may come: upper quantiles of Poisson counts."""
+"""Upper quantiles of Poisson counts: how many jobs may arrive."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def most_arrivals(mean: float, allowed_share: float) -> int:
 
 @lru_cache(maxsize=256)
 def normal_quantile(share: float) -> float:
-    """Of the standard normal distribution."""
+    """A quantile of the standard normal distribution."""
     return NormalDist().inv_cdf(share)

@@ -165,7 +165,7 @@ def _held_up(snapshot: PoolSnapshot, promise_seconds: float) -> HeldUp | None:
 
 
 def spawn_of(snapshot: PoolSnapshot) -> SpawnFit:
-    """As it was measured, else as it is for a plain worker on a busy host."""
+    """The measured start times, else those of a plain worker on a busy host."""
     if snapshot.spawn_fit is not None:
         return snapshot.spawn_fit
     if snapshot.spawn is not None and snapshot.spawn.count:
@@ -206,6 +206,7 @@ def _groups(
     snapshot: PoolSnapshot, inputs: StrategyInputs, past: Past, busy: int, spawn: SpawnFit
 ) -> tuple[WorkerGroup, ...]:
     """Busy, idle, starting: unneeded workers leave from the end."""
+    # reports and plan are of different moments: no group exceeds the plan
     idle = min(snapshot.workers_idle, inputs.current - busy)
     groups = [WorkerGroup(busy, None), WorkerGroup(idle, 0.0)]
     for asked_at, count in past.starting(inputs.current - busy - idle):

@@ -12,12 +12,13 @@ import math
 
 import msgspec
 
+from penstock.measuring.assumed import LEAST_JOB_SECONDS
+
 _NEVER = math.inf
-_TINY_SECONDS = 1e-6
 
 
 class Service(msgspec.Struct, frozen=True, gc=False):
-    """How long jobs run.
+    """The distribution of run times.
 
     Attributes:
         seconds: mean.
@@ -31,7 +32,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         """Mean number of jobs that a worker ends in so long a time, wherever in a job it is."""
         if seconds <= 0:
             return 0.0
-        return seconds / (self.seconds if self.seconds > _TINY_SECONDS else _TINY_SECONDS)
+        return seconds / (self.seconds if self.seconds > LEAST_JOB_SECONDS else LEAST_JOB_SECONDS)
 
     def rounds_from_fresh(self, rounds: float) -> float:
         """The same for a worker that begins a job at the start: fewer, if jobs are of one length.
@@ -116,6 +117,7 @@ class WorkerGroups:
         if workers <= 0:
             return _NEVER
         high = self.new_seconds + (place / workers + 1) * self._service.seconds
+        # a bound on the steps: a decision must end whatever the figures are
         for _ in range(20):
             if self.begun(workers, high) >= place:
                 break
@@ -138,7 +140,7 @@ class WorkerGroups:
 
 
 def _needed(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
-    """How many workers of this pace must join, so that ``left`` jobs are begun.
+    """The number of further workers of this pace with which ``left`` jobs are begun.
 
     The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
     jobs alone, or by all, which is a quadratic in x.

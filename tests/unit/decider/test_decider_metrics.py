@@ -1,4 +1,4 @@
-"""What the decider tells in numbers: how many workers there is no room for."""
+"""The decider's own metrics: desired workers beyond the capacity of the hosts."""
 
 from __future__ import annotations
 

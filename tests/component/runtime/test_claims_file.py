@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.runtime.workers import claims_file as claimed
+from penstock.runtime.workers import claims_file
 from penstock.runtime.workers.claims_file import Claimed
 
 
@@ -16,7 +16,7 @@ def test_what_is_held_can_be_read_by_another_process_and_what_is_settled_not(
         held.hold(number, f"job-{number}", f"$JS.ACK.{number}")
     held.settle(1)
     held.hold(2, "job-2", "$JS.ACK.2.again")
-    assert claimed.read(tmp_path, "w") == [("job-0", "$JS.ACK.0"), ("job-2", "$JS.ACK.2.again")]
+    assert claims_file.read(tmp_path, "w") == [("job-0", "$JS.ACK.0"), ("job-2", "$JS.ACK.2.again")]
 
 
 def test_a_slot_is_used_again(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_slot_is_used_again(tmp_path: Path) -> None:
         held.hold(number, f"job-{number}", "claim")
         held.settle(number)
     held.hold(1, "last", "c")
-    assert claimed.read(tmp_path, "w") == [("last", "c")]
+    assert claims_file.read(tmp_path, "w") == [("last", "c")]
 
 
 def test_more_than_fit_and_what_is_too_long_are_left_to_lapse(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_more_than_fit_and_what_is_too_long_are_left_to_lapse(tmp_path: Path) ->
     held.hold(-1, "long", "c" * 1000)
     for number in range(5000):
         held.hold(number, "j", "c")
-    found = claimed.read(tmp_path, "w")
+    found = claims_file.read(tmp_path, "w")
     assert found is not None
     assert len(found) == 4096
 
@@ -44,4 +44,4 @@ def test_a_worker_without_an_executor_and_one_of_an_earlier_version_noted_nothin
     alone = Claimed("", "w")
     alone.hold(1, "j", "c")
     alone.settle(1)
-    assert claimed.read(tmp_path, "w") is None
+    assert claims_file.read(tmp_path, "w") is None

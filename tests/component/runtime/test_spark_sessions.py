@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.load import ConfigError
-from penstock.config.settings import Spark
+from penstock.config.spark import Spark
 from penstock.spark.sessions import address
 
 
