@@ -152,7 +152,7 @@ async def test_a_broker_whose_disk_was_full_stores_again_by_itself(
             for asked in (made, unmonitored):
                 state, text = await broker_finding(bus, asked)
                 assert state is State.UNHEALTHY
-                assert "the broker stores nothing" in text
+                assert "the broker does not store" in text
                 assert ("free space 0 MB: make room" in text) == (asked is made)
 
             # when there is room again, then it still stores nothing, and health says what helps

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.buses import both
+from tests.buses import both, on_both
 from tests.integration.measured import GIB, SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
 from tests.making import MakeSettings
@@ -179,6 +179,7 @@ async def test_what_a_restarted_service_still_knows(stage: Stage) -> None:
     assert (await stage.seen(worker_age_seconds=None)).service.mean_seconds == 3.0
 
 
+@on_both
 async def test_thousands_of_queues_are_a_handful_of_requests(stage: Stage) -> None:
     count = 200 if stage.kind == "memory" else 600  # more than one page of consumers
     calls: Counter[str] = Counter()
@@ -263,6 +264,7 @@ async def test_a_snapshot_that_matters_starts_a_story(settings: MakeSettings) ->
         assert headers["traceparent"].split("-")[1:3] == [spans[0].trace_id, spans[0].span_id]
 
 
+@on_both
 async def test_a_report_of_a_worker_that_no_executor_names_counts_for_nothing(
     stage: Stage,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.buses import both
+from tests.buses import both, on_both
 from tests.installation import Connector, RunningService
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -427,6 +427,7 @@ async def test_a_cut_job_behind_a_line_is_made_again_when_the_line_has_passed(
     assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
 
+@on_both
 async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
     await stage.start()
     job_id = await stage.client.dispatch(rebuild(table="a"))
