@@ -40,7 +40,7 @@ class Rival:
         self.mean: float | None = None
         self.upper: list[float] = []
 
-    def say(self, mean: float | None, seconds: float) -> None:
+    def predict(self, mean: float | None, seconds: float) -> None:
         self.mean = mean
         self.upper = [] if mean is None else self._calibration.quantiles(mean, seconds)
 

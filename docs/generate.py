@@ -245,7 +245,7 @@ def policies_part() -> str:
         [f"`{policy.name}`", usual.get(policy.name, ""), policy.about]
         for policy in SHIPPED.values()
     ]
-    parts = ["## Those that ship", table(["policy", "on by default", "what it does"], rows)]
+    parts = ["## Shipped policies", table(["policy", "on by default", "what it does"], rows)]
     for policy in SHIPPED.values():
         if policy.options:
             head = f"`[pools.NAME.policy_options.{policy.name}]`:"

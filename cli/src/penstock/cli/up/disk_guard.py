@@ -77,10 +77,10 @@ class DiskGuard:
         free = f"free space {usage.free / 1e6:,.0f} MB"
         if usage.free < min(LEAST_FREE_BYTES, LEAST_FREE_SHARE * usage.total):
             if not self._is_reported:
-                self._report(f"the broker stores nothing: {error}; {free}: make room")
+                self._report(f"the broker does not store: {error}; {free}: make room")
             self._is_reported = True
             return
-        self._report(f"the broker stores nothing: {error}; {free}: restarting it")
+        self._report(f"the broker does not store: {error}; {free}: restarting it")
         self._silent_since = None
         child = self._broker.child
         if child is not None:  # its supervisor starts it again

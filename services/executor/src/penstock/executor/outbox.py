@@ -46,7 +46,7 @@ class Outbox:
         """Sends until cancelled."""
         while True:
             await self._filled.wait()
-            # Not stamina: without end, in order, and woken by what is put in meanwhile.
+            # A loop of its own, no retry helper: without end, in order, and woken by new events.
             if not await self._send_some():
                 await asyncio.sleep(self._retry_seconds)
             if not self._waiting:

@@ -256,7 +256,7 @@ class Metrics:
 
     def _broker_answers(self) -> None:
         if self._broker_away:
-            log.warning("measuring again")
+            log.warning("the broker answers again: measuring goes on")
         self._broker_away = False
 
 

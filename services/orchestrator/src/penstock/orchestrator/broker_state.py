@@ -45,7 +45,7 @@ async def apply_stream_settings(running: Service, bus: NatsBus) -> None:
             log.warning("the broker did not accept the settings of a stream: %s", error)
             return
         except BusUnavailable as error:
-            log.warning("settings of streams wait: %s", error)
+            log.warning("stream settings wait for the broker: %s", error)
         if not await running.pause(_RETRY_SECONDS):
             return
 

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if _is_followed(options.run_dir, options.grace_seconds):
         return 0
     if left := running(options.run_dir):
-        log.warning("no executor claims Spark Workers %s: they end", ", ".join(sorted(left)))
+        log.warning("no executor claims Spark Workers %s: they are ended", ", ".join(sorted(left)))
         _end(options.run_dir, options.drain_seconds)
     return 0
 

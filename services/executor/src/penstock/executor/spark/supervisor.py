@@ -191,7 +191,7 @@ class Supervisor:
     def _rest(self) -> None:
         self._idle = None
         if self._server:
-            log.info("no worker used Spark for %g s", self._idle_seconds)
+            log.info("no worker used Spark for %g s: its server is stopped", self._idle_seconds)
             self._tasks.spawn(self._stop_server())
 
     async def _stop_server(self) -> None:
@@ -209,7 +209,9 @@ class Supervisor:
             await asyncio.sleep(step)
             alone = not self._counted and not is_held(self._lock)
             seconds = seconds + step if alone else 0.0
-        log.info("no executor and no worker for %g s", self._alone_seconds)
+        log.info(
+            "no executor and no worker for %g s: the Spark supervisor ends", self._alone_seconds
+        )
         self.stopping.set()
 
 

@@ -32,14 +32,14 @@ async def keep(running: Service, client: Client) -> None:
             await agree(client.schedules, pipeline.by_clock(wanted), wanted.zone)
             return
         except (BadSchedule, MissingKey) as error:
-            log.error("schedules of the settings: %s", error)
+            log.error("the schedules of the settings are refused: %s", error)
             return
         except (
             BusError,
             JobRefused,
             NotFound,
         ) as error:  # or another orchestrator changed it at the same time
-            log.warning("schedules of the settings wait: %s", error)
+            log.warning("the schedules of the settings cannot be stored now: %s", error)
         if not await running.pause(_RETRY_SECONDS):
             return
 

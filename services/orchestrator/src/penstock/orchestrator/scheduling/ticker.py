@@ -148,7 +148,7 @@ class Ticker:
         try:
             self._remember(read(stored), stored.sequence)
         except (BadSchedule, ValueError, RecursionError, OverflowError) as error:
-            log.error("%s is left alone: %s", stored.subject, error)
+            log.error("%s holds no schedule and is ignored: %s", stored.subject, error)
 
     def _remember(self, schedule: Schedule, sequence: int) -> _Followed:
         before = self._schedules.get(schedule.name)

@@ -190,7 +190,7 @@ class Claims:
             trace = trace_of(delivery.headers)
             await self._bus.append(self.joblog.outgoing(event, record.sequence, trace))
         except (BusError, UnreadableJob) as error:
-            log.warning("job %s is left for later: %s", call.id, error)
+            log.warning("job %s is given back: %s", call.id, error)
             await self._refusals.give_back_later([delivery])
             return True
         except Exception as error:

@@ -91,7 +91,7 @@ class RunCheckpoint:
                     self._checkpoints.save(self._job.id, kept, self._sequence or 0)
                 )
             except (WrongSequence, BusUnavailable):
-                # Not stamina: between tries it must be read whether a newer attempt has saved.
+                # No retry helper: between tries it is read whether a newer attempt has saved.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN_SECONDS)

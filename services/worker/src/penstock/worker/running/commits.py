@@ -94,8 +94,8 @@ class Commits:
         job.sequence = max(job.sequence, record.sequence)
         return record
 
-    # Not stamina: without end while the attempt is this worker's, and each try reads anew whether
-    # it still is.
+    # No retry helper: without end while the attempt is this worker's, and each try reads anew
+    # whether it still is.
     async def _wait(self, job: ClaimedJob, error: BusError) -> None:
         if not isinstance(error, BusUnavailable):
             raise error

@@ -120,8 +120,8 @@ class Recorder:
                     if job.live.checkpointed:
                         await self._forget_checkpoint(job)
             await self._bus.ack(stored)
-            # Not stamina: an end is recorded however long the broker is away, and each try may
-            # leave out the jobs that were stored or lost meanwhile.
+            # No retry helper: an end is recorded however long the broker is away, and each try
+            # leaves out the jobs that were stored or lost meanwhile.
             if unsent:
                 log.warning("%d completions wait for the broker", len(unsent))
                 await asyncio.sleep(_RETRY_SECONDS)

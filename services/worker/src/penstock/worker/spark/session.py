@@ -89,7 +89,7 @@ class OpenSession:
         try:
             return len(self.session.interruptTag(tag))
         except Exception as error:  # the server may be gone, and the work with it
-            log.warning("interrupting %s: %s", tag, error)
+            log.warning("cannot interrupt the Spark work tagged %s: %s", tag, error)
             return 0
 
     def replace(self, release: bool) -> None:

@@ -1,4 +1,4 @@
-"""Policy `break-even`: a worker goes when keeping it has cost what starting it again would.
+"""Policy `break-even`: removes a worker when keeping it has cost as much as a new start.
 
 The rule of the ski rental: whatever comes, it costs at most twice what one would have paid knowing
 the future (Karlin, Manasse, Rudolph, Sleator: Competitive snoopy caching, 1988).
@@ -93,7 +93,7 @@ def _recall(memory: Mapping[str, Any], now: float) -> Past:
 
 BREAK_EVEN = Policy(
     name="break-even",
-    about="A worker goes only after it was unneeded for longer than starting one takes, as "
+    about="A worker is removed only after it was unneeded for longer than starting one takes, as "
     "measured. `deadline` does this by itself.",
     before=before,
     after=after,

@@ -139,7 +139,7 @@ def _affordable(left: float, rest_seconds: float, least: int, options: Options) 
 BUDGET_CAP = Policy(
     name=NAME,
     about="So many worker-hours, or so much money, a day: what is left is spread over the next "
-    "hour, so that the cap comes down gently; never below the minimum. Raises `BudgetCapReached`.",
+    "hour, so that the cap falls slowly; never below the minimum. Publishes `BudgetCapReached`.",
     before=before,
     after=after,
     options=Options,

@@ -56,7 +56,8 @@ def keep_busy(proposal: Proposal) -> Verdict | None:
 
 CONSERVATIVE = Policy(
     name="conservative",
-    about="At most a quarter of the workers go in one step (`scale_down_share`), at least one.",
+    about="At most a quarter of the workers are removed in one step (`scale_down_share`), at least "
+    "one.",
     before=conservative,
 )
 AGGRESSIVE = Policy(
@@ -68,6 +69,6 @@ AGGRESSIVE = Policy(
 NO_SCALE_DOWN = Policy(name="no-scale-down", about="The pool only grows.", before=no_scale_down)
 KEEP_BUSY = Policy(
     name="keep-busy",
-    about="Only idle workers go: one that runs a job is not planned away.",
+    about="Only idle workers are removed, never one that runs a job.",
     before=keep_busy,
 )

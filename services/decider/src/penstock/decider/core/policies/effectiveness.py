@@ -256,9 +256,8 @@ def _recall(proposal: Proposal) -> Past | None:
 
 EFFECTIVENESS = Policy(
     name=NAME,
-    about="Stops adding when more workers did not get more done, as jobs took the longer the more "
-    "of them ran; tries again after a while. Raises `ScalingIneffective`: the bottleneck is "
-    "elsewhere.",
+    about="Stops adding workers that add no throughput, as jobs take longer the more of them run; "
+    "tries again after a while. Publishes `ScalingIneffective`: the bottleneck is elsewhere.",
     before=before,
     after=after,
     options=Options,

@@ -1,15 +1,15 @@
-"""Strategy `backlog_only`: what has to start in time now; what comes next is not asked.
+"""Strategy `backlog_only`: workers for the jobs in the queue; future arrivals do not count.
 
     workers = waiting / max(time left of the oldest / job seconds, 1)
 
 Each worker is counted for the jobs that it can take before the oldest one is late, and for one job
 from then on.
 
-Choose it for batches that come at once and are then done, where an idle worker is money lost.
+Choose it for batches that arrive at once, where idle workers are expensive.
 
 Weakness: it never holds a worker for the next job, so at a steady rate it lets the queue grow and
-drains it again, and each job that meets an empty pool waits for a start. Once jobs are late it asks
-for one worker a job, however short they are: keep `max_workers` sensible.
+drains it again, and each job that arrives at an empty pool waits for a worker to start. Once jobs
+are late it asks for one worker a job, however short they are: keep `max_workers` sensible.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
     workers = sum of weight x demand / sum of weights
 
-Each part reads its own settings, `[pools.NAME.options.PART]`, and remembers for itself. Installed
+Each part has its own settings, `[pools.NAME.options.PART]`, and its own memory. Installed
 strategies can be mixed like those that ship.
 
 Choose it where no single signal is trusted, to soften one with another.
 
-Weakness: a mean. When one part sees that far more are needed, the others talk it down, and by the
-time they agree it is late. A promise is kept by the part that would have kept it alone.
+Weakness: a mean. When one part needs far more workers, the others lower the result, and by the time
+they agree jobs are late. Where one part keeps the promise alone, use that one.
 """
 
 from __future__ import annotations

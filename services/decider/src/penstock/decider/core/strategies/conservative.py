@@ -1,4 +1,4 @@
-"""Strategy `conservative`: rate or an early drain, whichever is more, plus a quarter.
+"""Strategy `conservative`: workers by rate or by an early drain, whichever is more, plus a quarter.
 
     rate  = arrivals/s x job seconds
     drain = waiting / max(time left of the oldest / job seconds, 1), once the oldest job has waited

@@ -2,7 +2,7 @@
 
 Choose it to hold a pool by hand, or to see what a day costs without scaling.
 
-Weakness: it is a guess, too many at night and too few at noon.
+Weakness: a fixed number is too many workers at night and too few at noon.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Strategy `hybrid`: the reference's algorithm, to the letter: max(steady, predictive, drain).
+"""Strategy `hybrid`: the reference's algorithm, unchanged: max(steady, predictive, drain).
 
     steady     = arrivals/s x job seconds
     predictive = the same with the forecast, or with 1.2 or 0.8 of the rate by its trend
     drain      = waiting / (time left / job seconds), from `breach_threshold` of the promise on;
                  waiting / job seconds once it is broken
 
-Choose it where its numbers are known and wanted.
+Choose it where you rely on its numbers.
 
 Weakness, kept because it is the reference:
 

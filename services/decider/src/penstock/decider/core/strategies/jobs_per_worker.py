@@ -4,15 +4,15 @@
     workers = max(base, waiting / per_worker), and no fewer than now while anything waits
     workers = base, once the queue is empty
 
-Those above the base are burst workers: they come in one step and stay until the queue is empty.
+Those above the base are burst workers: they start in one step and stay until the queue is empty.
 (100 jobs and 2 base workers are 50 a worker: 8 burst workers bring that to 10.)
 
 Choose it for a queue that is empty most of the time and then full, with jobs of about one length.
 With `policies = ["keep-busy"]` each burst worker goes as soon as the queue is empty and its own job
 done.
 
-Weakness: it knows neither run time nor promise: ten jobs of 0.1 s are no work, ten of a minute are
-ten minutes. A queue that is never quite empty keeps every burst worker.
+Weakness: it ignores run time and promise: ten jobs of 0.1 s are a second of work, ten of a minute
+are ten minutes. A queue that is never quite empty keeps every burst worker.
 """
 
 from __future__ import annotations

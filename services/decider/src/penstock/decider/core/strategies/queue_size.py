@@ -6,8 +6,8 @@ with `step_seconds` (60) between two steps, and nothing in between the marks.
 
 Choose it where a long queue is normal and only its size matters: batches that run all day.
 
-Weakness: it feels its way, a few workers a minute, whatever the promise says; and what the marks
-mean in seconds depends on the run time, which it does not look at.
+Weakness: it moves by a few workers a minute, whatever the promise; and the seconds behind a mark
+depend on the run time, which it ignores.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Choose it where the load follows the clock and the numbers are known, or where w
 the hour. Take `keep-busy` out of `policies` where the number is a ceiling too: while a backlog
 lasts every worker is busy, and none would go.
 
-Weakness: it looks at no job. A queue that overflows at night stays full until the morning.
+Weakness: it ignores the queue. A queue that overflows at night stays full until the morning.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     workers = arrivals/s x job seconds, at least 1 while a job waits
 
-Choose it for steady traffic and a promise that is generous against the run time, where a calm
-number counts more than the last late job.
+Choose it for steady traffic and a promise much longer than the run time, where a stable number
+counts more than the last late job.
 
 Weakness: no headroom. At exactly this number a queue is critically loaded (at 10 Erlang, 68 % of
-the jobs wait), and what has piled up stays: only the rounding works it off.
+the jobs wait), and a backlog stays: only the rounding up works it off.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Strategy `throughput`: capacity to finish so many jobs a minute while there is any work.
 
-    workers = jobs_per_minute / 60 x job seconds; none while nothing waits, runs or comes
+    workers = jobs_per_minute / 60 x job seconds; none while no job waits, runs or arrives
 
-Choose it where the pace is what was agreed: a nightly run that has to be through by morning, or a
-service behind the jobs that bears no more than so many calls. Take `keep-busy` out of `policies`
-for that: while a backlog lasts every worker is busy, and none would go.
+Choose it where the pace is agreed: a nightly run that has to be done by morning, or a service
+behind the jobs that allows only so many calls. Take `keep-busy` out of `policies` for that: while a
+backlog lasts every worker is busy, and none would be removed.
 
-Weakness: it asks neither how many come nor how long they wait. The target is paid for when less
-comes, and never exceeded when more does.
+Weakness: it ignores arrivals and waits. The target is paid for when fewer jobs arrive, and never
+exceeded when more do.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
     wait > high_seconds (the promise) and a job waits: up_step (1) more
     wait < low_seconds (a sixth of it): down_step (1) fewer
 
-with `step_seconds` (60) between two steps. The age is asked because a mean of past pickups goes
-blind when nothing is picked up.
+with `step_seconds` (60) between two steps. The age counts because a mean of past pickups does
+not change while no job is picked up.
 
 Choose it where waits drift over hours and single late jobs do not matter.
 
 Weakness: it acts when jobs are late already, a worker a minute, and on a mean, which hides the
-worst.
+longest waits.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""Strategy `deadline`: the fewest workers with which no more jobs start late than may.
+"""Strategy `deadline`: the fewest workers with which no more jobs start late than allowed.
 
     need = the fewest workers with which each waiting job starts before its deadline
     keep = those of the others that would be needed again before removing them pays
 
-Jobs stand in a line, and each has a deadline: when it arrived, plus the promise. As long as a
-worker that is started at the next look would still be early enough, nothing has to be guessed: only
-jobs that exist count, and the line may grow as long as the promise lets it, which is what keeps
-workers busy. Where starting a worker takes longer than the promise, workers have to be there before
-their jobs: as many as steady traffic needs by Erlang's formula, at the rate to expect. A worker
-goes when it would not be needed again soon (how long a line takes to grow is a first-passage time),
-and a change is made when what it saves is worth it (`change_seconds`). The error budget steers how
-careful all of this is.
+Each job in the queue has a deadline: its arrival plus the promise. As long as a worker that is
+started at the next look is early enough, no forecast is needed: only jobs in the queue count, and
+the queue may grow as far as the promise allows, which keeps workers busy. Where starting a worker
+takes longer than the promise, workers have to be ready before their jobs: as many as steady traffic
+needs by Erlang's formula, at the expected rate. A worker is removed when it will not be needed
+again soon (the growth of a queue is a first-passage time) and the saving exceeds `change_seconds`.
+The more of the error budget is used, the more careful the strategy is.
 
 Choose it unless you know better: it keeps the promise at the lowest cost. With a higher
-`change_seconds` it is calmer and dearer.
+`change_seconds` it changes the plan less often and costs more.
 
-Weakness: it uses the time that the promise gives it, so that jobs wait, if never too long: promise
-less if they shall not. Bursts that come sooner than a worker starts are late for whatever was not
-kept warm: give such a pool a minimum.
+Weakness: it uses the time that the promise allows, so that jobs wait up to it: promise less if they
+should start sooner. A burst that is due before a worker can start is late beyond the workers that
+are ready: give such a pool a minimum.
 """
 
 from __future__ import annotations
