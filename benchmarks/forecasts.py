@@ -33,8 +33,8 @@ from penstock.decider.simulator.studies import contenders, study, tuning
 from penstock.measuring.calibration import SHARES
 from penstock.measuring.trained import Curve
 from penstock.pipeline.analysis import forecasts, whatif
-from penstock.pipeline.core import foresee as core
-from penstock.pipeline.core.foresee import Made, Plan
+from penstock.pipeline.core import forecast as core
+from penstock.pipeline.core.forecast import Made, Plan
 from penstock.pipeline.core.seasons import MODELS, REFERENCES, Floats
 from penstock.pipeline.session import spark_session
 
@@ -127,7 +127,7 @@ def quality(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _made(one: Series, origin: int, models: Mapping[str, Any]) -> Made:
     all_models, core.MODELS = core.MODELS, models
     try:
-        made = core.foresee(one.counts[:origin], one.trace.origin, one.plan)
+        made = core.make_forecast(one.counts[:origin], one.trace.origin, one.plan)
     finally:
         core.MODELS = all_models
     assert made is not None

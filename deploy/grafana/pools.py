@@ -1,4 +1,4 @@
-"""About pools: is the promise kept, what waits, what was decided."""
+"""The dashboard of pools: the promise, the queue, the decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMISE = Row(
             "gauge",
             8,
             steps=BUDGET_STEPS,
-            about="Of the jobs that may start late in the promise's window; below 0 it is broken.",
+            about="Unused share of the error budget; below 0 the promise is broken.",
         ),
         Panel(
             "Pickup time, p95, and the promise",
@@ -75,7 +75,7 @@ POOL_TIMES = Row(
             ),
             "s",
             exemplars=True,
-            about="The dots are traced jobs: click one to see its story.",
+            about="The dots are traced jobs: click one to open its trace.",
         ),
         Panel(
             "Pickup times",
@@ -122,7 +122,7 @@ POOL_DECISIONS = Row(
                 (f"penstock_pool_workers_ready{{{POOL}}}", "{{pool}} ready"),
                 (f"penstock_pool_workers_idle{{{POOL}}}", "{{pool}} idle"),
             ),
-            about="`penstock decision explain POOL` says why.",
+            about="`penstock decision explain POOL` shows the reasons.",
         ),
         Panel(
             "Predicted pickup time",

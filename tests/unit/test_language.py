@@ -113,10 +113,10 @@ def test_files_are_checked_by_their_kind_and_findings_name_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(language, "ROOT", tmp_path)
-    (tmp_path / "docs/decisions").mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
     (tmp_path / "code.py").write_text("found = 1\n")
     (tmp_path / "docs/page.md").write_text("found = 1\nNobody.\n")
-    (tmp_path / "docs/decisions/0001.md").write_text("Nobody.\n")
+    (tmp_path / "docs/language.py").write_text("found = 1\n")
     (tmp_path / "data.json").write_text('"Nobody"')
     places = [finding.partition(": ")[0] for finding in language.check([tmp_path])]
     assert places == ["code.py:1", "docs/page.md:2"]

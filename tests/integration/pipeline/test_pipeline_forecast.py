@@ -26,7 +26,7 @@ from penstock.measuring.trained import Curve
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.listeners import ForecastListener
 from penstock.pipeline.analysis.forecasts import Wanted, of_events
-from penstock.pipeline.core.foresee import Plan
+from penstock.pipeline.core.forecast import Plan
 
 HOURLY = Plan(step_seconds=3600, horizon_steps=24)
 DAYS = 8

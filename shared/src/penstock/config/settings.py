@@ -204,7 +204,7 @@ class Telemetry(Section, frozen=True, kw_only=True):
         endpoint: base address of a collector; the standard ``OTEL_EXPORTER_OTLP_ENDPOINT`` is read
             where this is empty.
         signals: which of ``traces``, ``metrics`` and ``logs`` are sent.
-        sample_share: share of stories that are traced.
+        sample_share: share of traces that are sampled.
         jobs_per_second: so many jobs a worker traces a second at most, that being watched slows
             nothing down; a span takes it 0.02 ms, 0.1 if the job writes to it. 0 traces all.
         metrics_seconds: time between two posts of the metrics.

@@ -3,7 +3,7 @@
 ``messaging.*`` and ``error.type`` follow OpenTelemetry's messaging conventions, ``penstock.*`` is
 our own. The docstring below a name is what the reference page says about it.
 
-A job's story is ``dispatch`` ─► ``run`` ─► ``spark …``; a scaling's story is ``measure`` ─►
+A job's trace is ``dispatch`` ─► ``run`` ─► ``spark …``; a scaling's trace is ``measure`` ─►
 ``decide`` ─► ``command`` ─► ``spawn`` ─► ``first job``.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 # --- spans ---------------------------------------------------------------------------------------
 def dispatch(queue: str) -> str:
-    """A client hands a job to its queue: starts the job's story. Kind: producer."""
+    """A client hands a job to its queue: starts the job's trace. Kind: producer."""
     return f"dispatch {queue}"
 
 
@@ -29,7 +29,7 @@ def spark(operation: str) -> str:
 
 
 def measure(pool: str) -> str:
-    """A snapshot of a pool is taken: starts a scaling's story. Kind: producer."""
+    """A snapshot of a pool is taken: starts a scaling's trace. Kind: producer."""
     return f"measure {pool}"
 
 
@@ -49,7 +49,7 @@ def spawn(pool: str) -> str:
 
 
 def first_job(pool: str) -> str:
-    """A new worker took its first job: ends the scaling's story, linked to the job's. Internal."""
+    """A new worker took its first job: ends the scaling's trace, linked to the job's. Internal."""
     return f"first job {pool}"
 
 

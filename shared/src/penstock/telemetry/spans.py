@@ -106,7 +106,7 @@ def span(
 
     Args:
         name: made by a function of :mod:`penstock.telemetry.names`.
-        parent: message headers (nothing in them starts a new story) or a context; None takes the
+        parent: message headers (nothing in them starts a new trace) or a context; None takes the
             current span.
     """
     if _tracer is None:

@@ -115,7 +115,7 @@ def forecast(
     with required("penstock-pipeline"):
         from penstock.pipeline import publishing  # noqa: PLC0415
         from penstock.pipeline.analysis import forecasts  # noqa: PLC0415 - loads Spark
-        from penstock.pipeline.core.foresee import Plan  # noqa: PLC0415
+        from penstock.pipeline.core.forecast import Plan  # noqa: PLC0415
     plan = Plan(
         step_seconds=step,
         horizon_steps=86_400 // step,

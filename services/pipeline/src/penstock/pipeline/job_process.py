@@ -26,7 +26,7 @@ from penstock.config.topology import pools
 from penstock.events.forecasting import ForecastMade
 from penstock.pipeline import app
 from penstock.pipeline.analysis import forecasts, reporting
-from penstock.pipeline.core.foresee import Plan
+from penstock.pipeline.core.forecast import Plan
 from penstock.pipeline.pages.page import page
 from penstock.pipeline.publishing import publish
 from penstock.runtime.interpreter import PAUSING

@@ -17,7 +17,7 @@ from penstock.config.topology import pools
 from penstock.events.forecasting import ForecastMade
 from penstock.pipeline.analysis.arrivals import arrived, by_step
 from penstock.pipeline.app import opened
-from penstock.pipeline.core.foresee import Made, Plan, foresee
+from penstock.pipeline.core.forecast import Made, Plan, make_forecast
 from penstock.pipeline.core.seasons import Floats
 from penstock.pipeline.lake.rollups import NOTHING, Minutes, Rollups
 from penstock.pipeline.session import evenly
@@ -122,7 +122,7 @@ def forecast_one(pool: str, counts: Floats, first: int, plan: Plan) -> ForecastM
     came = np.flatnonzero(counts)
     begin = int(came[0]) if len(came) else len(counts)
     start = (first + begin) * plan.step_seconds
-    made = foresee(counts[begin:], float(start), plan)
+    made = make_forecast(counts[begin:], float(start), plan)
     return None if made is None else _event(pool, made, start, len(counts) - begin, plan)
 
 

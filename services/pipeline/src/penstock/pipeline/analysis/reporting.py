@@ -22,7 +22,7 @@ from penstock.pipeline.analysis.arrivals import arrived, by_step, pool_of
 from penstock.pipeline.app import opened
 from penstock.pipeline.core.report import (
     Decision,
-    Foreseen,
+    ForecastAccuracy,
     Hour,
     Moment,
     PoolReport,
@@ -105,7 +105,7 @@ def _pool(
     failed: int,
     hours: Sequence[Hour],
     worst: Iterable[Moment],
-    forecast: Foreseen | None,
+    forecast: ForecastAccuracy | None,
 ) -> PoolReport:
     measured = [hour.workers for hour in hours if hour.workers is not None]
     p50, p95 = total.quantiles if total else (None, None)
@@ -308,7 +308,7 @@ def _forecasts(
 
 def _judged(
     forecasts: Sequence[ForecastMade], counts: Mapping[int, int], until: datetime
-) -> Foreseen | None:
+) -> ForecastAccuracy | None:
     return judge(forecasts, counts, until.timestamp()) if forecasts else None
 
 

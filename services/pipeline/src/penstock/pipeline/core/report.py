@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.events.forecasting import ForecastMade
 from penstock.measuring.calibration import SHARES
-from penstock.pipeline.core.foresee import loss
+from penstock.pipeline.core.forecast import loss
 from penstock.pipeline.core.seasons import Floats
 
 
@@ -42,7 +42,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
 
 
-class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
+class ForecastAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     """The accuracy of published forecasts, compared with the arrivals.
 
     Attributes:
@@ -91,7 +91,7 @@ class PoolReport(msgspec.Struct, frozen=True, kw_only=True):
     worker_hours: float | None
     hours: tuple[Hour, ...] = ()
     worst: tuple[Moment, ...] = ()
-    forecast: Foreseen | None = None
+    forecast: ForecastAccuracy | None = None
 
     @property
     def late_share(self) -> float:
@@ -110,7 +110,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[PoolReport, ...]
 
 
-def judge(forecasts: Sequence[ForecastMade], counts: Mapping[int, int], end: float) -> Foreseen:
+def judge(
+    forecasts: Sequence[ForecastMade], counts: Mapping[int, int], end: float
+) -> ForecastAccuracy:
     """Forecasts of one pool against what came.
 
     Args:
@@ -130,7 +132,7 @@ def judge(forecasts: Sequence[ForecastMade], counts: Mapping[int, int], end: flo
         [sum(counts.get(m, 0) for m in range(s, s + minutes)) for s in steps], float
     )
     upper = np.array([predicted[s] for s in steps], float).reshape(-1, len(SHARES)).T * step
-    return Foreseen(
+    return ForecastAccuracy(
         steps=len(steps),
         covered={f"{s:.2f}": _share(observed <= row) for s, row in zip(SHARES, upper, strict=True)},
         relative_loss=_relative(upper, observed),

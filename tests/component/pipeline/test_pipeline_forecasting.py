@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.pipeline.core.days import days
-from penstock.pipeline.core.foresee import Plan, foresee
+from penstock.pipeline.core.forecast import Plan, make_forecast
 from penstock.pipeline.core.seasons import MODELS, Floats
 
 HOURLY = Plan(step_seconds=3600, horizon_steps=24)
@@ -22,7 +22,7 @@ def by_day() -> Floats:
 
 
 def test_what_it_says_is_better_than_yesterday_and_covers_as_often_as_it_says() -> None:
-    made = foresee(poisson(by_day()), MONDAY, HOURLY)
+    made = make_forecast(poisson(by_day()), MONDAY, HOURLY)
     assert made is not None
     assert (made.off, made.origins) == ("", 7)
     assert made.relative_loss is not None
@@ -35,7 +35,7 @@ def test_what_it_says_is_better_than_yesterday_and_covers_as_often_as_it_says() 
 def test_weekends_are_known() -> None:
     week = by_day()
     week[5 * 24 :] /= 10
-    made = foresee(poisson(week)[: -2 * 24], MONDAY, HOURLY)  # Saturday is next
+    made = make_forecast(poisson(week)[: -2 * 24], MONDAY, HOURLY)  # Saturday is next
     assert made is not None
     assert made.mean.sum() == pytest.approx(week[-24:].sum(), rel=0.3)
 
@@ -44,7 +44,7 @@ def test_a_special_day_is_like_a_sunday() -> None:
     week = by_day()
     week[6 * 24 :] = 1.0
     plan = Plan(step_seconds=3600, horizon_steps=24, special_days=("2026-02-02",))
-    made = foresee(poisson(week), MONDAY, plan)  # that Monday is next
+    made = make_forecast(poisson(week), MONDAY, plan)  # that Monday is next
     assert made is not None
     assert made.mean.sum() < 0.5 * week[:24].sum()
 
@@ -59,18 +59,18 @@ def test_the_clock_is_that_of_the_zone() -> None:
 
 @pytest.mark.parametrize(("known_days", "why"), [(2, "2 of 5 days"), (4, "4 of 5 days")])
 def test_with_little_known_it_says_so(known_days: int, why: str) -> None:
-    made = foresee(poisson(by_day())[: known_days * 24], MONDAY, HOURLY)
+    made = make_forecast(poisson(by_day())[: known_days * 24], MONDAY, HOURLY)
     assert made is not None
     assert made.relative_loss is None
     assert why in made.off
 
 
 def test_with_less_than_two_days_it_says_nothing() -> None:
-    assert foresee(poisson(by_day())[:47], MONDAY, HOURLY) is None
+    assert make_forecast(poisson(by_day())[:47], MONDAY, HOURLY) is None
 
 
 def test_where_nothing_can_be_better_it_is_off() -> None:
-    made = foresee(np.ones(24 * 28), MONDAY, HOURLY)
+    made = make_forecast(np.ones(24 * 28), MONDAY, HOURLY)
     assert made is not None
     assert made.off or made.relative_loss is None or made.relative_loss <= 1.0
 
@@ -84,6 +84,6 @@ def test_each_model_is_right_where_each_day_is_the_same(name: str) -> None:
 
 
 def test_a_pool_where_nothing_ever_came_is_forecast_at_nothing() -> None:
-    made = foresee(np.zeros(24 * 14), MONDAY, HOURLY)
+    made = make_forecast(np.zeros(24 * 14), MONDAY, HOURLY)
     assert made is not None
     assert made.mean.max() == pytest.approx(0.0, abs=1e-6)

@@ -60,7 +60,7 @@ class Trial(msgspec.Struct, frozen=True):
     errors: Floats
 
 
-def foresee(counts: Floats, start: float, plan: Plan) -> Made | None:
+def make_forecast(counts: Floats, start: float, plan: Plan) -> Made | None:
     """A forecast of the steps after ``counts``; None with less than two days of them.
 
     Args:
