@@ -17,3 +17,7 @@ def both(usual: Literal["memory", "nats"]) -> list[Any]:
         kind if kind == usual else pytest.param(kind, marks=pytest.mark.long)
         for kind in ("memory", "nats")
     ]
+
+
+on_both = pytest.mark.parametrize("stage", ["memory", "nats"], indirect=True)
+"""For a test that takes another way through the code over each bus: both in each run."""

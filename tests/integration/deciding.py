@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from tests.installation import Connector, RunningService
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.config.load import check
@@ -29,7 +29,6 @@ from penstock.events.worker import WORKER_EVENTS
 from penstock.runtime import children
 from penstock.runtime.children import Child
 from penstock.runtime.service import Service
-from penstock.testing.memory.bus import MemoryBus
 
 GIB = 1024**3
 E = TypeVar("E", bound=Event)
@@ -61,14 +60,11 @@ class World:
         self.heard: list[Event] = []
         self.commands: list[WorkersScaled] = []
         self.bus: Bus
-        self._memory = MemoryBus(settings=self.settings) if kind == "memory" else None
-        self._services: list[tuple[Service, asyncio.Task[None]]] = []
+        self.client = Connector(kind, self.settings).connect
+        self._services: list[RunningService] = []
         self.processes: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._hosts: dict[str, asyncio.Task[None]] = {}
-
-    async def client(self) -> Bus:
-        return self._memory.client() if self._memory else await connect(self.settings)
 
     async def open(self) -> None:
         self.bus = await self.client()
@@ -81,12 +77,8 @@ class World:
         for child in self.processes:
             child.signal(signal.SIGCONT)
             await child.stop()
-        for service, task in self._services:
-            service.stopping.set()
-            await task
-            await service.end_tasks()
-            await service.bus.close()
-            assert service.failure is None
+        for running in self._services:
+            await running.stop()
         ended = [*self._tasks, *self._hosts.values()]
         for each in ended:
             each.cancel()
@@ -95,24 +87,23 @@ class World:
 
     # --- deciders -------------
     async def start(self, wrap: Callable[[Bus], Bus] = lambda bus: bus) -> Service:
-        service = Service("decider", self.settings, wrap(await self.client()))
-        self._services.append((service, asyncio.create_task(body(service))))
-        return service
+        running = RunningService("decider", self.settings, wrap(await self.client()), body)
+        self._services.append(running)
+        return running.service
 
     async def stop(self, service: Service) -> None:
         """In order: it lets go of the lease."""
-        task = next(task for each, task in self._services if each is service)
         service.stopping.set()
-        await task
+        await self._running(service).task
 
     async def freeze(self, service: Service) -> None:
         """As if it was killed: nothing of it runs any more, nothing is let go."""
-        entry = next(entry for entry in self._services if entry[0] is service)
-        self._services.remove(entry)
-        entry[1].cancel()
-        await asyncio.gather(entry[1], return_exceptions=True)
-        await service.end_tasks()
-        await service.bus.close()
+        running = self._running(service)
+        self._services.remove(running)
+        await running.kill()
+
+    def _running(self, service: Service) -> RunningService:
+        return next(running for running in self._services if running.service is service)
 
     def process(self) -> Child:
         """A decider of its own, to be killed and stopped."""

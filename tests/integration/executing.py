@@ -100,7 +100,7 @@ class Stage:
 
     async def logged(self, text: str, count: int = 1) -> None:
         """Waits until the executor's log holds a text so often."""
-        await eventually(lambda: self.log.read_text().count(text) >= count, what=f"log: {text}")
+        await eventually(lambda: self.log.read_text().count(text) >= count, 30, f"log: {text}")
 
     def living(self) -> list[Record]:
         """Recorded workers that run (a zombie does not)."""

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from typing import Any
 
 from datasketches import kll_doubles_sketch
+from tests.installation import Connector, RunningService
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.events.envelope import encode
@@ -20,7 +20,6 @@ from penstock.events.worker import WorkerReport
 from penstock.jobs.queues.queue_messages import JOB
 from penstock.metrics.app import body
 from penstock.runtime.service import Service
-from penstock.testing.memory.bus import MemoryBus
 
 GIB = 1024**3
 QUICK = {"interval_seconds": 0.1, "max_per_second": 10}
@@ -38,16 +37,14 @@ class Stage:
         self.headers: list[dict[str, str]] = []
         self.settings: Settings
         self.world: Bus
-        self._memory: MemoryBus | None = None
-        self._running: list[tuple[Service, asyncio.Task[None], Bus]] = []
+        self._connector: Connector | None = None
+        self._running: list[RunningService] = []
         self._collecting: asyncio.Task[None] | None = None
         self._named: dict[str, set[str]] = {}
 
     async def bus(self) -> Bus:
-        if self.kind == "nats":
-            return await connect(self.settings)
-        self._memory = self._memory or MemoryBus(settings=self.settings)
-        return self._memory.client()
+        self._connector = self._connector or Connector(self.kind, self.settings)
+        return await self._connector.connect()
 
     async def start(
         self, pools: Any = None, metrics: Any = None, wrap: Any = None, **tables: Any
@@ -64,18 +61,13 @@ class Stage:
             self.world = await self.bus()
             self._collecting = asyncio.create_task(self._collect())
         bus = await self.bus()
-        service = Service("metrics", self.settings, wrap(bus) if wrap else bus)
-        self._running.append((service, asyncio.create_task(body(service)), bus))
-        return service
+        running = RunningService("metrics", self.settings, wrap(bus) if wrap else bus, body)
+        self._running.append(running)
+        return running.service
 
     async def stop(self) -> None:
         while self._running:
-            service, task, bus = self._running.pop()
-            service.stopping.set()
-            await task
-            await service.end_tasks()
-            await bus.close()
-            assert service.failure is None
+            await self._running.pop().stop()
 
     async def close(self) -> None:
         await self.stop()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from tests.buses import both
+from tests.buses import both, on_both
 from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -216,6 +216,7 @@ async def test_a_batch_that_failed_completes_when_its_failed_jobs_do(stage: Stag
 
 
 # --- cancelling -----------------------------------------------------------------------------------
+@on_both
 async def test_cancelling_a_batch_cancels_what_has_not_ended(stage: Stage) -> None:
     async with stage.orchestrator():
         batch_id = await stage.client.batches.create(

@@ -200,7 +200,7 @@ async def test_who_is_stopped_in_order_is_replaced_at_once(here: World):
     await working(here)
     first = (await here.event(LeaderChanged)).epoch
     second = await here.start()
-    await here.stop(here._services[0][0])
+    await here.stop(here._services[0].service)
     await eventually(lambda: len(here.events(LeaderChanged)) == 2, within=0.7)
     changed = here.events(LeaderChanged)[-1]
     assert changed.epoch > first
@@ -210,7 +210,7 @@ async def test_who_is_stopped_in_order_is_replaced_at_once(here: World):
 
 async def test_who_vanishes_is_replaced_and_nothing_is_lowered(here: World):
     await working(here)
-    first = here._services[0][0]
+    first = here._services[0].service
     await here.start()
     await here.freeze(first)
     await eventually(lambda: len(here.events(LeaderChanged)) == 2, within=5)
@@ -224,7 +224,7 @@ async def test_who_vanishes_is_replaced_and_nothing_is_lowered(here: World):
 async def test_a_restart_goes_on_where_it_was(here: World):
     """Cooldowns too: they come back from the last decision."""
     await working(here)
-    await here.stop(here._services[0][0])
+    await here.stop(here._services[0].service)
     before = here.events(ScalingDecisionMade)[-1]
     await here.start()
     decision = await eventually(
@@ -238,7 +238,7 @@ async def test_a_late_command_of_a_deposed_leader_is_refused_by_the_broker(here:
     await working(here)
     subject = here.subjects.command("a")
     old = await here.bus.last(here.subjects.commands_stream, subject)
-    await here.freeze(here._services[0][0])
+    await here.freeze(here._services[0].service)
     await here.start()
     await eventually(lambda: len(here.events(LeaderChanged)) == 2, within=5)
     await eventually(lambda: here.commands[-1].epoch == here.events(LeaderChanged)[-1].epoch)

@@ -41,7 +41,7 @@ async def here(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 async def replaced(here: World, **tables: Any) -> int:
     """The leader vanishes, another takes over with these settings; its epoch."""
     led = len(here.events(LeaderChanged))
-    await here.freeze(here._services[0][0])
+    await here.freeze(here._services[0].service)
     here.settings = remade(here, **tables)
     await here.start()
     await eventually(lambda: len(here.events(LeaderChanged)) > led, within=5)

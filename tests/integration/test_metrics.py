@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.buses import both
+from tests.buses import both, on_both
 from tests.integration.measured import GIB, SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
 from tests.making import MakeSettings
@@ -125,9 +125,8 @@ async def test_workers_and_what_they_did(stage: Stage) -> None:
     assert (found.service.count, found.service.mean_seconds) == (4, 2.0)
     assert found.service.cv2 == pytest.approx(0.75)
     assert found.pickup.mean_seconds == pytest.approx(0.2)
-    assert found.worker_age_seconds < 1
-    gone = await stage.seen(within=6, workers_ready=0)  # both fell silent
-    assert gone.worker_age_seconds > 2
+    gone = await stage.seen(within=15, workers_ready=0)  # both fell silent
+    assert gone.worker_age_seconds > max(2, found.worker_age_seconds)
 
 
 async def test_how_long_a_worker_takes_to_start(stage: Stage) -> None:
@@ -180,6 +179,7 @@ async def test_what_a_restarted_service_still_knows(stage: Stage) -> None:
     assert (await stage.seen(worker_age_seconds=None)).service.mean_seconds == 3.0
 
 
+@on_both
 async def test_thousands_of_queues_are_a_handful_of_requests(stage: Stage) -> None:
     count = 200 if stage.kind == "memory" else 600  # more than one page of consumers
     calls: Counter[str] = Counter()
@@ -264,6 +264,7 @@ async def test_a_snapshot_that_matters_starts_a_story(settings: MakeSettings) ->
         assert headers["traceparent"].split("-")[1:3] == [spans[0].trace_id, spans[0].span_id]
 
 
+@on_both
 async def test_a_report_of_a_worker_that_no_executor_names_counts_for_nothing(
     stage: Stage,
 ) -> None:

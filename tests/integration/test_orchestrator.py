@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from tests.buses import both
+from tests.buses import both, on_both
+from tests.installation import Connector, RunningService
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.nats import connect
 from penstock.bus.protocol import Bus, BusUnavailable, Delivery, Expect, Outgoing
 from penstock.config.profiles import PoolTable
 from penstock.events.envelope import encode, utc_now
@@ -37,7 +36,6 @@ from penstock.orchestrator.reconciling.completion import TransitionCompleter
 from penstock.runtime.broker import Broker
 from penstock.runtime.poison_messages import poison_count
 from penstock.runtime.service import Service
-from penstock.testing.memory.bus import MemoryBus
 
 AFTER_SECONDS = 0.6
 FOREVER = float("inf")
@@ -83,14 +81,8 @@ class Stage:
         self.dying: Client
         self.orchestrator: Orchestrator
         self.cut: list[str] = []
-        self._memory: MemoryBus | None = None
-        self._running: tuple[Service, asyncio.Task[None], Bus] | None = None
-
-    async def connect(self) -> Bus:
-        if self.kind == "nats":
-            return await connect(self.settings)
-        self._memory = self._memory or MemoryBus(settings=self.settings)
-        return self._memory.client()
+        self.connect = Connector(kind, self.settings).connect
+        self._running: RunningService | None = None
 
     async def open(self) -> None:
         self.bus = await self.connect()
@@ -99,21 +91,18 @@ class Stage:
         self.dying = Client(Dying(self.bus, f"{prefix}.events."), prefix=prefix)
 
     async def start(self, **options: Any) -> Orchestrator:
+        def body(service: Service) -> Awaitable[None]:
+            self.orchestrator = Orchestrator(service, **{"after_seconds": AFTER_SECONDS, **options})
+            return self.orchestrator.run()
+
         bus = await self.connect()
-        service = Service("orchestrator", self.settings, bus)
-        self.orchestrator = Orchestrator(service, **{"after_seconds": AFTER_SECONDS, **options})
-        self._running = service, asyncio.create_task(self.orchestrator.run()), bus
+        self._running = RunningService("orchestrator", self.settings, bus, body)
         return self.orchestrator
 
     async def stop(self) -> None:
         if self._running:
-            service, task, bus = self._running
-            self._running = None
-            service.stopping.set()
-            await task
-            await service.end_tasks()
-            await bus.close()
-            assert service.failure is None
+            running, self._running = self._running, None
+            await running.stop()
 
     async def close(self) -> None:
         await self.stop()
@@ -438,6 +427,7 @@ async def test_a_cut_job_behind_a_line_is_made_again_when_the_line_has_passed(
     assert (await stage.take()).headers[queue_messages.JOB] == job_id
 
 
+@on_both
 async def test_a_job_given_back_still_has_its_message(stage: Stage) -> None:
     await stage.start()
     job_id = await stage.client.dispatch(rebuild(table="a"))

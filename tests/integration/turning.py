@@ -2,90 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from tests.installation import Installation
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.nats import connect
-from penstock.bus.protocol import Bus, BusError, Outgoing
+from penstock.bus.protocol import BusError, Outgoing
 from penstock.events.envelope import encode, new_id
 from penstock.events.job import JobCompleted, JobDispatched, JobEvent, JobStarted
-from penstock.events.subjects import Subjects
-from penstock.jobs import Client
-from penstock.orchestrator.app import Orchestrator
-from penstock.runtime.service import Service
-from penstock.testing.memory.bus import MemoryBus
-from penstock.worker.app import without_executor
-from penstock.worker.loop import Worker
-from penstock.worker.parts import assemble
 
 LIMIT_BYTES = 1_000_000
 QUEUE = "turned"
 WITHIN = 30.0
 
 
-class Stage:
+class Stage(Installation):
     """A client on a broker with a small log, and on demand workers and orchestrators."""
 
     def __init__(self, kind: str, make: MakeSettings, **tables: Any) -> None:
-        self.settings = make(
-            **{
-                "jobs": {"claim_seconds": 2},
-                "pools": {QUEUE: {"tries": 3}, "paused": {}},
-                "nats": {"user": ""},
-                "streams": {"events_max_bytes": LIMIT_BYTES},
-                **tables,
-            }
-        )
-        self.subjects = Subjects(self.settings.prefix)
-        self._memory = MemoryBus(settings=self.settings) if kind == "memory" else None
-        self._open = AsyncExitStack()
-        self.bus: Bus
-        self.client: Client
-
-    async def connect(self) -> Bus:
-        return self._memory.client() if self._memory else await connect(self.settings)
-
-    async def __aenter__(self) -> Stage:
-        self.bus = await self.connect()
-        self._open.push_async_callback(self.bus.close)
-        self.client = Client.over(self.bus, self.settings)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._open.aclose()
-
-    @asynccontextmanager
-    async def worker(self, queue: str = QUEUE) -> AsyncIterator[Worker]:
-        bus = await self.connect()
-        await bus.ensure_queue(queue)
-        worker = Worker(assemble(bus, without_executor(self.settings, queue)))
-        running = asyncio.create_task(worker.run())
-        try:
-            yield worker
-        finally:
-            worker.stop("the test is over")
-            await asyncio.wait_for(running, WITHIN)
-            await bus.close()
-
-    @asynccontextmanager
-    async def orchestrator(self, bus: Bus | None = None) -> AsyncIterator[Orchestrator]:
-        bus = bus or await self.connect()
-        service = Service("orchestrator", self.settings, bus)
-        orchestrator = Orchestrator(service, after_seconds=0.6)
-        running = asyncio.create_task(orchestrator.run())
-        try:
-            yield orchestrator
-        finally:
-            service.stopping.set()
-            await asyncio.wait_for(running, WITHIN)
-            await asyncio.wait_for(service.end_tasks(), WITHIN)
-            await bus.close()
-            assert service.failure is None
+        usual = {
+            "jobs": {"claim_seconds": 2},
+            "pools": {QUEUE: {"tries": 3}, "paused": {}},
+            "nats": {"user": ""},
+            "streams": {"events_max_bytes": LIMIT_BYTES},
+        }
+        super().__init__(kind, make(**{**usual, **tables}), QUEUE, after_seconds=0.6)
 
     async def traffic(self, size: int = LIMIT_BYTES // 2) -> None:
         """Events of jobs that were dispatched, started and completed: so many bytes."""

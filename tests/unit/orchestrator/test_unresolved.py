@@ -82,6 +82,10 @@ def test_a_cursor_that_saw_nothing_new_stays() -> None:
     table = Unresolved(10, 100, start=41, dead_letters_from=45)
     assert (table.cursor(), table.dead_letters_from()) == (41, 45)
 
+    resumed = Unresolved(10, 100)
+    resumed.resume(41, 45)
+    assert (resumed.cursor(), resumed.dead_letters_from()) == (41, 45)
+
 
 def test_dead_letters_looked_after_by_an_earlier_process_are_left_alone() -> None:
     log = Log(dead_letters_from=2).add("JobDead", "a").add("JobDead", "b")
