@@ -143,9 +143,10 @@ async def test_a_job_that_kills_its_workers_is_put_aside(crew: Crew) -> None:
 
 
 # --- nothing runs twice ---------------------------------------------------------------------------
+@pytest.mark.parametrize("crew", [{"jobs": {"claim_seconds": 3}}], indirect=True)
 async def test_a_job_that_computes_longer_than_its_claim_runs_once(crew: Crew) -> None:
     crew.hire(), crew.hire()
-    call = compute(diary=crew.diary.path, name="a", seconds=2.5)
+    call = compute(diary=crew.diary.path, name="a", seconds=5)
     job_id = await crew.client.dispatch(call)
     view = await crew.ended(job_id)
     assert crew.diary.told("a") == ["begun", "done"]

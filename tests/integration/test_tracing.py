@@ -23,7 +23,7 @@ from penstock.telemetry import SpanKind, names
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spans are sent every 50 ms in place of each second."""
-    monkeypatch.setattr("penstock.telemetry.collector.FLUSH_MILLISECONDS", 50)
+    monkeypatch.setattr("penstock.telemetry.otlp.posting.FLUSH_MILLISECONDS", 50)
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     assert worked < 2
     assert time.monotonic() - began < worked + 3
     told = [record.getMessage() for record in caplog.records]
-    assert all("does not answer" in each for each in told)
+    assert all("does not respond" in each for each in told)
     assert len(told) == len(set(told)), "once for the spans, once for the lines about that"
 
 

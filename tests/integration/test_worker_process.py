@@ -230,7 +230,7 @@ async def test_an_attempt_that_takes_too_long_is_ended_and_goes_again(crew: Crew
     view = await crew.reached(job_id, State.RETRYING)
     assert view.error.kind == "timeout"
     assert view.error.message == "ran longer than its 0.3 s"
-    assert 0.3 <= (view.record.run_seconds or 0) < 1.5
+    assert 0.29 <= (view.record.run_seconds or 0) < 1.5  # two clocks
     crew.open()
     view = await crew.ended(job_id)
     assert (view.state, view.result, view.record.worker) == (State.COMPLETED, 2, worker.name)
