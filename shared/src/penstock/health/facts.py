@@ -147,7 +147,8 @@ class Facts(_Facts, frozen=True, kw_only=True):
 
     ``remote_spark`` is the error of reaching the configured Spark; empty when it was reached, None
     when none is configured. ``overdue_ticks``: of schedules, not dispatched though their time came;
-    None where no orchestrator is missing.
+    None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
+    that the settings declare and those that are stored.
     """
 
     broker: BrokerFacts
@@ -163,3 +164,4 @@ class Facts(_Facts, frozen=True, kw_only=True):
     pools: tuple[str, ...] = ()
     lease_seconds: float = 6.0
     overdue_ticks: int | None = None
+    schedule_drift: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ _SMALL_JOB_BYTES = 1_000
 """Bytes that the dispatch of a small job takes in the event log: with fewer left it is refused."""
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
+MOST_SCHEDULES = 10
+"""Schedules that differ from their declaration, and that a report names."""
 ORCHESTRATOR = "orchestrator"
 _STANDS_STILL = {
     ORCHESTRATOR: ": schedules, batches and healing stand still",
@@ -38,6 +40,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "streams": _streams,
             "queues": _queues,
             "services": _services,
+            "schedules": _schedules,
             "workers": _workers,
             "spark": _spark,
             "clock": _clock,
@@ -231,6 +234,13 @@ def _services(facts: Facts) -> Reasons:
 def _overdue(facts: Facts) -> str:
     count = facts.overdue_ticks
     return f"; {count} {'tick is' if count == 1 else 'ticks are'} overdue" if count else ""
+
+
+def _schedules(facts: Facts) -> Reasons:
+    for text in facts.schedule_drift[:MOST_SCHEDULES]:
+        yield State.WARNING, f"{text}; 'penstock schedule sync' stores what is declared"
+    if further := facts.schedule_drift[MOST_SCHEDULES:]:
+        yield State.WARNING, f"{len(further)} more schedules differ"
 
 
 def _workers(facts: Facts) -> Reasons:
