@@ -16,7 +16,7 @@ from penstock.config.schedules import ScheduleTable
 from penstock.config.topology import Priority
 from penstock.events.subjects import check_name
 from penstock.jobs.errors import BadSchedule, UnknownJob
-from penstock.jobs.job_type import Call
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.registry import check_tags
 from penstock.jobs.schedules.schedule import Missed, check
 
@@ -105,13 +105,14 @@ def schedule(
         missed=missed,
         expires_seconds=expires_seconds,
     )
+    module_run = call.job.made_in if isinstance(call.job, JobType) else None
     earlier, defined_in = _in_code.get(name, (declaration, None))
-    if earlier != declaration and defined_in is call.job.made_in:
+    if earlier != declaration and defined_in is module_run:
         raise BadSchedule(
             f"two schedules are called {name!r}: one of {earlier.job} and one of "
             f"{declaration.job}; rename one"
         )
-    _in_code[name] = (declaration, call.job.made_in)
+    _in_code[name] = (declaration, module_run)
 
 
 def declared(settings: Settings) -> list[Declaration]:
