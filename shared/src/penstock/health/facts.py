@@ -149,8 +149,9 @@ class Facts(_Facts, frozen=True, kw_only=True):
 
     ``remote_spark`` is the error of reaching the configured Spark; empty when it was reached, None
     when none is configured. ``overdue_ticks``: of schedules, not dispatched though their time came;
-    None where no orchestrator is missing. ``holds``: pools that an operator holds, with bounds and
-    end.
+    None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
+    that the settings declare and those that are stored. ``holds``: pools that an operator holds,
+    with bounds and end.
     """
 
     broker: BrokerFacts
@@ -167,3 +168,4 @@ class Facts(_Facts, frozen=True, kw_only=True):
     holds: tuple[str, ...] = ()
     lease_seconds: float = 6.0
     overdue_ticks: int | None = None
+    schedule_drift: tuple[str, ...] = ()

@@ -22,6 +22,8 @@ MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
 MOST_HOLDS = 10
 """Held pools that a report names."""
+MOST_SCHEDULES = 10
+"""Schedules that differ from their declaration, and that a report names."""
 ORCHESTRATOR = "orchestrator"
 _STANDS_STILL = {
     ORCHESTRATOR: ": schedules, batches and healing stand still",
@@ -40,6 +42,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "streams": _streams,
             "queues": _queues,
             "services": _services,
+            "schedules": _schedules,
             "workers": _workers,
             "spark": _spark,
             "clock": _clock,
@@ -233,6 +236,13 @@ def _services(facts: Facts) -> Reasons:
 def _overdue(facts: Facts) -> str:
     count = facts.overdue_ticks
     return f"; {count} {'tick is' if count == 1 else 'ticks are'} overdue" if count else ""
+
+
+def _schedules(facts: Facts) -> Reasons:
+    for text in facts.schedule_drift[:MOST_SCHEDULES]:
+        yield State.WARNING, f"{text}; 'penstock schedule sync' stores what is declared"
+    if further := facts.schedule_drift[MOST_SCHEDULES:]:
+        yield State.WARNING, f"{len(further)} more schedules differ"
 
 
 def _workers(facts: Facts) -> Reasons:

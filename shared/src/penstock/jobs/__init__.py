@@ -13,11 +13,12 @@ from penstock.jobs.errors import (
     Skip,
     UnknownJob,
 )
-from penstock.jobs.job_type import Call, JobType
+from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
 from penstock.jobs.running.context import Context
+from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
 
@@ -33,6 +34,7 @@ __all__ = [
     "Defer",
     "JobRefused",
     "JobType",
+    "NamedJob",
     "NotFound",
     "Outcome",
     "RateLimited",
@@ -45,4 +47,5 @@ __all__ = [
     "WithoutOverlapping",
     "awaiting",
     "job",
+    "schedule",
 ]

@@ -143,6 +143,8 @@ class SyncSchedules(Blocking):
     resume = blocking(Schedules.resume)
     run_now = blocking(Schedules.run_now)
     remove = blocking(Schedules.remove)
+    compare = blocking(Schedules.compare)
+    sync = blocking(Schedules.sync)
 
 
 class SyncDeadLetters(Blocking):
@@ -178,6 +180,7 @@ class SyncClient(Blocking):
     """
 
     dispatch = blocking(Client.dispatch)
+    dispatch_named = blocking(Client.dispatch_named)
     dispatch_many = blocking(Client.dispatch_many)
     job = blocking(Client.job)
     wait = blocking(Client.wait)

@@ -15,7 +15,7 @@ from penstock.cli.errors import Refused
 from penstock.config import Settings
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.job_type import Call, JobType
+from penstock.jobs.job_type import Call, JobType, NamedJob
 
 _AT_FAULT = re.compile(r"\$\.(?P<name>\w+)")
 
@@ -35,8 +35,26 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
         UnknownJob, BadArguments: no such function, or the arguments do not fit it.
     """
     texts = dict(_split(argument) for argument in arguments)
-    _load(settings)
+    load_modules(settings)
     return _fit(registry.find(function), texts)
+
+
+def make_named_call(function: str, queue: str | None, arguments: Iterable[str]) -> Call:
+    """A call of a function whose module is not imported here; the worker checks the arguments.
+
+    Args:
+        function: the name that the function is registered by.
+        queue: where the job waits.
+        arguments: each NAME=VALUE, the value JSON or text.
+
+    Raises:
+        Refused: there is no queue, or an argument is not NAME=VALUE.
+        UnknownJob: no function can have this name.
+    """
+    if queue is None:
+        raise Refused("--by-name needs --queue: the function's own queue is not known here")
+    texts = dict(_split(argument) for argument in arguments)
+    return NamedJob(function, queue=queue)(**{name: _read(text) for name, text in texts.items()})
 
 
 CHANGES = click.option(
@@ -62,7 +80,7 @@ def read_changes(settings: Settings, function: str, changes: Iterable[str]) -> d
     texts = dict(_split(change) for change in changes)
     if not texts:
         return {}
-    _load(settings)
+    load_modules(settings)
     kind = registry.find(function)
     return {name: _fitting(kind, name, text) for name, text in texts.items()}
 
@@ -79,7 +97,8 @@ def _fitting(kind: JobType[Any, Any], name: str, text: str) -> Any:
     return _read(text)
 
 
-def _load(settings: Settings) -> None:
+def load_modules(settings: Settings) -> None:
+    """Imports the modules of jobs. Raises Refused."""
     try:
         registry.load(settings.jobs.modules)
     except ImportError as error:
