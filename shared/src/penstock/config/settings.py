@@ -14,7 +14,7 @@ from msgspec import Meta
 from penstock.config.hosts import Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.schedules import ScheduleTable
-from penstock.config.section import Count, Name, NonNegative, Period, Positive, Section
+from penstock.config.section import ALL, Count, Name, NonNegative, Period, Positive, Section
 from penstock.config.spark import Cluster, Pipeline, Spark
 
 
@@ -36,6 +36,9 @@ class Nats(Section, frozen=True, kw_only=True):
         connect_timeout_seconds: how long a start waits for the broker before it gives up.
         request_timeout_seconds: how long one request may take.
     """
+
+    of_process = ALL
+    of_machine = ALL
 
     url: str = ""
     nkey_file: str = ""
@@ -125,6 +128,8 @@ class Dispatch(Section, frozen=True, kw_only=True):
         environment: the text of the tag ``env:...``.
     """
 
+    of_machine = ALL
+
     when_away: Literal["fail", "wait", "outbox"] = "fail"
     wait_seconds: NonNegative = 30.0
     outbox_file: str = ""
@@ -151,6 +156,8 @@ class Encryption(Section, frozen=True, kw_only=True):
         masked: names of fields, at any depth, that are never shown, beside those that a job names
             and those whose words name a secret (``db_password``, ``apiKey``, ``access-token``).
     """
+
+    of_machine = ("key_file",)
 
     key_file: str = ""
     every_job: bool = False
@@ -211,6 +218,9 @@ class Telemetry(Section, frozen=True, kw_only=True):
         metrics_seconds: time between two posts of the metrics.
     """
 
+    of_process = ALL
+    of_machine = ("endpoint",)
+
     endpoint: str = ""
     signals: tuple[Literal["traces", "metrics", "logs"], ...] = ("traces", "metrics", "logs")
     sample_share: Annotated[float, Meta(ge=0, le=1)] = 1.0
@@ -234,6 +244,9 @@ class Http(Section, frozen=True, kw_only=True):
         executor_port: of the executor; 0 takes a free port and logs it.
     """
 
+    of_process = ALL
+    of_machine = ALL
+
     address: str = "127.0.0.1"
     metrics_port: Port = 9461
     decider_port: Port = 9462
@@ -251,6 +264,8 @@ class Settings(Section, frozen=True, kw_only=True):
             pool names and which is not excluded; its workers and its measurements find them within
             seconds. Empty: jobs on such a queue wait, and `penstock health` reports them.
     """
+
+    of_process = ("prefix",)
 
     prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,32}$")] = "penstock"
     excluded: tuple[str, ...] = ()

@@ -12,6 +12,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+RELOADING = signal.SIGHUP
+"""Read the settings anew. A service blocks it from its first line until it handles it."""
 PAUSING = (signal.SIGUSR1, signal.SIGUSR2)
 """Pause and resume. Penstock's processes block them from the first line until they handle them."""
 

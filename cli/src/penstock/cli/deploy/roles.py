@@ -84,11 +84,13 @@ command that may not remove the dead letters, which is the second, does not begi
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
+_RELOAD = "notices.reload.settings"
+
 ROLES: dict[str, Role] = {
     "metrics": Role(
         about="measures",
-        publishes=("snapshots.pool.*", "notices.queue.*"),
-        listens=("beats.worker.>", "jobs.*"),
+        publishes=("snapshots.pool.*", "notices.queue.*", "state.settings.*"),
+        listens=("beats.worker.>", "jobs.*", _RELOAD),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
         follows=("EVENTS", "SNAPSHOTS"),
         counts_queues=True,
@@ -98,10 +100,12 @@ ROLES: dict[str, Role] = {
         publishes=(
             "commands.*",
             "state.lease.decider",
+            "state.settings.*",
             "snapshots.round.*",
             "snapshots.settings.*",
             *(f"events.{noun}.*.*" for noun in ("pool", "hosts", "host", "decider")),
         ),
+        listens=(_RELOAD,),
         reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
         follows=("SNAPSHOTS", "STATE"),
         purges=("COMMANDS",),  # of hosts that were lost
@@ -116,8 +120,9 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "notices.cancel.*",
             "notices.recovered.*",
+            "state.settings.*",
         ),
-        listens=("beats.worker.>", "notices.recover.*"),
+        listens=("beats.worker.>", "notices.recover.*", _RELOAD),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         follows=("COMMANDS",),
         answers=True,
@@ -147,10 +152,10 @@ ROLES: dict[str, Role] = {
             *(f"events.{noun}.*.*" for noun in ("queue", "health")),
             *(
                 f"state.{kind}.*"
-                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause")
+                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause", "settings")
             ),
         ),
-        listens=(*_AWAITS, "notices.queue.*"),
+        listens=(*_AWAITS, "notices.queue.*", _RELOAD),
         reads=STREAMS,
         follows=("EVENTS", "STATE"),
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
@@ -191,6 +196,7 @@ ROLES: dict[str, Role] = {
             "state.health.probe",
             "notices.recover.*",
             "notices.queue.*",
+            _RELOAD,
         ),
         listens=("events.>", "beats.worker.>", "notices.recovered.*"),
         reads=STREAMS,
