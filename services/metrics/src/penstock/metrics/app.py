@@ -19,10 +19,12 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.queues.discovery import QueueDiscovery
 from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, PublishedState
+from penstock.metrics.core.job_totals import JobTotals
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
 from penstock.metrics.gauges import Readings
+from penstock.metrics.job_gauges import JobReadings
 from penstock.metrics.listeners import ForecastListener, WorkerListener
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
@@ -72,6 +74,7 @@ class Metrics:
             QueueDiscovery(bus, settings) if settings.default_pool else None,
             lambda name: _queue(configured[settings.default_pool], name),
         )
+        self._jobs = JobTotals(settings.metrics.functions, settings.metrics.job_series)
         self._meters: dict[str, PoolMeter] = {
             pool.name: PoolMeter(
                 pool.name,
@@ -80,6 +83,7 @@ class Metrics:
                 settings.metrics.window_seconds,
                 settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
+                self._jobs,
             )
             for pool in queued
         }
@@ -110,6 +114,7 @@ class Metrics:
             settings.decider.stale_seconds, 3 * self._cadence.interval_seconds
         )
         running.meters.read(Readings(configured, self._meters, self._stored))
+        running.meters.read(JobReadings(self._jobs))
         running.checks.require("measuring", self._why_not_measuring)
 
     async def run(self) -> None:

@@ -30,6 +30,7 @@ from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.current_run import CurrentRun
 from penstock.worker.running.ending import Ending
+from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import Runner
 from penstock.worker.spark.lease import SparkLease
@@ -81,6 +82,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
     claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file)
+    job_metrics = JobMetrics()
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -88,6 +90,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         commits=Commits(bus, claims.joblog),
         checkpoints=Checkpoints(bus, claims.joblog.subjects, jobs.max_checkpoint_bytes),
         ring=claims.ring,
+        metrics=job_metrics,
         worker=assignment.worker,
     )
     pulse = pulse_of(assignment)
@@ -111,6 +114,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         in_flight=in_flight,
         spark=spark,
         state=state,
+        job_metrics=job_metrics,
     )
     ending = Ending(
         current=current,
