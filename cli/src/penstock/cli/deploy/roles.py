@@ -133,7 +133,7 @@ ROLES: dict[str, Role] = {
             "notices.queue.*",
         ),
         listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
-        reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),
+        reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD", "SNAPSHOTS"),
         purges=("CHECKPOINTS",),
         claims=True,
         answers=True,
