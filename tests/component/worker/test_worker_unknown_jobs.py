@@ -314,12 +314,12 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited", "is_asked_for", "least", "most"),
+    ("waited", "is_untried", "least", "most"),
     [(0, True, 0.025, 0.05), (60, True, 1, 2), (0, False, 0.5, 1), (600, False, 30, 60)],
 )
-def test_pauses_grow(waited: float, is_asked_for: bool, least: float, most: float) -> None:
-    assert pause_seconds(waited, is_asked_for, 0.0) == least
-    assert pause_seconds(waited, is_asked_for, 0.999999) == pytest.approx(most, rel=1e-5)
+def test_pauses_grow(waited: float, is_untried: bool, least: float, most: float) -> None:
+    assert pause_seconds(waited, is_untried, 0.0) == least
+    assert pause_seconds(waited, is_untried, 0.999999) == pytest.approx(most, rel=1e-5)
 
 
 def test_builds_are_equal_where_all_signatures_are() -> None:

@@ -29,12 +29,13 @@ from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
 from penstock.worker.reports import Reporter
+from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
-from penstock.worker.running.current_run import CurrentRun
 from penstock.worker.running.ending import Ending
 from penstock.worker.running.recording import Recorder
-from penstock.worker.running.runner import Runner
+from penstock.worker.running.runner import JobRunner, Runner
+from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -53,8 +54,8 @@ class WorkerParts:
     ahead: Ahead
     in_flight: InFlightJobs
     lost_jobs: LostJobs
-    current: CurrentRun
-    runner: Runner
+    running: RunningJobs
+    runner: JobRunner
     gates: Gates
     exclusive: Exclusive | None
     ending: Ending
@@ -79,7 +80,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     changed = asyncio.Event()
     state = WorkerState(changed)
     tasks = Tasks(state.broke)
-    current = CurrentRun()
+    running = RunningJobs()
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
@@ -107,14 +108,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     )
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
-    pool_gates = Gates(bus, assignment, middleware, current.surrender)
-    runner = Runner(
-        partial(RunContext, services),
-        current,
-        gates=pool_gates,
-        claim_deadline=claim_deadline,
-        pulse=pulse,
-    )
+    pool_gates = Gates(bus, assignment, middleware, running.surrender)
+    functions = Functions(partial(RunContext, services), pool_gates)
+    runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
@@ -129,7 +125,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         build=build,
     )
     ending = Ending(
-        current=current,
+        running=running,
         in_flight=in_flight,
         recorder=recorder,
         reporter=reporter,
@@ -153,7 +149,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         ahead=Ahead(jobs.claim_ahead_seconds),
         in_flight=in_flight,
         lost_jobs=lost_jobs,
-        current=current,
+        running=running,
         runner=runner,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),

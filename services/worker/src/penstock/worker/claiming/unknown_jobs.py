@@ -37,14 +37,14 @@ NO_EVENT = "no event of this job exists"
 GIVES_WAY = "limit: its exclusive queue holds a job for another version of the job code"
 
 _QUICK_SECONDS, _MAX_QUICK_SECONDS = 0.05, 2.0
-"""First and longest pause while a live worker of the pool has a build that was not asked yet."""
+"""First and longest pause while a live worker of the pool has a build that was not tried yet."""
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0
 """The same while none has: the worker that knows the job is still to be started."""
 _AT_ONCE = 256
 _LEAST_HELD_SECONDS = 5.0
 """An exclusive queue stays with a worker for at least so long, whatever its jobs ask for."""
-_MAX_ASKED = 16
-_ASKED = re.compile(r"([A-Za-z0-9_.-]{1,64})=([A-Za-z0-9_.-]{1,160})")
+_MAX_TRIED = 16
+_TRIED = re.compile(r"([A-Za-z0-9_.-]{1,64})=([A-Za-z0-9_.-]{1,160})")
 
 
 class HandedOn(NamedTuple):
@@ -127,17 +127,17 @@ class UnknownJobs:
         now = self._bus.now()
         is_first = queue_messages.UNKNOWN_SINCE not in delivery.headers
         since = now if is_first else queue_messages.since(delivery, queue_messages.UNKNOWN_SINCE)
-        asked = {self._builds.own: f"{self._host}.{self._worker}", **_asked(delivery.headers)}
-        unasked = others - asked.keys()
+        tried = {self._builds.own: f"{self._host}.{self._worker}", **_tried(delivery.headers)}
+        untried = others - tried.keys()
         is_over = now - since >= self._after_seconds or not reason.signature_differs
-        if is_over and not unasked:
-            return reason.rejected(_whom(asked, now - since))
-        self._note(reason, unasked)
-        pause = pause_seconds(now - since, bool(unasked), random.random())  # noqa: S311
+        if is_over and not untried:
+            return reason.rejected(_whom(tried, now - since))
+        self._note(reason, untried)
+        pause = pause_seconds(now - since, bool(untried), random.random())  # noqa: S311
         due = datetime.fromtimestamp(now + pause, UTC)
         headers = {
             queue_messages.UNKNOWN_SINCE: f"{since:.3f}",
-            queue_messages.UNKNOWN_TO: _listed(asked),
+            queue_messages.UNKNOWN_TO: _listed(tried),
             queue_messages.AVAILABLE: (
                 f"{queue_messages.since(delivery, queue_messages.AVAILABLE):.3f}"
             ),
@@ -236,48 +236,46 @@ class UnknownJobs:
         schedule = queue_messages.scheduled(self._joblog.subjects, record, trace)
         await self._bus.append(replace(schedule, headers={**schedule.headers, **headers}))
 
-    def _note(self, reason: Unknown, unasked: frozenset[str]) -> None:
+    def _note(self, reason: Unknown, untried: frozenset[str]) -> None:
         own = self._builds.own
-        whom = f"workers with build {', '.join(sorted(unasked))}" if unasked else "later workers"
+        whom = f"workers with build {', '.join(sorted(untried))}" if untried else "later workers"
         self._log.write(
             logging.WARNING, str(reason),
             "job %s: %s (build %s); handed on to %s", reason.job_id, reason, own, whom,
         )  # fmt: skip
-        if self._give_way and unasked and time.monotonic() - self._began > _LEAST_HELD_SECONDS:
+        if self._give_way and untried and time.monotonic() - self._began > _LEAST_HELD_SECONDS:
             self._give_way(GIVES_WAY)
 
 
-def pause_seconds(waited_seconds: float, is_asked_for: bool, chance: float) -> float:
+def pause_seconds(waited_seconds: float, is_untried: bool, chance: float) -> float:
     """How long an unknown job is not offered again.
 
     Args:
         waited_seconds: since a worker first did not know it.
-        is_asked_for: a live worker of the pool has a build that may know it.
+        is_untried: a live worker of the pool has a build that may know it.
         chance: in [0, 1), so that jobs that were refused together do not come back together.
     """
     first, most = (
-        (_QUICK_SECONDS, _MAX_QUICK_SECONDS)
-        if is_asked_for
-        else (_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
+        (_QUICK_SECONDS, _MAX_QUICK_SECONDS) if is_untried else (_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
     )
     return min(max(waited_seconds, first), most) * (1 + chance) / 2
 
 
-def _asked(headers: Mapping[str, str]) -> dict[str, str]:
-    """By build that was asked, a worker that has it."""
-    entries = headers.get(queue_messages.UNKNOWN_TO, "").split(",")[:_MAX_ASKED]
-    matches = [match for entry in entries if (match := _ASKED.fullmatch(entry))]
+def _tried(headers: Mapping[str, str]) -> dict[str, str]:
+    """By build that was tried, a worker that has it."""
+    entries = headers.get(queue_messages.UNKNOWN_TO, "").split(",")[:_MAX_TRIED]
+    matches = [match for entry in entries if (match := _TRIED.fullmatch(entry))]
     return {match[1]: match[2] for match in matches}
 
 
-def _listed(asked: Mapping[str, str]) -> str:
-    return ",".join([f"{build}={worker}" for build, worker in asked.items()][:_MAX_ASKED])
+def _listed(tried: Mapping[str, str]) -> str:
+    return ",".join([f"{build}={worker}" for build, worker in tried.items()][:_MAX_TRIED])
 
 
-def _whom(asked: Mapping[str, str], waited_seconds: float) -> str:
-    builds = ", ".join(f"build {build} (worker {worker})" for build, worker in asked.items())
+def _whom(tried: Mapping[str, str], waited_seconds: float) -> str:
+    builds = ", ".join(f"build {build} (worker {worker})" for build, worker in tried.items())
     return (
-        f"asked for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; "
+        f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; "
         "no live worker of its pool has another build"
     )
 
