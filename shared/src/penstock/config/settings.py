@@ -13,7 +13,8 @@ from msgspec import Meta
 
 from penstock.config.hosts import Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
-from penstock.config.section import Count, NonNegative, Period, Positive, Section
+from penstock.config.schedules import ScheduleTable
+from penstock.config.section import Count, Name, NonNegative, Period, Positive, Section
 from penstock.config.spark import Cluster, Pipeline, Spark
 
 
@@ -278,3 +279,4 @@ class Settings(Section, frozen=True, kw_only=True):
     http: Http = Http()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
+    schedules: dict[Name, ScheduleTable] = {}
