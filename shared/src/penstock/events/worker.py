@@ -185,6 +185,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         claims: what it holds now.
         queues: what it did since the last report.
         spark_session: id of the Spark session that it has open; empty for none.
+        build: version of its job code; see `penstock.jobs.registry.build`.
         functions: what it did by job function since the last report.
         series: what its jobs recorded in metrics of their own since the last report.
         series_dropped: values of such metrics that were beyond a bound since the last report.
@@ -204,6 +205,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     queues: dict[str, QueueReport] = {}
     spark_session: str = ""
     stopping_because: str = ""
+    build: str = ""
     functions: dict[str, FunctionReport] = {}
     series: tuple[SeriesReport, ...] = ()
     series_dropped: Int64 = 0

@@ -163,7 +163,11 @@ FUNCTION_COMPLETED = _counter(
     "function.completed", "{job}", "Attempts that returned, by job function.", "pool", "function"
 )
 FUNCTION_FAILED = _counter(
-    "function.failed", "{job}", "Attempts that raised an error, by job function.", "pool", "function"
+    "function.failed",
+    "{job}",
+    "Attempts that raised, by job function.",
+    "pool",
+    "function",
 )
 FUNCTION_DEAD = _counter(
     "function.dead", "{job}", "Jobs that became dead letters, by job function.", "pool", "function"

@@ -25,7 +25,7 @@ from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
 from penstock.metrics.gauges import Readings
 from penstock.metrics.job_gauges import JobReadings
-from penstock.metrics.listeners import ForecastListener, WorkerListener
+from penstock.metrics.listeners import DeadListener, ForecastListener, WorkerListener
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.spark_tasks import SparkTasks
@@ -105,6 +105,7 @@ class Metrics:
         )
         self._workers = WorkerListener(bus, subjects, self._meters, self._roster)
         self._forecasts = ForecastListener(bus, subjects, self._meters)
+        self._dead = DeadListener(bus, subjects, self._meters, self._pool_of)
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False
@@ -123,6 +124,7 @@ class Metrics:
         self._service.spawn(self._workers.follow(), "worker events")
         self._service.spawn(self._workers.follow_hosts(), "host snapshots")
         self._service.spawn(self._forecasts.follow(), "forecasts")
+        self._service.spawn(self._dead.follow(), "dead jobs")
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
         self._service.spawn(self._spark.run(self._service), "spark tasks")

@@ -49,6 +49,7 @@ class Reporter:
 
     Args:
         sla_seconds: a job picked up later than this is late.
+        build: version of the worker's job code.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Reporter:
         spark: SparkLease,
         state: WorkerState,
         job_metrics: JobMetrics,
+        build: str = "",
     ) -> None:
+        self._build = build
         self._bus, self._assignment = bus, assignment
         subjects = Subjects(assignment.settings.prefix)
         self._subject = subjects.worker_report(assignment.host, assignment.worker)
@@ -134,6 +137,7 @@ class Reporter:
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
             spark_session=self._spark.session_id,
             stopping_because=self._state.stopping,
+            build=self._build,
             functions=self._functions.take(),
             series=series,
             series_dropped=series_dropped,

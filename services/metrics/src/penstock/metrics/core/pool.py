@@ -55,7 +55,7 @@ class PoolMeter:
         self._profile = profile
         self.workers = Workers()
         self.totals = Totals(queue.name for queue in queues)
-        self._jobs = JobTotals() if jobs is None else jobs
+        self._job_totals = JobTotals() if jobs is None else jobs
         self._ended = EndedJobs(window_seconds)
         self._arrivals = RateWindow(window_seconds, interval_seconds)
         self._finishes = RateWindow(window_seconds, interval_seconds)
@@ -113,7 +113,7 @@ class PoolMeter:
         """
         if not self.workers.add_report(report, now):
             return
-        self._jobs.add(report)
+        self._job_totals.add(report)
         self._ended.reported(now)
         own_queues = {queue.name for queue in self.queues}
         failures = [
