@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock.events.snapshot import EndedRate
+from penstock.events.snapshot import MOST_ENDED_QUEUES, EndedRate
 from penstock.events.worker import FunctionReport, SeriesReport, WorkerReport
 from penstock.measuring.quantiles import SECONDS_BUCKETS
-from penstock.metrics.core.ended_jobs import MOST_QUEUES, EndedJobs
+from penstock.metrics.core.ended_jobs import EndedJobs
 from penstock.metrics.core.job_totals import OTHER, JobTotals
 
 
@@ -96,8 +96,8 @@ def test_no_share_failed_where_nothing_ended() -> None:
 def test_a_snapshot_names_the_busiest_queues_only() -> None:
     ended = EndedJobs(60.0)
     ended.reported(0.0)
-    for number in range(MOST_QUEUES + 5):
+    for number in range(MOST_ENDED_QUEUES + 5):
         ended.add(f"q{number:03}", 1 + number, 0, 1.0)
     rates = ended.by_queue(1.0)
-    assert len(rates) == MOST_QUEUES
+    assert len(rates) == MOST_ENDED_QUEUES
     assert "q000" not in rates

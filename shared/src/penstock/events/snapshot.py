@@ -139,6 +139,10 @@ class EndedRate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.failed_per_minute / self.finished_per_minute
 
 
+MOST_ENDED_QUEUES = 100
+"""Queues of which a snapshot says how many attempts ended: those with most."""
+
+
 class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     """A pool at an instant; a group's figures are aggregated over its queues.
 

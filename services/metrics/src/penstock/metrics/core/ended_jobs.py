@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from penstock.events.snapshot import EndedRate
+from penstock.events.snapshot import MOST_ENDED_QUEUES, EndedRate
 
 _STEP_SECONDS = 1.0
-MOST_QUEUES = 100
-"""Queues that a snapshot gives rates of: those with most attempts."""
 
 
 class EndedJobs:
@@ -49,10 +47,12 @@ class EndedJobs:
         return self._rate(self._steps.values(), now)
 
     def by_queue(self, now: float) -> dict[str, EndedRate]:
-        """Of the queues on which anything ended, at most `MOST_QUEUES`."""
+        """Of the queues on which anything ended, at most `MOST_ENDED_QUEUES`."""
         self._forget(now)
         busiest = sorted(self._steps, key=lambda queue: (-_finished(self._steps[queue]), queue))
-        return {queue: self._rate([self._steps[queue]], now) for queue in busiest[:MOST_QUEUES]}
+        return {
+            queue: self._rate([self._steps[queue]], now) for queue in busiest[:MOST_ENDED_QUEUES]
+        }
 
     def _rate(self, queues: Iterable[Iterable[tuple[float, int, int]]], now: float) -> EndedRate:
         began_at = now if self._began_at is None else self._began_at
