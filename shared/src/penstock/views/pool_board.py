@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.config.profiles import Pool
@@ -18,7 +19,6 @@ from penstock.events.envelope import Event, UnknownEvent, utc_now
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
 from penstock.views.event_text import because
 
 E = TypeVar("E", bound=Event)

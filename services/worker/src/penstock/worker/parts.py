@@ -25,6 +25,8 @@ from penstock.worker.lifetime import Lifetime
 from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
+from penstock.worker.output.job_output import JobOutput
+from penstock.worker.output.stored_lines import StoredLines
 from penstock.worker.reports import Reporter
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
@@ -52,6 +54,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     current: CurrentRun
     runner: Runner
+    output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
     ending: Ending
@@ -93,12 +96,20 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, current.surrender)
+    subjects = claims.joblog.subjects
+    stored_lines = (
+        StoredLines(bus, subjects, settings.logs, assignment.host, claims.ring)
+        if settings.logs.enabled
+        else None
+    )
+    output = JobOutput(assignment.worker, stored_lines)
     runner = Runner(
         partial(RunContext, services),
         current,
         gates=pool_gates,
         claim_deadline=claim_deadline,
         pulse=pulse,
+        output=output,
     )
     in_flight = InFlightJobs(claims, runner, changed)
 
@@ -139,6 +150,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         lost_jobs=lost_jobs,
         current=current,
         runner=runner,
+        output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),
         ending=ending,

@@ -12,6 +12,7 @@ from penstock.jobs.job_log import trace_of
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
 from penstock.runtime.workers.pulse import Pulse
+from penstock.telemetry.job_lines import RunningJob
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class LiveRun:
         spark_session: id of the Spark session that it uses.
         checkpointed: it has stored a checkpoint.
         span: its span, for the author's attributes.
+        output: what its log lines carry; None before it begins.
     """
 
     begun_at: float | None = None
@@ -33,6 +35,7 @@ class LiveRun:
     spark_session: str | None = None
     checkpointed: bool = False
     span: Any = None
+    output: RunningJob | None = None
 
     def is_active(self) -> None:
         """Its work goes on; from any thread."""

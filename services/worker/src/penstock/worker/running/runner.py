@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import Any
@@ -30,6 +30,7 @@ from penstock.worker.claiming.claimed_job import ClaimDeadline, ClaimedJob
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
 from penstock.worker.middleware import gates as middleware
 from penstock.worker.middleware.gates import Gates
+from penstock.worker.output.job_output import JobOutput
 from penstock.worker.running.current_run import CurrentRun
 from penstock.worker.running.memory_peak import MemoryPeak
 from penstock.worker.running.outcome import FinishedJob, Outcome
@@ -52,6 +53,7 @@ class Runner:
         gates: the middleware that jobs run inside; None for none.
         claim_deadline: no job is begun after it.
         pulse: shows the executor which job runs; None without an executor.
+        output: what jobs write while they run; None leaves it as it is.
 
     Attributes:
         finished: set when finished jobs can be collected.
@@ -65,7 +67,9 @@ class Runner:
         gates: Gates | None = None,
         claim_deadline: ClaimDeadline | None = None,
         pulse: Pulse | None = None,
+        output: JobOutput | None = None,
     ) -> None:
+        self._output = output
         self._loop = asyncio.get_running_loop()
         self._make_context, self.current = make_context, current
         self._gates, self._claim_deadline, self._pulse = gates, claim_deadline, pulse
@@ -132,7 +136,9 @@ class Runner:
                     job = self._todo.popleft()
                 except IndexError:  # taken back
                     break
-                self._done.append(FinishedJob(job, self._run(job)))
+                with self._output.of(job) if self._output else nullcontext():
+                    outcome = self._run(job)
+                self._done.append(FinishedJob(job, outcome))
                 now = time.monotonic()
                 if not self._todo or now - announced_at > _ANNOUNCE_SECONDS:
                     announced_at = now
