@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing
+PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing bundle
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test long-test compose-test upgrade-test chaos turnover exact kills check audit bench clean lock docs
+.PHONY: help install demo test long-test compose-test upgrade-test chaos turnover exact kills check audit bench clean wheels lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -74,6 +74,11 @@ bench: $(READY)  ## throughput, pickup and spawn figures, as JSON
 peers: $(READY)  ## the same work beside other job systems, as JSON (10 min; makes their environments and fetches Redis)
 	@$(BIN)/python benchmarks/peers.py
 
+wheels: $(READY)  ## build all distributions into dist/, for pip install --find-links dist penstock
+	@rm -rf dist
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PACKAGES))
+	@find $(PACKAGES) -maxdepth 1 -name build -type d -exec rm -rf {} +
+
 lock:  ## pin requirements.in anew, with hashes and without any address
 	@for f in requirements requirements-build $(basename $(wildcard benchmarks/peers/requirements-*.in)); do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
@@ -81,5 +86,5 @@ lock:  ## pin requirements.in anew, with hashes and without any address
 	@$(BIN)/python deploy/sbom.py
 
 clean:  ## remove the virtual environment and everything made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.*
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} + ; find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

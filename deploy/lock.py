@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -22,7 +23,7 @@ ROLES = {
     "metrics": ("shared", "cli", "services/metrics"),
     "decider": ("shared", "cli", "services/decider"),
     "orchestrator": ("shared", "cli", "services/orchestrator"),
-    "executor": ("shared", "cli", "services/executor", "services/worker"),
+    "executor": ("shared", "cli", "services/executor", "services/worker[spark]"),
 }
 IMAGE = {
     "python_version": "3.11",
@@ -63,10 +64,42 @@ def locked(text: str) -> Mapping[str, str]:
     return by_name
 
 
-def wanted(folders: Iterable[str]) -> Iterable[Requirement]:
-    for folder in folders:
-        table = tomllib.loads((HERE.parent / folder / "pyproject.toml").read_text("utf-8"))
-        yield from map(Requirement, table["project"].get("dependencies", []))
+def wanted(folders: Iterable[str]) -> list[Requirement]:
+    """What Penstock's own distributions of an image need, with the extras they name of each other.
+
+    Args:
+        folders: of the distributions; ``folder[extra]`` asks for an extra.
+    """
+    requests = [Requirement(folder.rpartition("/")[2]) for folder in folders]
+    tables = [_project(folder.partition("[")[0]) for folder in folders]
+    own = {table["name"]: table for table in tables}
+    ahead = [
+        Requirement(f"{table['name']}[{','.join(request.extras)}]")
+        for table, request in zip(tables, requests, strict=True)
+    ]
+    done: set[tuple[str, str]] = set()
+    others: list[Requirement] = []
+    while ahead:
+        requirement = ahead.pop()
+        if requirement.name not in own:
+            others.append(requirement)
+            continue
+        for part in {(requirement.name, extra) for extra in ("", *requirement.extras)} - done:
+            done.add(part)
+            ahead += _required(own[requirement.name], part[1])
+    return others
+
+
+def _project(folder: str) -> dict[str, Any]:
+    text = (HERE.parent / folder / "pyproject.toml").read_text("utf-8")
+    project: dict[str, Any] = tomllib.loads(text)["project"]
+    return project
+
+
+def _required(project: Mapping[str, Any], extra: str) -> list[Requirement]:
+    if not extra:
+        return [Requirement(text) for text in project.get("dependencies", [])]
+    return [Requirement(text) for text in project["optional-dependencies"][extra]]
 
 
 def closure(roots: Iterable[Requirement]) -> set[str]:

@@ -67,7 +67,7 @@ class Reader:
         )
         # services that have just started may still be missing for health: 3 and 4 are no failure
         expected = {0, 3, 4} if command == "penstock health" else {0}
-        assert done.returncode in expected, (command, done.stdout, done.stderr)
+        assert done.returncode in expected, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
 

@@ -131,6 +131,7 @@ def options(
 
     Raises:
         ConfigError: ``url`` names no server.
+        ExtraMissing: a key is used, and the library for keys is not installed.
         BusRefused: no seed in that file, a server that is no NATS address, or credentials for
             another machine without TLS.
         OSError: no certificates in ``ca_file``.
@@ -174,6 +175,7 @@ def _identity(
     if nkey_file:
         return nkeys.options(nkey_file)
     if credentials_file:
+        nkeys.check_installed("nats.credentials_file")
         return {"user_credentials": credentials_file}
     if token:
         return {"token": token}

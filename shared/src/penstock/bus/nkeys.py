@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bus.protocol import BusRefused
+from penstock.config.extras import needed
 
 IMPORT_PREFIX = "heard"
 """First token of subjects that an account imports from those of other keys."""
@@ -17,7 +18,9 @@ def options(seed_file: str) -> dict[str, Any]:
 
     Raises:
         BusRefused: no such file, or no seed in it.
+        ExtraMissing: the library for keys is not installed.
     """
+    check_installed("nats.nkey_file")
     import nkeys  # type: ignore[import-untyped]  # noqa: PLC0415 - only where they are used
 
     try:
@@ -32,6 +35,16 @@ def options(seed_file: str) -> dict[str, Any]:
             f"nats.nkey_file {seed_file} holds no NKey seed (SU…); 'penstock deploy keys' makes one"
         ) from None
     return {"nkeys_seed_str": seed.decode(), "inbox_prefix": inbox(public)}
+
+
+def check_installed(setting: str) -> None:
+    """Raises ExtraMissing: the library that signs with NKeys is not installed.
+
+    Args:
+        setting: that asks for it.
+    """
+    with needed("keys", setting):
+        import nkeys  # noqa: F401, PLC0415
 
 
 def inbox(public_key: str) -> str:

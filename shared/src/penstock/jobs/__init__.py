@@ -13,7 +13,7 @@ from penstock.jobs.errors import (
     Skip,
     UnknownJob,
 )
-from penstock.jobs.job_type import Call, JobType
+from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
@@ -33,6 +33,7 @@ __all__ = [
     "Defer",
     "JobRefused",
     "JobType",
+    "NamedJob",
     "NotFound",
     "Outcome",
     "RateLimited",

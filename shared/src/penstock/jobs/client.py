@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from penstock.bus.protocol import Bus, BusUnavailable, broker_time
 from penstock.config import Settings
@@ -25,7 +25,7 @@ from penstock.jobs.errors import NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.job_type import Call
+from penstock.jobs.job_type import Call, NamedJob
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.outbox.offline import OfflineSender
@@ -38,6 +38,18 @@ from penstock.runtime.tasks import within
 
 _LETTER_LOOK_SECONDS = 0.02
 _LETTER_SECONDS = 2.0
+
+
+class Options(TypedDict, total=False):
+    """What :meth:`Client.dispatch` takes beside the call and its queue."""
+
+    delay: float | timedelta
+    at: datetime | None
+    expires: float | timedelta | datetime | None
+    tags: Iterable[str]
+    job_id: str
+    unique_for: float | timedelta
+    priority: Priority
 
 
 class Client:
@@ -191,6 +203,34 @@ class Client:
             priority=priority,
         )
         return await self.dispatcher.dispatch(call, terms, unique_for)
+
+    async def dispatch_named(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        queue: str,
+        **options: Unpack[Options],
+    ) -> str:
+        """Dispatches a job whose code this program lacks; the worker checks the arguments.
+
+        For batches, schedules, graphs and encrypted jobs see :class:`NamedJob`, which makes calls.
+
+        Args:
+            name: as its function is registered, such as ``shop.jobs.send_mail``.
+            arguments: plain values by the names of the function's parameters.
+            queue: where it waits; the function's own is not known here.
+            options: as of :meth:`dispatch`.
+
+        Raises:
+            BadArguments: one cannot be encoded; and all that :meth:`dispatch` raises.
+
+        Example::
+
+            await client.dispatch_named("shop.jobs.send_mail", {"to": "ann"}, queue="mails")
+        """
+        call = NamedJob(name, queue=queue)(**(arguments or {}))
+        return await self.dispatch(call, **options)
 
     async def dispatch_many(
         self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"

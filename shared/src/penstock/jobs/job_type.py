@@ -1,4 +1,7 @@
-"""A function marked as a job, and a call of it: checked arguments, encoded results."""
+"""A function marked as a job, and a call of it: checked arguments, encoded results.
+
+A program without the job's code calls it by name (:class:`NamedJob`).
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,18 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 import msgspec
 
 from penstock.events.subjects import check_name
-from penstock.jobs.errors import BadArguments, WrongResult
+from penstock.jobs.errors import BadArguments, UnknownJob, WrongResult
 from penstock.jobs.retry import Retries
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_MAX_NAME_LENGTH = 200
 _MISSING = re.compile(r"^Object missing required field `(\w+)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(\w+)`$")
 """How msgspec words it, for an argument itself and not for something inside of one."""
@@ -25,7 +30,7 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(\w+)`$")
 class Call(msgspec.Struct, frozen=True):
     """A function with its arguments, ready to be dispatched."""
 
-    job: JobType[Any, Any]
+    job: JobType[Any, Any] | NamedJob
     arguments: bytes
 
     def __repr__(self) -> str:
@@ -156,6 +161,67 @@ class JobType(Generic[P, R]):
         return text if self.encrypted or self.masked else f"{text}: {error}"
 
 
+@dataclass(frozen=True)
+class NamedJob:
+    """A job whose code this program lacks; calling it gives a :class:`Call`, as a job does.
+
+    What the function declares (``tries``, ``timeout_seconds``, ``backoff``) holds where it runs;
+    the arguments are checked there. Its uniqueness does not hold: give ``unique_for``.
+
+    Attributes:
+        name: as its function is registered: ``module.function``, or the name given to ``@job``.
+        queue: where it waits.
+        encrypted: as the function declares it.
+        masked: names of fields that are never shown, as the function declares them.
+
+    Raises:
+        BadName, UnknownJob: no queue, or no function that a worker can import, has such a name.
+
+    Example::
+
+        send_mail = NamedJob("shop.jobs.send_mail", queue="mails")
+        await client.dispatch(send_mail(to="ann@example.org"), delay=60)
+    """
+
+    name: str
+    queue: str = field(kw_only=True)
+    encrypted: bool = field(default=False, kw_only=True)
+    masked: tuple[str, ...] = field(default=(), kw_only=True)
+
+    unreachable: ClassVar[str] = ""
+    tries: ClassVar[int] = 0
+    timeout_seconds: ClassVar[float] = 0.0
+    retries: ClassVar[Retries] = Retries()
+    tags: ClassVar[tuple[str, ...]] = ()
+    middleware: ClassVar[tuple[Any, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_name("queue", self.queue)
+        if not 0 < len(self.name) <= _MAX_NAME_LENGTH or not self.name.isprintable():
+            raise UnknownJob(
+                f"a job's name has 1 to {_MAX_NAME_LENGTH} printable characters, such as "
+                f"shop.jobs.send_mail; found {self.name[:80]!r}"
+            )
+        if reason := _why_unreachable(self.name):
+            raise UnknownJob(f"{self.name}: {reason}")
+
+    def __call__(self, /, **arguments: Any) -> Call:
+        """A call with these arguments.
+
+        Raises:
+            BadArguments: one cannot be encoded.
+        """
+        try:
+            return Call(self, encode(arguments))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise BadArguments(f"{self.name}: {error}; arguments are plain values") from error
+
+    def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
+        """Keyword arguments out of an encoded call, as plain values."""
+        decoded: dict[str, Any] = _plain_arguments.decode(arguments)
+        return decoded
+
+
 def _shown_parameter(parameter: inspect.Parameter) -> str:
     kind = parameter.annotation
     if kind is parameter.empty:
@@ -173,6 +239,7 @@ def encode_result(value: Any) -> bytes:
 
 
 encode = msgspec.msgpack.Encoder().encode
+_plain_arguments = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 def _why_unreachable(name: str) -> str:

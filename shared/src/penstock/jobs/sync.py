@@ -187,6 +187,7 @@ class SyncClient(Blocking):
     """
 
     dispatch = blocking(Client.dispatch)
+    dispatch_named = blocking(Client.dispatch_named)
     dispatch_many = blocking(Client.dispatch_many)
     job = blocking(Client.job)
     wait = blocking(Client.wait)

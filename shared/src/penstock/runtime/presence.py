@@ -53,7 +53,7 @@ def _introduce(service: Service) -> None:
 
 def _version() -> str:
     try:
-        return version("penstock-shared")
+        return version("penstock-client")
     except PackageNotFoundError:
         return "unknown"
 

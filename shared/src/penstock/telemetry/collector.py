@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from opentelemetry import trace
 
 from penstock.config import Settings
+from penstock.config.extras import needed
 from penstock.config.settings import Telemetry
 from penstock.telemetry import spans
 from penstock.telemetry.meters import Meters
@@ -45,10 +46,16 @@ def setup(
 
     Returns:
         The function to call at the end: sends the rest, waits at most ``SHUTDOWN_SECONDS``.
+
+    Raises:
+        ExtraMissing: the libraries for OTLP are not installed.
     """
     endpoints = {
         name: endpoint_of(settings, os.environ, name) for name in settings.telemetry.signals
     }
+    if any(endpoints.values()):
+        with needed("telemetry", "sending to the collector of telemetry.endpoint (or OTEL_…)"):
+            import penstock.telemetry.otlp.posting  # noqa: F401, PLC0415
     senders: list[_Sender] = []
     if endpoint := endpoints.get("traces"):
         resource = _resource(service_name, instance)

@@ -15,7 +15,7 @@ from penstock.cli.errors import Refused
 from penstock.config import Settings
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.job_type import Call, JobType
+from penstock.jobs.job_type import Call, JobType, NamedJob
 
 _AT_FAULT = re.compile(r"\$\.(?P<name>\w+)")
 
@@ -37,6 +37,24 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
     texts = dict(_split(argument) for argument in arguments)
     _load(settings)
     return _fit(registry.find(function), texts)
+
+
+def make_named_call(function: str, queue: str | None, arguments: Iterable[str]) -> Call:
+    """A call of a function whose module is not imported here; the worker checks the arguments.
+
+    Args:
+        function: the name that the function is registered by.
+        queue: where the job waits.
+        arguments: each NAME=VALUE, the value JSON or text.
+
+    Raises:
+        Refused: there is no queue, or an argument is not NAME=VALUE.
+        UnknownJob: no function can have this name.
+    """
+    if queue is None:
+        raise Refused("--by-name needs --queue: the function's own queue is not known here")
+    texts = dict(_split(argument) for argument in arguments)
+    return NamedJob(function, queue=queue)(**{name: _read(text) for name, text in texts.items()})
 
 
 CHANGES = click.option(

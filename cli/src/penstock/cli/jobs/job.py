@@ -9,7 +9,7 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.jobs.call import CHANGES, make_call, read_changes
+from penstock.cli.jobs.call import CHANGES, make_call, make_named_call, read_changes
 from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.cli.jobs.logs import logs
 from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
@@ -52,13 +52,14 @@ def job() -> None:
     "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
 )
 @click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
+@click.option("--by-name", is_flag=True, help="Without the function's module here; needs --queue.")
 @click.option(
     "--wait", is_flag=True, help="Wait for the job's end; exit code 1 unless it completed."
 )
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this.")
 @click.pass_obj
 def submit(session: Session, /, function: str, arguments: tuple[str, ...], **options: Any) -> None:
-    """Submit a job: FUNCTION as registered in one of the jobs.modules.
+    """Submit a job: FUNCTION as registered in one of the jobs.modules, or with --by-name elsewhere.
 
     While the broker is away, dispatch.when_away decides. Exit code 0: the broker keeps the
     job, or the outbox does (then standard error says which file, and how many jobs wait there; with
@@ -66,7 +67,12 @@ def submit(session: Session, /, function: str, arguments: tuple[str, ...], **opt
     """
     _check_times(options["delay"], options["expires"])
     settings = session.settings()
-    call = make_call(settings, function, arguments)
+    by_name = options.pop("by_name")
+    call = (
+        make_named_call(function, options["queue"], arguments)
+        if by_name
+        else make_call(settings, function, arguments)
+    )
     wait, timeout = options.pop("wait"), options.pop("timeout")
     to = {name: value for name, value in options.items() if value is not None}
 

@@ -26,14 +26,15 @@ from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
 from penstock.worker.output.job_output import JobOutput
-from penstock.worker.output.stored_lines import StoredLines
+from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
+from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
-from penstock.worker.running.current_run import CurrentRun
 from penstock.worker.running.ending import Ending
 from penstock.worker.running.recording import Recorder
-from penstock.worker.running.runner import Runner
+from penstock.worker.running.runner import JobRunner, Runner
+from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -52,8 +53,8 @@ class WorkerParts:
     ahead: Ahead
     in_flight: InFlightJobs
     lost_jobs: LostJobs
-    current: CurrentRun
-    runner: Runner
+    running: RunningJobs
+    runner: JobRunner
     output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
@@ -79,7 +80,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     changed = asyncio.Event()
     state = WorkerState(changed)
     tasks = Tasks(state.broke)
-    current = CurrentRun()
+    running = RunningJobs()
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
@@ -95,22 +96,10 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     )
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
-    pool_gates = Gates(bus, assignment, middleware, current.surrender)
-    subjects = claims.joblog.subjects
-    stored_lines = (
-        StoredLines(bus, subjects, settings.logs, assignment.host, claims.ring)
-        if settings.logs.enabled
-        else None
-    )
-    output = JobOutput(assignment.worker, stored_lines)
-    runner = Runner(
-        partial(RunContext, services),
-        current,
-        gates=pool_gates,
-        claim_deadline=claim_deadline,
-        pulse=pulse,
-        output=output,
-    )
+    pool_gates = Gates(bus, assignment, middleware, running.surrender)
+    output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
+    functions = Functions(partial(RunContext, services), pool_gates, output)
+    runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
@@ -124,7 +113,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         state=state,
     )
     ending = Ending(
-        current=current,
+        running=running,
         in_flight=in_flight,
         recorder=recorder,
         reporter=reporter,
@@ -148,7 +137,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         ahead=Ahead(jobs.claim_ahead_seconds),
         in_flight=in_flight,
         lost_jobs=lost_jobs,
-        current=current,
+        running=running,
         runner=runner,
         output=output,
         gates=pool_gates,

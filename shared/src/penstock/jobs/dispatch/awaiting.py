@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.events.brief import brief, brief_fields
 from penstock.jobs.errors import BadArguments
-from penstock.jobs.job_type import Call, JobType, argument_struct, encode
+from penstock.jobs.job_type import Call, JobType, NamedJob, argument_struct, encode
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Awaiting(msgspec.Struct, frozen=True):
         parameters: names of those that follow later.
     """
 
-    job: JobType[Any, Any]
+    job: JobType[Any, Any] | NamedJob
     arguments: bytes
     parameters: tuple[str, ...]
 
@@ -28,12 +28,12 @@ class Awaiting(msgspec.Struct, frozen=True):
     __rich_repr__ = brief_fields
 
 
-def awaiting(job: JobType[Any, Any], /, *parameters: str, **arguments: Any) -> Awaiting:
+def awaiting(job: JobType[Any, Any] | NamedJob, /, *parameters: str, **arguments: Any) -> Awaiting:
     """A call of ``job`` whose ``parameters`` are filled in when it is dispatched.
 
     Args:
         parameters: names of the function's parameters that are left open.
-        arguments: all others, checked now.
+        arguments: all others, checked now (those of a :class:`NamedJob` by the worker).
 
     Raises:
         BadArguments: no such parameter, or the arguments do not fit.
@@ -42,6 +42,8 @@ def awaiting(job: JobType[Any, Any], /, *parameters: str, **arguments: Any) -> A
 
         await client.graphs.chain([extract(table="orders"), awaiting(load, "rows", into="lake")])
     """
+    if isinstance(job, NamedJob):
+        return Awaiting(job, job(**arguments).arguments, parameters)
     names = {parameter.name for parameter in job.parameters}
     if missing := [name for name in parameters if name not in names]:
         raise BadArguments(f"{job.name}{job.signature}: there is no parameter {missing[0]!r}")

@@ -18,7 +18,7 @@ from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
 from penstock.jobs import registry
 from penstock.jobs.errors import BadTime, JobRefused, PayloadTooLarge, UnknownJob
-from penstock.jobs.job_type import Call, JobType
+from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.payloads import encryption, payload
 from penstock.jobs.payloads.encryption import KeyRing
 
@@ -126,7 +126,7 @@ class JobFactory:
             UnknownJob, PayloadTooLarge, BadName, JobRefused, MissingKey
         """
         if not isinstance(call, Call):
-            name = f"{call.name}(...)" if isinstance(call, JobType) else "my_job(...)"
+            name = f"{call.name}(...)" if isinstance(call, JobType | NamedJob) else "my_job(...)"
             raise JobRefused(f"dispatch takes a call, {name}, found {call!r}")
         job_type, job_id = call.job, terms.job_id or new_id()
         if self._for_other_processes and job_type.unreachable:
@@ -174,7 +174,9 @@ class JobFactory:
             masked=job_type.masked + self._masked,
         )
 
-    def _tags(self, job_type: JobType[Any, Any], terms: Terms, queue: str) -> tuple[str, ...]:
+    def _tags(
+        self, job_type: JobType[Any, Any] | NamedJob, terms: Terms, queue: str
+    ) -> tuple[str, ...]:
         own = job_type.tags
         tags = registry.check_tags((*own, *terms.tags)) if terms.tags else own
         if not self._automatic_tags:

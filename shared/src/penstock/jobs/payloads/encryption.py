@@ -21,6 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.config import ConfigError
+from penstock.config.extras import needed
 from penstock.jobs import derived_ids
 from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.payloads import payload
@@ -87,10 +88,10 @@ class KeyRing:
         Raises:
             MissingKey: the ring is empty.
         """
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415 - few need it
-
         if not self._keys:
             raise MissingKey("nothing can be encrypted: encryption.key_file names no keys")
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415 - few need it
+
         key_id, key = next(iter(self._keys.items()))
         nonce = os.urandom(_NONCE_BYTES)
         box = AESGCMSIV(key).encrypt(nonce, bytes(plain), _bound(key_id, about))
@@ -114,9 +115,6 @@ class KeyRing:
             MissingKey: sealed with a key that is not in the ring.
             Undecryptable: sealed for something else, or changed since.
         """
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415
-
         sealed = unpack(value)
         for name in ("purpose", "job", "function", "queue", "takes"):
             if getattr(sealed, name) != getattr(about, name):
@@ -131,6 +129,9 @@ class KeyRing:
                 f"known keys: {key_ids}; add it to the file that encryption.key_file names",
                 sealed.key[:80],
             )
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - few need it
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415
+
         try:
             return AESGCMSIV(key).decrypt(sealed.nonce, sealed.box, _bound(sealed.key, about))
         except (InvalidTag, ValueError) as error:
@@ -292,9 +293,10 @@ def load(key_file: str) -> KeyRing:
 
 
 def _check_supported() -> None:
-    """Raises ConfigError where the cryptography library lacks the cipher."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415
+    """Raises ConfigError where the cryptography library is missing, or lacks the cipher."""
+    with needed("encryption", "encryption.key_file"):
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV  # noqa: PLC0415
 
     try:
         AESGCMSIV(bytes(_KEY_BYTES))

@@ -127,7 +127,9 @@ def find_spark() -> SparkJava:
     """
     home = pyspark_home()
     if home is None:
-        raise SparkMissing("pyspark is not installed here; install penstock-worker on this host")
+        raise SparkMissing(
+            "pyspark is not installed on this host; run: pip install 'penstock[spark]'"
+        )
     try:
         return SparkJava(find_java(), home)
     except JavaMissing as error:

@@ -11,6 +11,7 @@ from penstock.bus.protocol import Delivery
 from penstock.jobs.job_log import trace_of
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
+from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
 from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry.job_lines import RunningJob
 
@@ -93,6 +94,12 @@ class ClaimedJob:
     @property
     def queue(self) -> str:
         return self.payload.queue
+
+    @property
+    def backoff(self) -> Backoff:
+        """The call's own; a call by name leaves it to the function."""
+        own = self.payload.backoff
+        return own if own != DEFAULT_BACKOFF else self.kind.retries.backoff
 
     @property
     def trace(self) -> dict[str, str]:

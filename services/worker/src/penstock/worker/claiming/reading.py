@@ -89,7 +89,7 @@ class Reader:
         """
         call, sequence, attempt = envelope or self.envelope(delivery)
         kind, decoded = self._typed(call, sequence)
-        now = self._now()
+        now, tries = self._now(), call.tries or kind.tries
         available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
         return ClaimedJob(
             delivery=delivery,
@@ -100,10 +100,13 @@ class Reader:
             token=0,
             sequence=sequence,
             pickup_seconds=max(now - available, 0.0),
-            timeout_seconds=call.timeout_seconds or self._profile.timeout_seconds,
-            tries=call.tries or self._profile.tries,
+            # a call by name leaves to the function what a call of the function carries
+            timeout_seconds=call.timeout_seconds
+            or kind.timeout_seconds
+            or self._profile.timeout_seconds,
+            tries=tries or self._profile.tries,
             started_at=now,
-            max_lost=worker_loss.own_limit(kind.max_lost, call.tries),
+            max_lost=worker_loss.own_limit(kind.max_lost, tries),
         )
 
     def envelope(self, delivery: Delivery) -> Envelope:

@@ -22,6 +22,7 @@ from itertools import islice
 import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing
+from penstock.config import Settings
 from penstock.config.masking import masked
 from penstock.config.settings import Logs
 from penstock.events.log_lines import LogChunk, LogLine
@@ -46,6 +47,13 @@ _FAILURE_BYTES = 32_000
 """Beyond a job's bound: why it failed is stored although it wrote too much."""
 _LINE_BYTES = 100
 """What a line takes besides its text."""
+
+
+def stored_lines(bus: Bus, settings: Settings, host: str, ring: KeyRing) -> StoredLines | None:
+    """The handler of a worker; None where the settings turn it off."""
+    if not settings.logs.enabled:
+        return None
+    return StoredLines(bus, Subjects(settings.prefix), settings.logs, host, ring)
 
 
 class Attempt(RunningJob):

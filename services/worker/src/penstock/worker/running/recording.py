@@ -188,7 +188,7 @@ class Recorder:
             queue=job.queue,
             attempt=job.attempt,
             tries=job.tries,
-            backoff=job.payload.backoff,
+            backoff=job.backoff,
             error=outcome.error,
             run_seconds=outcome.run_seconds,
             peak_memory_bytes=outcome.peak_memory_bytes,
