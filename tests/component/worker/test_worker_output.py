@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import sys
@@ -19,7 +20,7 @@ from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
 
 from penstock.bus.protocol import BusError, BusUnavailable
 from penstock.config import Settings
-from penstock.jobs import Context, job
+from penstock.jobs import Client, Context, job
 from penstock.jobs.reading.job_logs import AttemptLines
 from penstock.telemetry.lines import JsonLines, PlainLines
 from penstock.testing.memory.bus import MemoryBus
@@ -55,6 +56,11 @@ def fail() -> None:
 @job(name="output-test.login", queue=QUEUE)
 def login(user: str, password: str) -> None:
     print(f"{user} comes with {password}, or token=abc123")
+
+
+@job(name="output-test.whisper", queue=QUEUE, encrypted=True)
+def whisper(word: str) -> None:
+    print("whispered", word)
 
 
 @job(name="output-test.threads", queue=QUEUE)
@@ -199,6 +205,26 @@ async def test_masked_arguments_are_not_stored(console) -> None:
         await stage.ended(job_id)
     [text] = texts(await written(stage, job_id))
     assert text == "ada comes with ***, or token=***"
+
+
+async def test_lines_of_an_encrypted_job_are_encrypted(console, tmp_path) -> None:
+    key_file = tmp_path / "keys"
+    key_file.write_text(f"one {base64.b64encode(b'k' * 32).decode()}\n")
+    key_file.chmod(0o600)
+    configured = settings()
+    encrypting = replace(
+        configured, encryption=replace(configured.encryption, key_file=str(key_file))
+    )
+    async with worker(encrypting) as stage:
+        knows = Client.over(stage.bus, encrypting)
+        job_id = await knows.dispatch(whisper(word="hello"))
+        await stage.ended(job_id)
+    stored = stage.bus.stored(stage.subjects.logs_stream, ">")
+    assert stored
+    assert not any(b"whispered" in message.body for message in stored)
+    assert texts(await knows.jobs.logs(job_id)) == ["whispered hello"]
+    [part] = await written(stage, job_id)  # by a client without the key
+    assert "encrypted" in part.unreadable
 
 
 async def test_threads_of_a_job_name_it_by_context(console) -> None:

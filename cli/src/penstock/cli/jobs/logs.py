@@ -16,6 +16,7 @@ from penstock.cli.session import Session
 from penstock.events.log_lines import LogLine
 from penstock.jobs.client import Client
 from penstock.jobs.errors import NotFound
+from penstock.jobs.lifecycle import State
 from penstock.jobs.reading.job_logs import AttemptLines
 from penstock.telemetry.lines import one_line, printable, printable_json
 
@@ -30,10 +31,9 @@ _CONTINUED = "\n  | "
 )
 @click.pass_obj
 def logs(session: Session, id: str, follow: bool, attempt: int | None) -> None:
-    """Print what a job wrote: lines of its loggers, and what it printed; one JSON object a line
-    with --json.
+    """Print what a job wrote: lines of its loggers, and what it printed.
 
-    Lines are kept for logs.max_age_hours, within logs.max_bytes of all jobs; a worker publishes
+    With --json one object a line. Lines are kept for logs.max_age_hours, within logs.max_bytes of all jobs; a worker publishes
     them each 0.2 s.
     """
     shown = _Shown(session.as_json)
@@ -44,6 +44,8 @@ def logs(session: Session, id: str, follow: bool, attempt: int | None) -> None:
             shown.write(part)
         if not shown.attempts:
             await _check_known(client, id)
+        elif cut_off := shown.attempts - shown.ended:
+            await _note_cut_off(client, id, cut_off)
 
     with suppress(KeyboardInterrupt):  # the usual end of following
         session.with_client(read)
@@ -71,16 +73,29 @@ async def _check_known(client: Client, job_id: str) -> None:
     note(f"job {job_id} is {view.state} and {wrote}; they are kept for logs.max_age_hours")
 
 
+async def _note_cut_off(client: Client, job_id: str, attempts: set[int]) -> None:
+    """Names the attempts that wrote something and did not end, but for one that still runs."""
+    with suppress(NotFound):
+        view = await client.job(job_id)
+        if view.state is State.RUNNING:
+            attempts = attempts - {view.attempts}
+    for attempt in sorted(attempts):
+        note(f"attempt {attempt} was cut off with its worker: lines of its last 0.2 s may be lost")
+
+
 class _Shown:
     """What was printed already, so that each attempt has one heading."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self.attempts: set[int] = set()
+        self.ended: set[int] = set()
         self._heading = ""
 
     def write(self, part: AttemptLines) -> None:
         self.attempts.add(part.attempt)
+        if part.ended:
+            self.ended.add(part.attempt)
         if self._as_json:
             for line in _json_lines(part):
                 click.echo(printable_json(line))

@@ -149,12 +149,12 @@ class _Read:
 
     def __init__(self) -> None:
         self.start = 1
-        self._seen: set[tuple[str, int]] = set()
+        self._received: set[tuple[str, int]] = set()
 
     def is_new(self, chunk: LogChunk) -> bool:
         """Whether this is not a message that was stored twice, as its answer was lost."""
-        is_new = (chunk.worker, chunk.number) not in self._seen
-        self._seen.add((chunk.worker, chunk.number))
+        is_new = (chunk.worker, chunk.number) not in self._received
+        self._received.add((chunk.worker, chunk.number))
         return is_new
 
 
