@@ -33,8 +33,8 @@ _CONTINUED = "\n  | "
 def logs(session: Session, id: str, follow: bool, attempt: int | None) -> None:
     """Print what a job wrote: lines of its loggers, and what it printed.
 
-    With --json one object a line. Lines are kept for logs.max_age_hours, within logs.max_bytes of all jobs; a worker publishes
-    them each 0.2 s.
+    With --json one object a line. Lines are kept for logs.max_age_hours, within logs.max_bytes of
+    all jobs; a worker publishes them each 0.2 s.
     """
     shown = _Shown(session.as_json)
 

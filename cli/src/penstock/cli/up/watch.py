@@ -14,6 +14,7 @@ from penstock.events.envelope import Event, MalformedEvent
 from penstock.events.log_lines import LogChunk
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.subjects import Subjects
+from penstock.operations import orders
 from penstock.views.pool_board import Board
 
 _chunk = msgspec.json.Decoder(LogChunk).decode
@@ -50,6 +51,7 @@ async def watch(
         for stream, wanted, start, take in (
             (subjects.snapshots_stream, snapshots, "last", board.take),
             (subjects.events_stream, decisions, "last", board.take),
+            (subjects.state_stream, orders.patterns(subjects), "last", board.take),
             (subjects.events_stream, news, "new", take_event),
         ):
             group.create_task(_read(bus, stream, wanted, start, take))
