@@ -31,6 +31,9 @@ from penstock.jobs import job
 def add(a: int, b: int = 0) -> int:
     return a + b
 
+@job(queue="reports", schedule="0 0 1 1 *")
+def tidy() -> None: ...
+
 @job(queue="reports")
 def hold(folder: str, seconds: float) -> None:
     Path(folder, "held").touch()
@@ -53,6 +56,10 @@ max_cpu_share = 1
 sla_seconds = 5
 min_workers = 1
 max_workers = 2
+[schedules.yearly]
+job = "up_jobs.add"
+cron = "0 0 1 1 *"
+arguments = { a = 1 }
 """
 MARK = "TEST_OF_PENSTOCK_UP"
 
@@ -146,6 +153,15 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     assert worker["host"] == "test-host"
     [decision, *_] = up.shell.json("decision", "ls", "reports")
     assert decision["reasons"][-1]["text"] in up.shell.text("decision", "explain", decision["id"])
+
+    up.until(lambda: len(up.shell.json("schedule", "ls")) == 2, "storing declared schedules")
+    stored = {row["name"]: row["origin"] for row in up.shell.json("schedule", "ls")}
+    assert stored == {"up_jobs-tidy": "code", "yearly": "settings"}
+    assert up.shell.json("schedule", "diff") == []
+    with (up.folder / "penstock.toml").open("a") as config:
+        config.write('zone = "Europe/Berlin"\n')
+    assert [row["drift"] for row in up.shell.json("schedule", "diff", code=1)] == ["changed"]
+    assert [row["done"] for row in up.shell.json("schedule", "sync")] == [True]
 
     second = up.shell.call("up", code=2)
     assert "already runs" in second.stderr

@@ -22,9 +22,10 @@ from penstock.jobs.errors import TimedOut
 from penstock.jobs.job_type import JobType
 from penstock.jobs.retry import Retries
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.current_run import CurrentRun
+from penstock.worker.running.attempt import Functions
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.runner import Runner
+from penstock.worker.running.running_jobs import RunningJobs
 
 ROOT = Path(__file__).parents[3]
 NO_DELIVERY = Delivery(
@@ -53,14 +54,14 @@ class Thread:
     """A runner, and what it has finished."""
 
     def __init__(self) -> None:
-        self.current = CurrentRun()
-        self.runner = Runner(lambda job: job, self.current)
+        self.running = RunningJobs()
+        self.runner = Runner(Functions(lambda job: job, None), self.running)
         self._finished: list[FinishedJob] = []
 
     @property
     def finished(self) -> list[ClaimedJob]:
         """In the order in which they finished."""
-        self._finished += self.runner.collect()
+        self._finished += self.runner.finished.collect()
         return [job for job, _ in self._finished]
 
     async def run(self, *jobs: ClaimedJob) -> list[Outcome]:
@@ -72,7 +73,6 @@ class Thread:
         async with asyncio.timeout(WITHIN):
             while not {*jobs} <= {*self.finished}:
                 await self.runner.finished.wait()
-                self.runner.finished.clear()
         outcomes = dict(self._finished)
         return [outcomes[job] for job in jobs]
 
@@ -174,7 +174,7 @@ async def test_a_running_job_is_interrupted(thread: Thread, function: Any, reaso
     job = held(function, came=came)
     thread.runner.add([job])
     await once(lambda: came)
-    thread.current.interrupt(job, reason)
+    thread.running.interrupt(job, reason)
     [outcome] = await thread.wait_for(job)
     assert outcome.error is not None
     kind = "timeout" if reason is TimedOut else "penstock.jobs.errors.Cancelled"
@@ -205,7 +205,7 @@ async def test_an_interruption_that_comes_late_hits_nobody_else(thread: Thread) 
         thread.runner.add([job, following])
         while not last_words:
             pass
-        thread.current.interrupt(job, Cancelled)
+        thread.running.interrupt(job, Cancelled)
         first, second = await thread.wait_for(job, following)
         assert first.error is not None or result(first) == 7
         assert result(second) == 8
@@ -217,10 +217,10 @@ async def test_one_that_has_ended_or_not_begun_is_not_interrupted(thread: Thread
     first, second = held(lambda: gate.pass_through("1")), held(lambda: gate.pass_through("2"))
     thread.runner.add([first, second])
     await once(lambda: gate.came)
-    thread.current.interrupt(second, Cancelled)
+    thread.running.interrupt(second, Cancelled)
     gate.open()
     await once(lambda: thread.finished == [first, second])
-    thread.current.interrupt(first, Cancelled)
+    thread.running.interrupt(first, Cancelled)
     assert all(one.error is None for one in await thread.wait_for(first, second))
 
 
@@ -264,7 +264,7 @@ async def main():
     running = asyncio.create_task(thread.run(first))
     while not came.is_set():
         await asyncio.sleep(0)
-    thread.current.interrupt(first, Cancelled)
+    thread.running.interrupt(first, Cancelled)
     [early] = await running
     [late] = await thread.run(held(lambda: traced() and None))
     assert early.error is None and late.error is None

@@ -143,6 +143,8 @@ class SyncSchedules(Blocking):
     resume = blocking(Schedules.resume)
     run_now = blocking(Schedules.run_now)
     remove = blocking(Schedules.remove)
+    compare = blocking(Schedules.compare)
+    sync = blocking(Schedules.sync)
 
 
 class SyncDeadLetters(Blocking):

@@ -166,6 +166,7 @@ class _Up:
         """Draws while everything runs, and while it ends; raises what stops it from drawing."""
         subjects = Subjects(self._settings.prefix)
         watching = watch(bus, subjects, self._board, self._screen.happened)
+        storing = asyncio.create_task(self._store_schedules(bus, subjects))
         tasks = [asyncio.create_task(watching), asyncio.create_task(self._draw())]
         if self._guard:
             tasks.append(asyncio.create_task(self._guard.run()))
@@ -174,11 +175,25 @@ class _Up:
         await self._stopping.wait()
         self._screen.report("ending; busy workers may finish, Ctrl-C again does not wait for them")
         await self._processes.end(self._hurry)
+        storing.cancel()
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
+
+    async def _store_schedules(self, bus: Bus, subjects: Subjects) -> None:
+        """Stores what is declared, once the services have made the streams."""
+        if not (self._settings.jobs.modules or self._settings.schedules):
+            return
+        while True:
+            try:
+                await bus.extent(subjects.state_stream)
+                break
+            except BusError:
+                await asyncio.sleep(DRAW_SECONDS)
+        if problem := await self._processes.store_schedules():
+            self._screen.report(f"declared schedules are not stored: {problem}")
 
     async def _draw(self) -> None:
         while True:

@@ -35,13 +35,13 @@ class Worker:
         self._parts = parts
         self._state, self._tasks = parts.state, parts.tasks
         self._claims, self._in_flight, self._ahead = parts.claims, parts.in_flight, parts.ahead
-        self._runner, self._current = parts.runner, parts.current
+        self._runner, self._running = parts.runner, parts.running
         self._reporter, self._spark, self._lifetime = parts.reporter, parts.spark, parts.lifetime
         self._exclusive = parts.exclusive
         self._settings = parts.assignment.settings
         self._loop = asyncio.get_running_loop()
         self._winning: set[asyncio.Task[list[ClaimedJob]]] = set()
-        self._long_job: ClaimedJob | None = None
+        self._long_jobs: set[ClaimedJob] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._reported_busy = False
 
@@ -122,10 +122,10 @@ class Worker:
         self._loop.call_soon_threadsafe(self.quit, ABANDONED)
 
     def _hurry(self) -> None:
-        running = self._current.job
-        if self._state.hurried and running is not None and not running.yielded:
-            running.yielded = self._state.stopping
-            self._parts.ending.end(running, Cancelled, self._state.stopping)
+        for job in self._running.jobs if self._state.hurried else ():
+            if not job.yielded:
+                job.yielded = self._state.stopping
+                self._parts.ending.end(job, Cancelled, self._state.stopping)
 
     # --- claiming ---------------------------------------------------------------------------------
     @property
@@ -135,7 +135,7 @@ class Worker:
     async def _take_some(self) -> None:
         self._in_flight.changed.clear()  # before looking, so that no change in between is missed
         unfinished = self._in_flight.unfinished
-        capacity = 0 if self._long_job else self._ahead.capacity(unfinished)
+        capacity = 0 if self._long_jobs else self._ahead.capacity(unfinished)
         capacity = self._lifetime.capacity(capacity, unfinished)
         if not capacity or not self._may_begin or len(self._in_flight.jobs) > _MAX_UNRECORDED:
             await self._in_flight.changed.wait()
@@ -182,7 +182,7 @@ class Worker:
             self._in_flight.jobs[job.id] = job
         if self._may_begin:
             self._in_flight.begin(won)
-            self._watch_running_job()
+            self._watch_running_jobs()
         else:
             why = self._state.stopping or "its worker may not begin it now"
             await self._in_flight.release(won, why)
@@ -192,11 +192,10 @@ class Worker:
     async def _collect_finished(self) -> None:
         while True:
             await self._runner.finished.wait()
-            self._runner.finished.clear()
             self._collect()
 
     def _collect(self) -> None:
-        finished = self._runner.collect()
+        finished = self._runner.finished.collect()
         if not finished:
             return
         self._in_flight.unfinished -= len(finished)
@@ -205,8 +204,7 @@ class Worker:
             self._ahead.saw(outcome.run_seconds)
             if job.live.spark_session:
                 self._spark.release(job.id)
-            if job is self._long_job:
-                self._long_job = None
+            self._long_jobs.discard(job)
         self._parts.gates.ended([job for job, _ in finished])
         self._reporter.finished(finished)
         self._in_flight.changed.set()
@@ -230,29 +228,33 @@ class Worker:
         cost = await asyncio.to_thread(self._spark.cost, job.token)
         return FinishedJob(job, msgspec.structs.replace(outcome, spark_cost=cost))
 
-    # --- a job that runs for long -----------------------------------------------------------------
-    def _watch_running_job(self) -> None:
-        """Looks at the running job once it has taken longer than what may be claimed ahead."""
+    # --- jobs that run for long -------------------------------------------------------------------
+    def _watch_running_jobs(self) -> None:
+        """Looks at the jobs that run once one may have taken longer than what may be claimed
+        ahead."""
         if self._watch is None:
             delay = max(self._settings.jobs.claim_ahead_seconds, _LEAST_WATCH_SECONDS)
-            self._watch = self._loop.call_later(delay, self._look_at_running_job)
+            self._watch = self._loop.call_later(delay, self._look_at_running_jobs)
 
-    def _look_at_running_job(self) -> None:
+    def _look_at_running_jobs(self) -> None:
         self._watch = None
-        self._collect()  # the job that runs does not delay the records of those that have ended
-        job, limit = self._current.job, self._settings.jobs.claim_ahead_seconds
-        if not self._in_flight.unfinished or job is self._long_job is not None:
-            return
-        if job is None or job.live.begun_at is None or job.live.running_seconds() < limit:
-            self._watch_running_job()
-            return
-        self._long_job = job
+        self._collect()  # the jobs that run do not delay the records of those that have ended
+        limit = self._settings.jobs.claim_ahead_seconds
+        for job in self._running.jobs:
+            if job not in self._long_jobs and job.live.running_seconds() >= limit:
+                self._note_long(job)
+        if self._in_flight.unfinished > len(self._long_jobs):
+            self._watch_running_jobs()
+
+    def _note_long(self, job: ClaimedJob) -> None:
+        self._long_jobs.add(job)
         self._ahead.saw(job.live.running_seconds())
         if behind := self._in_flight.take_back():
             self._tasks.spawn(self._in_flight.release(behind, "held behind a long job"))
-        self._reported_busy = True
-        self._tasks.spawn(self._reporter.send())
-        if job.timeout_seconds:
+        if not self._reported_busy:
+            self._reported_busy = True
+            self._tasks.spawn(self._reporter.send())
+        if job.timeout_seconds and job.live.begun_at is not None:
             left = job.live.begun_at + job.timeout_seconds - time.monotonic()
             end, why = self._parts.ending.end, "it timed out"
             self._loop.call_later(max(left, 0.0), end, job, TimedOut, why)

@@ -17,7 +17,7 @@ from penstock.worker.lifetime import Lifetime
 from penstock.worker.orphan import Orphan
 from penstock.worker.reports import Reporter
 from penstock.worker.running.recording import Recorder
-from penstock.worker.running.runner import Runner
+from penstock.worker.running.runner import JobRunner
 from penstock.worker.state import BROKEN, ORPHANED, WorkerState
 
 log = logging.getLogger("penstock.worker")
@@ -39,7 +39,7 @@ class Upkeep:
     orphan: Orphan
     recorder: Recorder
     reporter: Reporter
-    runner: Runner
+    runner: JobRunner
     state: WorkerState
 
     async def run(self) -> None:
@@ -76,8 +76,7 @@ class Upkeep:
         if self.orphan.is_orphaned():
             self.state.stop(ORPHANED)
         self.lifetime.end_at_limit()
-        job = self.runner.current.job
-        if job is None or job.live.running_seconds() < _CHECK_SECONDS:
-            return
-        await self.recorder.progress(job)
-        await self.lost_jobs.confirm(job)
+        for job in self.runner.running.jobs:
+            if job.live.running_seconds() >= _CHECK_SECONDS:
+                await self.recorder.progress(job)
+                await self.lost_jobs.confirm(job)

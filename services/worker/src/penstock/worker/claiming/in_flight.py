@@ -12,7 +12,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.runtime.tasks import within
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
-from penstock.worker.running.runner import Runner
+from penstock.worker.running.runner import JobRunner
 
 log = logging.getLogger("penstock.worker")
 
@@ -27,16 +27,16 @@ class InFlightJobs:
 
     Attributes:
         jobs: by id.
-        unfinished: how many of them wait or run in the job thread.
+        unfinished: how many of them wait or run.
     """
 
-    def __init__(self, claims: Claims, runner: Runner, changed: asyncio.Event) -> None:
+    def __init__(self, claims: Claims, runner: JobRunner, changed: asyncio.Event) -> None:
         self._claims, self._runner, self.changed = claims, runner, changed
         self.jobs: dict[str, ClaimedJob] = {}
         self.unfinished = 0
 
     def begin(self, won: list[ClaimedJob]) -> None:
-        """Hands jobs to the job thread."""
+        """Hands jobs to the runner."""
         self.unfinished += len(won)
         self._runner.add(won)
 
@@ -76,8 +76,8 @@ class InFlightJobs:
     async def surrender_all(self, why: str) -> None:
         """Gives back what waits, interrupts what runs; returns when no job runs any more."""
         behind = self.take_back()
-        if (running := self._runner.current.job) is not None:
-            self._runner.current.surrender(running, why)
+        for running in self._runner.running.jobs:
+            self._runner.running.surrender(running, why)
         await self.release(behind, why)
         while self.unfinished:  # noqa: ASYNC110 - `changed` is cleared by the worker's claim loop
             await asyncio.sleep(_ENDED_POLL_SECONDS)

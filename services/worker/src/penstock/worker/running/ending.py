@@ -14,9 +14,9 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.core.outcome import timed_out
 from penstock.worker.reports import Reporter
-from penstock.worker.running.current_run import CurrentRun
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
+from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 
@@ -40,7 +40,7 @@ class Ending:
     def __init__(
         self,
         *,
-        current: CurrentRun,
+        running: RunningJobs,
         in_flight: InFlightJobs,
         recorder: Recorder,
         reporter: Reporter,
@@ -49,23 +49,23 @@ class Ending:
         tasks: Tasks,
         grace_seconds: float,
     ) -> None:
-        self._current, self._in_flight, self._recorder = current, in_flight, recorder
+        self._running, self._in_flight, self._recorder = running, in_flight, recorder
         self._reporter, self._spark, self._state, self._tasks = reporter, spark, state, tasks
         self._grace_seconds = max(grace_seconds, _LEAST_GRACE_SECONDS)
         self._loop = asyncio.get_running_loop()
 
     def end(self, job: ClaimedJob, reason: type[Interruption], why: str) -> None:
         """Raises ``reason`` in the job, if it still runs."""
-        if self._current.job is not job:
+        if job not in self._running:
             return
-        self._current.interrupt(job, reason)
+        self._running.interrupt(job, reason)
         if job.live.spark_session:
             self._tasks.spawn(asyncio.to_thread(self._spark.interrupt, job.id))
-        self._current.limit(job, self._grace_seconds + 2 * _QUIT_SECONDS)
+        self._running.limit(job, self._grace_seconds + 2 * _QUIT_SECONDS)
         self._loop.call_later(self._grace_seconds, self._give_up, job, why)
 
     def _give_up(self, job: ClaimedJob, why: str) -> None:
-        if self._current.job is job:
+        if job in self._running:
             log.error("job %s does not stop although %s: this worker ends", job.id, why)
             self._tasks.spawn(self._quit(job, why))
 

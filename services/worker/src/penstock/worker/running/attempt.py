@@ -1,0 +1,137 @@
+"""One attempt of a job: its function inside its middleware, and what its result or error means."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache, partial
+from typing import Any
+
+from penstock import telemetry
+from penstock.jobs.errors import TimedOut, WrongResult
+from penstock.jobs.job_type import encode_result
+from penstock.jobs.retry import outlook
+from penstock.telemetry import names
+from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
+from penstock.worker.middleware import gates as middleware
+from penstock.worker.middleware.gates import Gates
+from penstock.worker.running.outcome import Outcome
+from penstock.worker.running.running_jobs import ThreadRun
+
+log = logging.getLogger("penstock.worker")
+
+MakeContext = Callable[[ClaimedJob], Any]
+
+
+class Functions:
+    """Calls the functions of jobs.
+
+    Args:
+        make_context: gives a held job its :class:`penstock.jobs.Context`.
+        gates: the middleware that jobs run inside; None for none.
+    """
+
+    def __init__(self, make_context: MakeContext, gates: Gates | None) -> None:
+        self._make_context, self._gates = make_context, gates
+
+    def call(self, job: ClaimedJob, run: ThreadRun) -> bytes:
+        """The encoded result, in the job's own thread. Raises what the function raises."""
+        return _encoded(job, self._call(job, run))
+
+    def _call(self, job: ClaimedJob, run: ThreadRun) -> Any:
+        if self._has_middleware(job):
+            return self._call_within(job, run)
+        result = self._bare_call(job)()
+        return _await(result, run) if job.kind.is_async else result
+
+    def _call_within(self, job: ClaimedJob, run: ThreadRun) -> Any:
+        """As :meth:`_call`, inside the pool's middleware and the job's own."""
+        context = self._make_context(job)
+        assert self._gates is not None
+        arounds = self._gates.around(job, context)
+        call = self._bare_call(job, context)
+        if job.kind.is_async or any(
+            isinstance(one, AbstractAsyncContextManager) for one in arounds
+        ):
+            return _await(middleware.call_async(arounds, call), run)
+        return middleware.call(arounds, call)
+
+    def _bare_call(self, job: ClaimedJob, context: Any = None) -> Callable[[], Any]:
+        kind = job.kind
+        call = partial(kind.function, **job.arguments)
+        if kind.takes_context:
+            return partial(call, self._make_context(job) if context is None else context)
+        return call
+
+    def _has_middleware(self, job: ClaimedJob) -> bool:
+        return bool(job.kind.middleware or (self._gates is not None and self._gates.pool))
+
+
+def _await(work: Coroutine[Any, Any, Any], run: ThreadRun) -> Any:
+    with asyncio.Runner() as runner:
+        run.waits_in(runner.get_loop())
+        try:
+            return runner.run(work)
+        finally:
+            run.waits_in(None)
+
+
+def _encoded(job: ClaimedJob, returned: Any) -> bytes:
+    if returned is middleware.SUPPRESSED:
+        return encode_result(None)
+    return job.kind.encode_result(returned)
+
+
+def failure(job: ClaimedJob, error: BaseException) -> Outcome:
+    """What an attempt that did not succeed leads to."""
+    if isinstance(error, WrongResult):
+        return Outcome(error=wrong_result(error), outlook=FINAL)
+    if isinstance(error, TimedOut):
+        recorded = timed_out(job.timeout_seconds)
+    else:
+        recorded = error_of(error, traceback.format_exc())
+    try:
+        ahead = outlook(job.kind.retries, job.attempt, error)
+    except Exception:
+        log.exception("job %s: its own backoff failed; the usual one is taken", job.id)
+        return Outcome(error=recorded)
+    if ahead.harmless:
+        ignored = f"{recorded.kind}: {recorded.message}"
+        return Outcome(result=encode_result(None), ignored_error=ignored, outlook=ahead)
+    return Outcome(error=recorded, outlook=ahead)
+
+
+def span(job: ClaimedJob) -> Any:
+    """A context manager: the span of the attempt."""
+    if (unsampled := telemetry.unsampled()) is not None:
+        return unsampled
+    return telemetry.handling(
+        _shape(job.payload.function, job.queue),
+        job.delivery.headers,
+        (job.id, job.attempt, job.pickup_seconds, job.token),
+    )
+
+
+@lru_cache(1024)
+def _shape(function: str, queue: str) -> telemetry.Shape:
+    return telemetry.Shape(
+        names.run(function),
+        telemetry.SpanKind.CONSUMER,
+        fixed={
+            names.MESSAGING_SYSTEM: names.NATS,
+            names.MESSAGING_OPERATION_NAME: "run",
+            names.MESSAGING_OPERATION_TYPE: names.PROCESS,
+            names.MESSAGING_DESTINATION: queue,
+            names.FUNCTION: function,
+        },
+        varying=(
+            names.MESSAGING_MESSAGE_ID,
+            names.ATTEMPT,
+            names.WAIT_SECONDS,
+            names.FENCING_TOKEN,
+        ),
+    )
