@@ -22,7 +22,8 @@ class Nats(Section, frozen=True, kw_only=True):
     """The address and credentials of the broker.
 
     Attributes:
-        url: server or comma-separated servers; empty lets `penstock up` start its own.
+        url: server or comma-separated servers; empty lets `penstock up` start its own, and so does
+            a port of this machine at which no server listens (``nats://127.0.0.1:4777``).
         nkey_file: seed of an NKey, as `penstock deploy keys` makes them.
         credentials_file: a NATS `.creds` file, where there is no NKey.
         user: name of the user, where neither an NKey nor a `.creds` file is used.
