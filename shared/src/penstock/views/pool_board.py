@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.config.profiles import Pool
@@ -20,7 +21,7 @@ from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.operations.orders import stored_orders
-from penstock.views import lookback, wording
+from penstock.views import wording
 from penstock.views.event_text import because
 
 E = TypeVar("E", bound=Event)

@@ -28,6 +28,8 @@ from penstock.worker.lifetime import Lifetime
 from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
+from penstock.worker.output.job_output import JobOutput
+from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
@@ -57,6 +59,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     running: RunningJobs
     runner: JobRunner
+    output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
     ending: Ending
@@ -112,7 +115,8 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
-    functions = Functions(partial(RunContext, services), pool_gates)
+    output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
+    functions = Functions(partial(RunContext, services), pool_gates, output)
     runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
     in_flight = InFlightJobs(claims, runner, changed)
 
@@ -155,6 +159,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         lost_jobs=lost_jobs,
         running=running,
         runner=runner,
+        output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),
         ending=ending,
