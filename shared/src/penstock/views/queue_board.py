@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus, QueueDepth
 from penstock.config import Settings
 from penstock.config.serving import serving
@@ -11,7 +12,6 @@ from penstock.config.topology import is_excluded
 from penstock.events.snapshot import MOST_ENDED_QUEUES, SNAPSHOTS, EndedRate, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health.unserved import oldest_seconds
-from penstock.views import lookback
 
 _FRESH_SECONDS = 60.0
 

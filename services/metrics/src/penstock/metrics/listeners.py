@@ -153,7 +153,7 @@ class ForecastListener:
 
 
 class DeadListener:
-    """Counts the jobs that become dead letters, whoever records it. No message can stop it.
+    """Counts the jobs that become dead letters, by whatever service. No message can stop it.
 
     Args:
         pool_of: the pool of each queue; the service adds queues that it finds later.

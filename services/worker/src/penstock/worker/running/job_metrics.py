@@ -34,7 +34,7 @@ class JobMetrics:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._known: set[SeriesKey] = set()
+        self._series_keys: set[SeriesKey] = set()
         self._pending = JobSeries(MAX_SERIES)
         self._dropped = 0
         self._warned = False
@@ -74,11 +74,13 @@ class JobMetrics:
             )
 
     def _may_have(self, key: SeriesKey) -> bool:
-        if key not in self._known and len(self._known) < MAX_SERIES:
-            other_kinds = any(one.name == key.name and one.kind != key.kind for one in self._known)
+        if key not in self._series_keys and len(self._series_keys) < MAX_SERIES:
+            other_kinds = any(
+                one.name == key.name and one.kind != key.kind for one in self._series_keys
+            )
             if not other_kinds:
-                self._known.add(key)
-        return key in self._known
+                self._series_keys.add(key)
+        return key in self._series_keys
 
     # --- for the worker's report ------------------------------------------------------------------
     def take(self) -> tuple[tuple[SeriesReport, ...], int]:
