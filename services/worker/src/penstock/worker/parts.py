@@ -33,6 +33,7 @@ from penstock.worker.running.ending import Ending
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
+from penstock.worker.running.slots import SlotRunner
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -46,6 +47,7 @@ class WorkerParts:
     assignment: Assignment
     state: WorkerState
     tasks: Tasks
+    slots: int
     claims: Claims
     intake: Intake
     ahead: Ahead
@@ -72,7 +74,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark: instead of the host's own.
     """
     settings, jobs = assignment.settings, assignment.settings.jobs
-    profile, middleware = gates.load(pools(settings)[assignment.pool].profile)
+    pool = pools(settings)[assignment.pool]
+    profile, middleware = gates.load(pool.profile)
+    slots = pool.job_slots
     spark = spark or SparkLease(assignment.run_dir, settings.spark)
     changed = asyncio.Event()
     state = WorkerState(changed)
@@ -81,7 +85,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
-    claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file)
+    claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file, slots)
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -90,12 +94,24 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         checkpoints=Checkpoints(bus, claims.joblog.subjects, jobs.max_checkpoint_bytes),
         ring=claims.ring,
         worker=assignment.worker,
+        slots=slots,
     )
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
     functions = Functions(partial(RunContext, services), pool_gates)
-    runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
+    runner: JobRunner
+    if slots == 1:
+        runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
+    else:
+        runner = SlotRunner(
+            functions,
+            running,
+            slots=slots,
+            claimed=claims_file,
+            claim_deadline=claim_deadline,
+            pulse=pulse,
+        )
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
@@ -105,6 +121,8 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment,
         sla_seconds=profile.sla_seconds,
         in_flight=in_flight,
+        running=running,
+        slots=slots,
         spark=spark,
         state=state,
     )
@@ -116,7 +134,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark=spark,
         state=state,
         tasks=tasks,
+        slots=slots,
         grace_seconds=jobs.cancel_grace_seconds,
+        drain_seconds=settings.host.drain_seconds,
     )
     lost_jobs = LostJobs(
         bus, claims.joblog, in_flight, ending, spark, jobs.cancel_grace_seconds, tasks
@@ -128,9 +148,10 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment=assignment,
         state=state,
         tasks=tasks,
+        slots=slots,
         claims=claims,
         intake=intake_of(bus, assignment),
-        ahead=Ahead(jobs.claim_ahead_seconds),
+        ahead=Ahead(jobs.claim_ahead_seconds, slots),
         in_flight=in_flight,
         lost_jobs=lost_jobs,
         running=running,
