@@ -25,6 +25,7 @@ from telemetry_page import telemetry_page
 
 from penstock.config import profiles
 from penstock.config import settings as declared
+from penstock.config.schedules import ScheduleTable
 from penstock.decider.core import options
 from penstock.decider.core.lint.check import RULES
 from penstock.decider.core.policies.shipped import SHIPPED
@@ -181,7 +182,7 @@ def settings_page() -> str:
     for field in msgspec.structs.fields(declared.Settings):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             sections.append((field.name, field.type))
-        elif field.name not in {"profiles", "pools"}:
+        elif field.name not in {"profiles", "pools", "schedules"}:
             plain.append(field.name)
     parts.append(field_table(declared.Settings, only=plain))
     for name, kind in sections:
@@ -190,6 +191,7 @@ def settings_page() -> str:
     parts.append(field_table(profiles.PoolTable, beyond=profiles.ProfileOverride))
     parts += ["## [profiles.NAME]", prose(profiles.Profile), PROFILES_NOTE]
     parts += [field_table(profiles.Profile), "### Profiles that ship", profile_table()]
+    parts += ["## [schedules.NAME]", prose(ScheduleTable), field_table(ScheduleTable)]
     return "\n\n".join(part for part in parts if part)
 
 

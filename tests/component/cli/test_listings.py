@@ -93,7 +93,7 @@ async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
 
 
 async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 1)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.cancel(job_id)
@@ -112,7 +112,7 @@ async def test_what_cannot_be_told_is_left_out(bus) -> None:
 
 
 async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 8)
+    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 8)
     client = Client(bus)
     ids = [await client.dispatch(add(a=n)) for n in range(4)]
     for job_id in ids:
@@ -129,8 +129,8 @@ async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypat
 
 
 async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
-    monkeypatch.setattr("penstock.views.lookback.DEEPEST_SPAN", 16)
+    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.bus.lookback.DEEPEST_SPAN", 16)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.dispatch_many([add(a=n) for n in range(20)])

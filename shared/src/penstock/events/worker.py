@@ -155,6 +155,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         slots_used: how many it runs now; None where that is not reported.
         queues: what it did since the last report.
         spark_session: id of the Spark session that it has open; empty for none.
+        build: version of its job code; see `penstock.jobs.registry.build`.
     """
 
     worker: str
@@ -174,3 +175,4 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     queues: dict[str, QueueReport] = {}
     spark_session: str = ""
     stopping_because: str = ""
+    build: str = ""

@@ -18,6 +18,7 @@ from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverla
 from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
 from penstock.jobs.running.context import Context
+from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
 
@@ -46,4 +47,5 @@ __all__ = [
     "WithoutOverlapping",
     "awaiting",
     "job",
+    "schedule",
 ]

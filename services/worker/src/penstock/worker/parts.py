@@ -8,6 +8,8 @@ from functools import partial
 
 from penstock.bus.protocol import Bus
 from penstock.config.topology import pools
+from penstock.events.subjects import Subjects
+from penstock.jobs import registry
 from penstock.jobs.client import Client
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.runtime.tasks import Tasks
@@ -19,12 +21,15 @@ from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.exclusive_queue import Exclusive, exclusively
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.claiming.intake import Intake, intake_of
+from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.lost_jobs import LostJobs
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.lifetime import Lifetime
 from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
+from penstock.worker.output.job_output import JobOutput
+from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
@@ -55,6 +60,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     running: RunningJobs
     runner: JobRunner
+    output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
     ending: Ending
@@ -85,7 +91,20 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
-    claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file, slots)
+    build = registry.build(jobs.build)
+    is_exclusive = pool.kind == "exclusive"
+    subjects = Subjects(settings.prefix)
+    claims = Claims(
+        bus,
+        settings,
+        profile,
+        assignment.host,
+        assignment.worker,
+        claims_file,
+        slots=slots,
+        builds=LiveBuilds(bus, subjects, assignment.pool, build, settings.host.lease_seconds),
+        give_way=state.stop if is_exclusive else None,
+    )
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -99,7 +118,8 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
-    functions = Functions(partial(RunContext, services), pool_gates)
+    output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
+    functions = Functions(partial(RunContext, services), pool_gates, output)
     runner: JobRunner
     if slots == 1:
         runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
@@ -125,6 +145,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         slots=slots,
         spark=spark,
         state=state,
+        build=build,
     )
     ending = Ending(
         running=running,
@@ -156,6 +177,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         lost_jobs=lost_jobs,
         running=running,
         runner=runner,
+        output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),
         ending=ending,

@@ -182,6 +182,7 @@ def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float
         claims=report.claims,
         slots=report.slots,
         slots_used=report.slots_used or 0,
+        build=report.build[:_MAX_BUILD_LENGTH],
         stopping_because=stopping,
         paused=report.state == "draining" and not stopping,
     )
@@ -196,6 +197,7 @@ def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float
     return fleet.having(worker), [_ready(fleet, worker, now)]
 
 
+_MAX_BUILD_LENGTH: Final = 64
 _PHASES: Final = {"idle": Phase.IDLE, "busy": Phase.BUSY}
 
 

@@ -86,11 +86,8 @@ class RunContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        about = {
-            "job_id": self._job.id,
-            "attempt": self._job.attempt,
-            "worker": self._services.worker,
-        }
+        output = self._job.live.output
+        about = output.extra() if output else {}
         return logging.LoggerAdapter(logging.getLogger(self._job.payload.function), about)
 
     @property

@@ -86,8 +86,9 @@ class JobLoop:
         run.task = context.run(loop.create_task, self._run(job, run, begun_at))
 
     async def _run(self, job: ClaimedJob, run: TaskRun, begun_at: float) -> None:
-        outcome = await self._attempt(job, run)
-        await run.end_other_tasks()
+        with self._functions.writing(job):
+            outcome = await self._attempt(job, run)
+            await run.end_other_tasks()
         self._running.remove(job)
         self._running.lift_limit(job)
         run_seconds = time.monotonic() - begun_at
@@ -161,13 +162,13 @@ def _count_for_its_job(
     loop: asyncio.AbstractEventLoop,
     work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
     /,
-    **more: Any,
+    **options: Any,
 ) -> asyncio.Task[Any]:
     """A task factory: a task belongs to the job in whose context it is made."""
     run = _OWNER.get()
     if run is None or not isinstance(work, Coroutine):
-        return asyncio.Task(work, loop=loop, **more)
-    task = asyncio.Task(_Counted(work, run), loop=loop, **more)
+        return asyncio.Task(work, loop=loop, **options)
+    task = asyncio.Task(_Counted(work, run), loop=loop, **options)
     run.add(task)
     return task
 
