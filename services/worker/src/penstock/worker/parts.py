@@ -35,6 +35,7 @@ from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
+from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
@@ -105,6 +106,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         builds=LiveBuilds(bus, subjects, assignment.pool, build, settings.host.lease_seconds),
         give_way=state.stop if is_exclusive else None,
     )
+    job_metrics = JobMetrics()
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -112,6 +114,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         commits=Commits(bus, claims.joblog),
         checkpoints=Checkpoints(bus, claims.joblog.subjects, jobs.max_checkpoint_bytes),
         ring=claims.ring,
+        metrics=job_metrics,
         worker=assignment.worker,
         slots=slots,
     )
@@ -146,6 +149,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark=spark,
         state=state,
         build=build,
+        job_metrics=job_metrics,
     )
     ending = Ending(
         running=running,

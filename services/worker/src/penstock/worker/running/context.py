@@ -19,6 +19,7 @@ from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
+from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.spark.lease import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class RunServices:
     commits: Commits
     checkpoints: Checkpoints
     ring: KeyRing
+    metrics: JobMetrics
     worker: str
     slots: int = 1
 
@@ -93,6 +95,10 @@ class RunContext:
     @property
     def span(self) -> Any:
         return self._job.live.span
+
+    @property
+    def metrics(self) -> JobMetrics:
+        return self._services.metrics
 
     @property
     def spark(self) -> SparkSession:
