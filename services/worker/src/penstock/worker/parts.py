@@ -28,11 +28,14 @@ from penstock.worker.lifetime import Lifetime
 from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
+from penstock.worker.output.job_output import JobOutput
+from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
+from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
@@ -56,6 +59,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     running: RunningJobs
     runner: JobRunner
+    output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
     ending: Ending
@@ -97,6 +101,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         builds=LiveBuilds(bus, subjects, assignment.pool, build, settings.host.lease_seconds),
         give_way=state.stop if is_exclusive else None,
     )
+    job_metrics = JobMetrics()
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -104,12 +109,14 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         commits=Commits(bus, claims.joblog),
         checkpoints=Checkpoints(bus, claims.joblog.subjects, jobs.max_checkpoint_bytes),
         ring=claims.ring,
+        metrics=job_metrics,
         worker=assignment.worker,
     )
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
-    functions = Functions(partial(RunContext, services), pool_gates)
+    output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
+    functions = Functions(partial(RunContext, services), pool_gates, output)
     runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
     in_flight = InFlightJobs(claims, runner, changed)
 
@@ -123,6 +130,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark=spark,
         state=state,
         build=build,
+        job_metrics=job_metrics,
     )
     ending = Ending(
         running=running,
@@ -151,6 +159,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         lost_jobs=lost_jobs,
         running=running,
         runner=runner,
+        output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),
         ending=ending,

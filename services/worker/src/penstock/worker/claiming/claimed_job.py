@@ -13,6 +13,7 @@ from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
 from penstock.runtime.workers.pulse import Pulse
+from penstock.telemetry.job_lines import RunningJob
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class LiveRun:
         spark_session: id of the Spark session that it uses.
         checkpointed: it has stored a checkpoint.
         span: its span, for the author's attributes.
+        output: what its log lines carry; None before it begins.
     """
 
     begun_at: float | None = None
@@ -34,6 +36,7 @@ class LiveRun:
     spark_session: str | None = None
     checkpointed: bool = False
     span: Any = None
+    output: RunningJob | None = None
 
     def is_active(self) -> None:
         """Its work goes on; from any thread."""

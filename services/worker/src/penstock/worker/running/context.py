@@ -19,6 +19,7 @@ from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
+from penstock.worker.running.job_metrics import JobMetrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,7 @@ class RunServices:
     commits: Commits
     checkpoints: Checkpoints
     ring: KeyRing
+    metrics: JobMetrics
     worker: str
 
 
@@ -83,16 +85,17 @@ class RunContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        about = {
-            "job_id": self._job.id,
-            "attempt": self._job.attempt,
-            "worker": self._services.worker,
-        }
+        output = self._job.live.output
+        about = output.extra() if output else {}
         return logging.LoggerAdapter(logging.getLogger(self._job.payload.function), about)
 
     @property
     def span(self) -> Any:
         return self._job.live.span
+
+    @property
+    def metrics(self) -> JobMetrics:
+        return self._services.metrics
 
     @property
     def spark(self) -> SparkSession:

@@ -161,8 +161,9 @@ def run_in_thread(
 ) -> Outcome:
     """Runs one attempt here, in the thread of ``run``; nothing that it raises is left behind."""
     cpu = time.thread_time()
-    outcome = _attempt(job, run, functions, begun_at)
-    run.discard_interruption()
+    with functions.writing(job):
+        outcome = _attempt(job, run, functions, begun_at)
+        run.discard_interruption()
     running.lift_limit(job)
     cpu_seconds, ended_at = time.thread_time() - cpu, time.monotonic()
     return msgspec.structs.replace(
