@@ -38,7 +38,8 @@ this page may change at any time. [Jobs](jobs.md) explains how it is used.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Declaring jobs": ("job", "Context", "Backoff", "schedule"),
     "Middleware": ("RateLimited", "WithoutOverlapping", "Unique", "Timeout"),
-    "Dispatching": ("Client", "SyncClient", "NamedJob", "Terms", "awaiting"),
+    "Dispatching": ("Client", "SyncClient", "NamedJob", "awaiting"),
+    "Values for dispatching": ("Step", "Terms", "LetterFilter"),
     "Reading": ("JobView", "State"),
 }
 """Names of `penstock.jobs` in the order of the page; all others follow, but for errors."""
@@ -131,12 +132,18 @@ def _described(item: Any) -> Iterator[str]:
     source = source_of(item)
     assert source, item
     yield f"### {item.__name__}"
-    if issubclass(item, msgspec.Struct) or is_dataclass(item):
+    if _is_made_by_programs(item):
         yield f"```python\n{_constructor(item)}\n```"
     yield from _text(source, _properties(source))
     for method in _methods(source):
         yield f"#### `{_signature(method)}`"
         yield from _text(method)
+
+
+def _is_made_by_programs(kind: type) -> bool:
+    """Whether it is a value that programs give, and not one that they are given."""
+    is_given = any(kind.__name__ in names for title, names in GROUPS.items() if title != "Reading")
+    return is_given and (issubclass(kind, msgspec.Struct) or is_dataclass(kind))
 
 
 def _constructor(kind: type) -> str:
