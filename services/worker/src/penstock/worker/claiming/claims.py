@@ -167,6 +167,7 @@ class Claims:
             pickup_seconds=whole_micros(job.pickup_seconds),
             message=job.delivery.sequence,
             max_lost=job.max_lost,
+            function=job.payload.function,
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
@@ -205,6 +206,7 @@ class Claims:
                 source=self.joblog.source,
                 reason=f"it expired {late:.1f} s before it could be started",
                 cause="expired",
+                function=call.function,
             )
             trace = trace_of(delivery.headers)
             await self._bus.append(self.joblog.outgoing(event, record.sequence, trace))
