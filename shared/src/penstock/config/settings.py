@@ -197,11 +197,17 @@ class Metrics(Section, frozen=True, kw_only=True):
         interval_seconds: time between snapshots of a quiet pool.
         max_per_second: snapshots of one pool when much happens.
         window_seconds: how far back distributions and rates look.
+        functions: job functions of all pools that metrics count by name; further ones count as the
+            function ``other``.
+        job_series: series that are kept of the metrics which jobs record themselves
+            (``context.metrics``); values of further ones are dropped and counted.
     """
 
     interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     max_per_second: Annotated[float, Meta(gt=0, le=10)] = 10.0
     window_seconds: Positive = 60.0
+    functions: Count = 100
+    job_series: Count = 2_000
 
 
 class Decider(Section, frozen=True, kw_only=True):
