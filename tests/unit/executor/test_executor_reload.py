@@ -69,7 +69,7 @@ def test_a_job_beyond_the_drain_deadline_goes_back_and_is_not_to_blame() -> None
     assert of(Kill, played.play(facts.Ticked(), after=2))
     instructions = played.play(facts.Exited(worker=busy, code=-9))
     [given] = of(GiveBack, instructions)
-    assert (given.job_ids, given.ran) == (("a",), "")
+    assert (given.job_ids, given.ran) == (("a",), ())
     assert of(WorkerStopped, instructions)[0].cause == "drain-deadline"
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 import click
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
@@ -21,7 +22,6 @@ from penstock.events.envelope import new_id, utc_now
 from penstock.events.reloading import ReloadReported, ReloadRequested
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
 
 REPEAT_SECONDS = 0.5
 """A request is repeated so often: it, or its answer, may be lost, and its executor restarted."""
