@@ -112,10 +112,10 @@ async def test_what_cannot_be_used_changes_nothing_and_is_reported(
 
 
 async def test_an_executor_goes_on_and_names_what_waits(running: Running) -> None:
-    running.service.on_reload(lambda new: (new, ("spark.memory",)))
+    running.service.on_new_settings(lambda new: (new, ("spark.memory",)))
     running.file = settings(4)
     await running.published(lambda one: one.settings)
-    await running.bus.signal(SUBJECTS.reload_asked())
+    await running.bus.signal(SUBJECTS.settings_reload())
     record = await running.published(lambda one: one.waiting)
     assert record.waiting == ("spark.memory",)
     assert record.differences(settings(4)) == []

@@ -113,7 +113,7 @@ def reload(ctx: click.Context) -> None:
     async def request(bus: Bus, settings: Settings) -> tuple[list[SettingsInForce], list[str]]:
         subjects = Subjects(settings.prefix)
         before, asked_at = await services(bus, subjects), utc_now()
-        await bus.signal(subjects.reload_asked())
+        await bus.signal(subjects.settings_reload())
         expected = {record.key for record in before}
         answers: dict[tuple[str, str, int], SettingsInForce] = {}
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
@@ -13,7 +12,6 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.session import Session
 from penstock.config.topology import pools
-from penstock.runtime.interpreter import RELOADING
 
 GROUP = "penstock.services"
 """Entry-point group: a service's name and its ``run(settings, reread)``."""
@@ -41,7 +39,6 @@ def _command(name: str, about: str) -> click.Command:
     )
     @click.pass_obj
     def run(session: Session) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, (RELOADING,))  # until the service handles it
         service = find(name)
         session.hand_on()
         settings = session.reachable_settings()

@@ -126,6 +126,8 @@ class Jobs(Section, frozen=True, kw_only=True):
             code that was not asked; then it is dead. 0: only the latter.
     """
 
+    of_process = ("claim_seconds", "max_lost_workers")
+
     modules: tuple[str, ...] = ()
     claim_seconds: Annotated[float, Meta(ge=1, le=3600)] = 4.0
     max_payload_bytes: Annotated[int, Meta(ge=1024, le=8_000_000)] = 512_000

@@ -34,8 +34,8 @@ class Reloader:
     """Reloads the settings of one service, and publishes those in force.
 
     Args:
-        service: takes the settings over itself where it declared so (`Service.on_reload`); else it
-            ends in order, and the caller starts it anew in this process.
+        service: takes the settings over itself where it declared so (`Service.on_new_settings`);
+            else it ends in order, and the caller starts it anew in this process.
         reread: None where there is nothing to read anew.
         check: of this service.
 
@@ -65,7 +65,7 @@ class Reloader:
         """Publishes the settings in force, and reloads when an operator asks. Ends never."""
         subjects = Subjects(self._service.settings.prefix)
         with suppress(BusError):
-            await self._service.bus.listen(subjects.reload_asked(), lambda *_: self.reload())
+            await self._service.bus.listen(subjects.settings_reload(), lambda *_: self.reload())
         while True:
             self._changed.clear()
             try:

@@ -43,6 +43,8 @@ class Service:
         self._pause_switch: Callable[[bool], None] | None = None
         self._pause_requested: bool | None = None
         self.take_settings: TakeSettings | None = None
+        self._on_reload: Callable[[], None] | None = None
+        self._reload_requested = False
         self.failure: BaseException | None = None
         self._tasks = Tasks(self._died)
 
@@ -66,7 +68,7 @@ class Service:
         if self._pause_requested is not None:
             switch(self._pause_requested)
 
-    def on_reload(self, take: TakeSettings) -> None:
+    def on_new_settings(self, take: TakeSettings) -> None:
         """Has ``take`` called with new settings, in place of an end and a new start.
 
         Args:
@@ -74,6 +76,18 @@ class Service:
                 for a restart.
         """
         self.take_settings = take
+
+    def reload(self) -> None:
+        """Reloads the job code, if the service has any."""
+        self._reload_requested = True
+        if self._on_reload is not None:
+            self._on_reload()
+
+    def on_reload(self, reload: Callable[[], None]) -> None:
+        """Has ``reload`` called at SIGHUP; for one that came earlier at once."""
+        self._on_reload = reload
+        if self._reload_requested:
+            reload()
 
     def _died(self, error: BaseException) -> None:
         self.failure = self.failure or error

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 
 import uvloop
@@ -14,7 +12,7 @@ import uvloop
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.config.topology import pools
-from penstock.runtime.interpreter import PAUSING, RELOADING
+from penstock.runtime.interpreter import HELD_BACK, has_terminal
 from penstock.runtime.presence import shown
 from penstock.runtime.reloading import Check, Reloader, Reread
 from penstock.runtime.service import Service
@@ -45,8 +43,7 @@ def run(
     """
     from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
 
-    # one that comes early waits
-    signal.pthread_sigmask(signal.SIG_BLOCK, (*PAUSING, RELOADING))
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # one that comes early waits
 
     async def connect_and_serve(settings: Settings) -> Settings | None:
         bus = await connect(settings, makes_streams=makes_streams)
@@ -78,6 +75,9 @@ async def serve(
 ) -> Settings | None:
     """Runs a service in this loop until it is asked to stop (SIGTERM, SIGINT, SIGQUIT) or dies.
 
+    SIGHUP asks it to reload its settings, and its job code where it has any; and to stop where its
+    terminal was closed.
+
     Returns:
         The settings that it is to be started with anew; None where it has ended for good.
 
@@ -91,10 +91,17 @@ async def serve(
         loop.add_signal_handler(number, service.stopping.set)
     loop.add_signal_handler(signal.SIGUSR1, service.switch_pause, True)
     loop.add_signal_handler(signal.SIGUSR2, service.switch_pause, False)
-    # a terminal that is closed sends it too: a service that was started there ends
-    hang_up = service.stopping.set if _on_terminal() else reloader.reload
-    loop.add_signal_handler(RELOADING, hang_up)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*PAUSING, RELOADING))
+    had_terminal = has_terminal()
+
+    def hang_up() -> None:
+        if had_terminal and not has_terminal():
+            service.stopping.set()
+        else:
+            reloader.reload()
+            service.reload()
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
     try:
         async with shown(service):
             service.spawn(reloader.run(), "settings")
@@ -103,15 +110,8 @@ async def serve(
         service.stopping.set()
         await service.end_tasks()
         await reloader.say_ended()
-        signal.pthread_sigmask(signal.SIG_BLOCK, (*PAUSING, RELOADING))
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         await bus.close()
     if service.failure:
         raise service.failure
     return reloader.next
-
-
-def _on_terminal() -> bool:
-    try:
-        return os.isatty(sys.stdin.fileno())
-    except (ValueError, OSError, AttributeError):  # closed, or none at all
-        return False

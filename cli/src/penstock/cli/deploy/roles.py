@@ -94,7 +94,7 @@ command that may not remove the dead letters, which is the second, does not begi
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
-_RELOAD = "notices.reload.settings"
+_RELOAD = "notices.settings.reload"
 
 ROLES: dict[str, Role] = {
     "metrics": Role(
@@ -130,9 +130,10 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "notices.cancel.*",
             "notices.recovered.*",
+            "notices.reloaded.*",
             "state.settings.*",
         ),
-        listens=("beats.worker.>", "notices.recover.*", _RELOAD),
+        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*", _RELOAD),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         follows=("COMMANDS",),
         answers=True,
@@ -206,10 +207,11 @@ ROLES: dict[str, Role] = {
             *(f"events.host.*.{event}" for event in ("HostPaused", "HostDrained", "HostResumed")),
             "state.health.probe",
             "notices.recover.*",
+            "notices.reload.*",
             "notices.queue.*",
             _RELOAD,
         ),
-        listens=("events.>", "beats.worker.>", "notices.recovered.*"),
+        listens=("events.>", "beats.worker.>", "notices.recovered.*", "notices.reloaded.*"),
         reads=STREAMS,
         purges=("DEAD", "STATE"),
         retries=True,
@@ -247,7 +249,8 @@ def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
             "schedules.*.*": tuple(f"schedules.{queue}.*" for queue in queues),
             "dead.*.*": tuple(f"dead.{queue}.*" for queue in queues),
         }
-    listened = {**pairs, "notices.recover.*": (f"notices.recover.{host}",)} if host else pairs
+    requests = ("notices.recover", "notices.reload") if host else ()
+    listened = {**pairs, **{f"{request}.*": (f"{request}.{host}",) for request in requests}}
     return msgspec.structs.replace(
         role,
         publishes=tuple(s for one in role.publishes for s in pairs.get(one, (one,))),

@@ -33,6 +33,7 @@ from penstock.executor.recovering.job_recovery import Recovery
 from penstock.executor.recovering.recover_requests import RecoverRequests
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.stuck_jobs import ROUND_SECONDS, StuckWatch
+from penstock.executor.reloading.reloads import Reloads
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.host_spark import HostSpark
@@ -100,6 +101,14 @@ class _Shell:
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._announce_stuck)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._recover_requests = RecoverRequests(self._bus, self._subjects, self._host, self._stuck)
+        self._reloads = Reloads(
+            self._bus,
+            self._subjects,
+            self._executor,
+            folder,
+            pools=pools(running.settings),
+            spawn=running.spawn,
+        )
         self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
         self._kept = self._kept_for_jobs(running.settings)
@@ -107,7 +116,7 @@ class _Shell:
         self._commands = Codec(WorkersScaled)
         self._lease_epoch = ReachedEpoch(self._bus, self._subjects)
         self._reports = msgspec.json.Decoder(WorkerReport)
-        running.on_reload(self._take_settings)
+        running.on_new_settings(self._take_settings)
 
     async def live(self) -> None:
         """Adopts, obeys until asked to stop, then ends all workers."""
@@ -117,7 +126,8 @@ class _Shell:
         reports = await self._bus.listen(
             self._subjects.worker_report(self._host, "*"), self._on_report
         )
-        spawn(executor.warm_parent.run(), "warm-parent")
+        executor.warm_parents.start(spawn)
+        spawn(self._reloads.run(), "reloads")
         spawn(executor.spark_workers.run(self._bus), "spark-workers")
         if executor.spark_workers.pools:
             host = self._running.settings.host
@@ -139,7 +149,9 @@ class _Shell:
         spawn(self._watch(), "stuck jobs")
         spawn(self._keep_claims(), "held claims")
         self._running.on_pause(executor.pause)
+        self._running.on_reload(self._reloads.begin)
         requests = await self._recover_requests.open()
+        reload_requests = await self._reloads.open()
         try:
             await self._running.stopping.wait()
             if self._running.failure is None:  # else they live on, for the next executor to adopt
@@ -148,6 +160,7 @@ class _Shell:
             with suppress(BusError):
                 await reports.unsubscribe()
                 await requests.unsubscribe()
+                await reload_requests.unsubscribe()
             executor.close()
 
     async def _end(self) -> None:
@@ -166,6 +179,7 @@ class _Shell:
         self._running.settings = merged
         self._executor.take_settings(merged)
         self._stuck.take_settings(merged)
+        self._reloads.take_pools(pools(merged))
         self._kept = self._kept_for_jobs(merged)
         return merged, waiting
 
@@ -222,7 +236,7 @@ class _Shell:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._executor.learn(Ticked())
-            awaited = {self._executor.warm_parent.pid, self._spark.pid}
+            awaited = {*self._executor.warm_parents.pids, self._spark.pid}
             reap_strays(awaited.union(self._executor.processes.pids))
 
     async def _watch(self) -> None:
@@ -290,6 +304,7 @@ class _Shell:
             pools=by_pool(fleet, time.monotonic()),
             draining=fleet.ending,
             spark=self._spark.state,
+            reload_error=self._reloads.error,
             **msgspec.structs.asdict(use),
         )
 
