@@ -183,8 +183,11 @@ def test_other_accounts_of_the_machine_cannot_use_the_broker(up: Up) -> None:
     up.until(lambda: up.shell.json("pool", "ls")[0]["ready"] == 1, "a worker")
     for process in up.processes():
         assert token not in " ".join(process.cmdline())
+    elsewhere = up.folder / "elsewhere"  # other accounts cannot read the token in .penstock
+    elsewhere.mkdir()
     for guess in ("", f"{'x' * len(token)}@"):
-        refused = up.shell.call("queue", "ls", "--nats-url", f"nats://{guess}{place}", code=1)
+        url = f"nats://{guess}{place}"
+        refused = Shell(elsewhere).call("queue", "ls", "--nats-url", url, code=1)
         assert "refuses these credentials" in refused.stderr
     root = monitor_url.rpartition("/")[0]
     for page in ("", "/varz", "/connz", "/jsz", "/healthz"):

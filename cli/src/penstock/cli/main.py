@@ -31,6 +31,7 @@ COMMANDS = {
     "outbox": Lazy("jobs.outbox", "Jobs kept locally without a broker.", LOOK),
     "schedule": Lazy("jobs.schedule", "Jobs at set times: cron.", LOOK),
     "pool": Lazy("scaling.pool", "Pools: load, workers, promise.", LOOK),
+    "host": Lazy("scaling.host", "Hosts: list, pause, drain, resume.", LOOK),
     "decision": Lazy("scaling.decision", "Scaling decisions, and why.", LOOK),
     "events": Lazy("events", "The event log and its schema.", LOOK),
     "health": Lazy("health", "State of the installation; what jobs survive.", CHECK),

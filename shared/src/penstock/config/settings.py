@@ -22,7 +22,8 @@ class Nats(Section, frozen=True, kw_only=True):
     """The address and credentials of the broker.
 
     Attributes:
-        url: server or comma-separated servers; empty lets `penstock up` start its own.
+        url: server or comma-separated servers; empty lets `penstock up` start its own, and so does
+            a port of this machine at which no server listens (``nats://127.0.0.1:4777``).
         nkey_file: seed of an NKey, as `penstock deploy keys` makes them.
         credentials_file: a NATS `.creds` file, where there is no NKey.
         user: name of the user, where neither an NKey nor a `.creds` file is used.
@@ -96,6 +97,11 @@ class Jobs(Section, frozen=True, kw_only=True):
             that come meanwhile are delivered at once.
         exclusive_lease_seconds: a worker that holds an exclusive queue and cannot reach the broker
             this long has ended its job by then, and another may take over.
+        build: name of the version of the job code, such as a release or a commit; what workers and
+            dead letters show. A digest of all functions' signatures is added to it.
+        unknown_after_seconds: a job whose function or argument a worker does not know is offered to
+            others for so long, and for as long as a live worker of its pool has a version of the
+            code that was not asked; then it is dead. 0: only the latter.
     """
 
     modules: tuple[str, ...] = ()
@@ -107,6 +113,8 @@ class Jobs(Section, frozen=True, kw_only=True):
     max_checkpoint_bytes: Annotated[int, Meta(ge=64, le=900_000)] = 256_000
     poll_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     exclusive_lease_seconds: Annotated[float, Meta(ge=1, le=60)] = 10.0
+    build: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,40}$")] = ""
+    unknown_after_seconds: NonNegative = 300.0
 
 
 class Dispatch(Section, frozen=True, kw_only=True):

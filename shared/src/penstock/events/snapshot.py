@@ -196,6 +196,7 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         names: workers of this pool that have a process. Reports of other workers are not believed.
+        builds: versions of the job code that its ready workers have.
     """
 
     planned: Int64
@@ -204,6 +205,7 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     draining: Int64 = 0
     crash_loop: bool = False
     names: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
 
 
 class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):

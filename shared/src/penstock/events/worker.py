@@ -152,6 +152,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         claims: what it holds now.
         queues: what it did since the last report.
         spark_session: id of the Spark session that it has open; empty for none.
+        build: version of its job code; see `penstock.jobs.registry.build`.
     """
 
     worker: str
@@ -168,3 +169,4 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     queues: dict[str, QueueReport] = {}
     spark_session: str = ""
     stopping_because: str = ""
+    build: str = ""

@@ -46,6 +46,14 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.orders import (
+    HostDrained,
+    HostPaused,
+    HostResumed,
+    PoolHeld,
+    PoolReleased,
+    hold_bounds,
+)
 from penstock.events.queue import QueuePaused, QueueResumed
 from penstock.events.scaling import (
     BudgetCapReached,
@@ -127,6 +135,11 @@ def _burning(event: PromiseBurning) -> str:
     late, jobs = budget.late + budget.waiting_late, budget.jobs + budget.waiting_late
     promise = f"{budget.quantile * 100:g} % within {seconds(budget.sla_seconds)}"
     return f"{event.pace}: {late} of {jobs} late, promised {promise}"
+
+
+def _held(event: PoolHeld) -> str:
+    bounds = hold_bounds(event.at_least, event.at_most)
+    return f"{bounds} until {clock(event.until)}{': ' if event.reason else ''}{event.reason}"
 
 
 def _dispatched(event: JobDispatched) -> str:
@@ -227,5 +240,10 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     HistoryBegins: lambda event: f"at message {event.sequence}",
     HealthChanged: lambda event: ", ".join((f"{event.before} → {event.state}", *event.reasons)),
     HostJoined: lambda event: f"{event.cpu_cores:g} cores, {event.memory_bytes >> 20} MiB",
+    PoolHeld: _held,
+    PoolReleased: lambda _: "scaled by its settings again",
+    HostPaused: lambda event: event.reason,
+    HostDrained: lambda event: event.reason,
+    HostResumed: lambda _: "takes workers again",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
 }

@@ -39,7 +39,9 @@ class Run:
 
     def __init__(self, bus: MemoryBus, settings: Settings, run_dir: str) -> None:
         self._bus, self._subjects = bus, Subjects(settings.prefix)
-        self._settings, self._run_dir = settings, run_dir
+        # no other worker could know a job that the one of the queue does not
+        jobs = replace(settings.jobs, unknown_after_seconds=0.0)
+        self._settings, self._run_dir = replace(settings, jobs=jobs), run_dir
         client = Client.over(bus.client(), settings, "testing")
         self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}

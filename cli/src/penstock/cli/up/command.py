@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shutil
 import signal
 import sys
@@ -15,14 +14,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus.peers import new_token
 from penstock.bus.protocol import Bus, BusError, StorageTooSmall
 from penstock.cli.command import Command
 from penstock.cli.config import lint, remarks
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
-from penstock.cli.up import cluster, state
+from penstock.cli.up import cluster, own_broker, state
 from penstock.cli.up.disk_guard import DiskGuard
 from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
@@ -37,7 +35,7 @@ from penstock.runtime import paths
 from penstock.runtime.broker import Broker
 from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.local_broker import with_url
-from penstock.runtime.paths import check_port, temporary_dir
+from penstock.runtime.paths import temporary_dir
 from penstock.runtime.private_folders import private_dir, remove_private
 from penstock.views import wording
 from penstock.views.pool_board import Board
@@ -50,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     live: bool
     ephemeral: bool
-    port: int
+    port: int | None
 
 
 @click.command(
@@ -65,15 +63,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=0,
-    help="Port of the broker that it starts; 0: any free one.",
+    help="Port of the broker that it starts, 0 for any free one; else that of the last start here.",
 )
 @click.pass_obj
-def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
+def up(session: Session, live: bool | None, ephemeral: bool, port: int | None) -> None:
     """Run everything on this machine: broker, services, workers. Ctrl-C ends it in order.
 
-    Without nats.url a broker is started, which keeps its store in .penstock/ here. The other
-    commands find it from the same folder. A second Ctrl-C does not wait for busy workers.
+    Without nats.url, or where it names a port of this machine at which no server listens, a broker
+    is started, which keeps its store and its port in .penstock/ here. Other commands and programs
+    find it from the same folder. A second Ctrl-C does not wait for busy workers.
     """
     settings = session.settings()
     configured = pools(settings)
@@ -101,10 +99,10 @@ def _prepared(
         here = stack.enter_context(state.held())
         folder = stack.enter_context(temporary_dir()) if options.ephemeral else here.resolve()
         broker = None
-        if not settings.nats.url:
-            _check_port(options.port)
-            broker = stack.enter_context(Broker(folder / "nats", options.port, token=new_token()))
+        if place := own_broker.place(settings, options.port, here):
+            broker = stack.enter_context(Broker(folder / "nats", place.port, token=place.token))
             settings = with_url(settings, broker.url, broker.monitor_url)
+            own_broker.remember(own_broker.Place(broker.port, place.token), here)
         if not settings.host.run_dir:
             names = state.run_folder(here)
             stack.callback(remove_private, *names)
@@ -114,18 +112,6 @@ def _prepared(
         settings = cluster.with_secret(settings, here)
         state.write_url(settings.nats.url, settings.nats.monitor_url)
         yield settings, broker, folder
-
-
-def _check_port(port: int) -> None:
-    """Checks the port before the broker does, whose log has fifteen lines on it. Raises Refused."""
-    if not port:
-        return
-    try:
-        check_port(port)
-    except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        why = "is taken" if taken else f"cannot be used ({error.strerror})"
-        raise Refused(f"port {port} {why}; choose another with --port") from error
 
 
 class _Up:

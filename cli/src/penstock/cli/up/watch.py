@@ -10,6 +10,7 @@ from penstock.events.catalogue import ALL
 from penstock.events.envelope import Event, MalformedEvent
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.subjects import Subjects
+from penstock.operations import orders
 from penstock.views.pool_board import Board
 
 NOUNS = ("pool", "worker", "host", "decider")
@@ -39,6 +40,7 @@ async def watch(
         for stream, wanted, start, take in (
             (subjects.snapshots_stream, snapshots, "last", board.take),
             (subjects.events_stream, decisions, "last", board.take),
+            (subjects.state_stream, orders.patterns(subjects), "last", board.take),
             (subjects.events_stream, news, "new", take_event),
         ):
             group.create_task(_read(bus, stream, wanted, start, take))

@@ -8,6 +8,8 @@ from functools import partial
 
 from penstock.bus.protocol import Bus
 from penstock.config.topology import pools
+from penstock.events.subjects import Subjects
+from penstock.jobs import registry
 from penstock.jobs.client import Client
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.runtime.tasks import Tasks
@@ -19,6 +21,7 @@ from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.exclusive_queue import Exclusive, exclusively
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.claiming.intake import Intake, intake_of
+from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.lost_jobs import LostJobs
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.lifetime import Lifetime
@@ -81,7 +84,19 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
-    claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file)
+    build = registry.build(jobs.build)
+    is_exclusive = pools(settings)[assignment.pool].kind == "exclusive"
+    subjects = Subjects(settings.prefix)
+    claims = Claims(
+        bus,
+        settings,
+        profile,
+        assignment.host,
+        assignment.worker,
+        claims_file,
+        builds=LiveBuilds(bus, subjects, assignment.pool, build, settings.host.lease_seconds),
+        give_way=state.stop if is_exclusive else None,
+    )
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -107,6 +122,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         in_flight=in_flight,
         spark=spark,
         state=state,
+        build=build,
     )
     ending = Ending(
         running=running,

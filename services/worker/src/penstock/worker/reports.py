@@ -47,6 +47,7 @@ class Reporter:
 
     Args:
         sla_seconds: a job picked up later than this is late.
+        build: version of the worker's job code.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Reporter:
         in_flight: InFlightJobs,
         spark: SparkLease,
         state: WorkerState,
+        build: str = "",
     ) -> None:
+        self._build = build
         self._bus, self._assignment = bus, assignment
         subjects = Subjects(assignment.settings.prefix)
         self._subject = subjects.worker_report(assignment.host, assignment.worker)
@@ -125,6 +128,7 @@ class Reporter:
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
             spark_session=self._spark.session_id,
             stopping_because=self._state.stopping,
+            build=self._build,
         )
         await self._bus.signal(self._subject, msgspec.json.encode(report))
 

@@ -22,6 +22,12 @@ SEQUENCE = "Penstock-Seq"
 ATTEMPT = "Penstock-Attempt"
 LOCKED_SINCE = "Penstock-Locked-Since"
 """When a worker first lacked the job's key, POSIX seconds by the broker's clock."""
+UNKNOWN_SINCE = "Penstock-Unknown-Since"
+"""When a worker first did not know the job's function or arguments, likewise."""
+UNKNOWN_TO = "Penstock-Unknown-To"
+"""The versions of the code that do not know it: ``build=host.worker``, separated by commas."""
+AVAILABLE = "Penstock-Available"
+"""Since when a job that was handed on could have started, likewise."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,6 +118,18 @@ def postponed(
             "Nats-Schedule-Target": delivery.subject,
         },
     )
+
+
+def since(delivery: Delivery, header: str) -> float:
+    """The time in a header of a message that was postponed, else when it was stored.
+
+    POSIX seconds by the broker's clock, as :attr:`Delivery.stored_at` is.
+    """
+    try:
+        at = float(delivery.headers.get(header, ""))
+    except ValueError:
+        return delivery.stored_at
+    return at if 0 < at < delivery.stored_at else delivery.stored_at
 
 
 def dead_letter(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:

@@ -180,6 +180,7 @@ def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float
         worker,
         reported_at=now,
         claims=report.claims,
+        build=report.build[:_MAX_BUILD_LENGTH],
         stopping_because=stopping,
         paused=report.state == "draining" and not stopping,
     )
@@ -194,6 +195,7 @@ def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float
     return fleet.having(worker), [_ready(fleet, worker, now)]
 
 
+_MAX_BUILD_LENGTH: Final = 64
 _PHASES: Final = {"idle": Phase.IDLE, "busy": Phase.BUSY}
 
 

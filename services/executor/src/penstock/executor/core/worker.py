@@ -57,6 +57,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         reported_at: when it last reported.
         computed_at: when it last used its processor although it could not report.
         claims: what it held at its last report.
+        build: version of its job code, by its own report; empty before.
         stopping_because: why it stops, by its own report; empty while it does not.
         paused: it takes no jobs for now.
         pause_requested_at: when it was last asked to pause.
@@ -78,6 +79,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     reported_at: float | None = None
     computed_at: float = 0.0
     claims: tuple[Claim, ...] = ()
+    build: str = ""
     stopping_because: str = ""
     paused: bool = False
     pause_requested_at: float = -math.inf
