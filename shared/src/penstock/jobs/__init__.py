@@ -13,6 +13,7 @@ from penstock.jobs.errors import (
     Skip,
     UnknownJob,
 )
+from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import job
@@ -32,6 +33,7 @@ __all__ = [
     "Client",
     "Context",
     "Defer",
+    "JobFilter",
     "JobRefused",
     "JobType",
     "NamedJob",

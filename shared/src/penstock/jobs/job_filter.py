@@ -34,8 +34,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def needs_events(self) -> bool:
-        """Whether a job's message alone does not tell if it matches: its schedule's tag is in its
-        first event only."""
+        """Whether a job's events must be read: the tag of its schedule is not in its message."""
         return self.tag.startswith(SCHEDULE_TAG)
 
     def fits(self, record: JobRecord) -> bool:

@@ -80,18 +80,18 @@ def act(
         caution: its options.
         matching: which jobs.
         operation: acts on them.
-        done: what is then said of one job, and of several: ``("is cancelled", "are cancelled")``.
+        done: the report on one job, and on several: ``("is cancelled", "are cancelled")``.
 
     Raises:
-        Refused: nobody can be asked.
+        Refused: no terminal to ask for confirmation on.
         Failed: jobs that match were left.
     """
-    found = session.with_client(lambda client: client.bulk.count(matching))
-    if caution.dry_run or not found.jobs:
-        _show_matching(session, found)
+    matches = session.with_client(lambda client: client.bulk.count(matching))
+    if caution.dry_run or not matches.jobs:
+        _show_matching(session, matches)
         return
     if not caution.yes:
-        _confirm(session, found, caution, done[1])
+        _confirm(session, matches, caution, done[1])
 
     async def request(bus: Bus, settings: Settings) -> tuple[Counter[Effect], list[BulkOutcome]]:
         counts: Counter[Effect] = Counter()
@@ -100,37 +100,37 @@ def act(
             counts.update(outcome.effect for outcome in page)
             left += [one for one in page if one.effect is Effect.LEFT]
             left = left[:_JSON_LEFT]
-            _show_progress(session, counts, found.jobs)
+            _show_progress(session, counts, matches.jobs)
         return counts, left
 
     _report(session, *session.run(request), done)
 
 
-def _confirm(session: Session, found: Matching, caution: Caution, done: str) -> None:
-    jobs = _jobs(min(found.jobs, caution.limit) if caution.limit else found.jobs)
+def _confirm(session: Session, matches: Matching, caution: Caution, done: str) -> None:
+    jobs = _jobs(min(matches.jobs, caution.limit) if caution.limit else matches.jobs)
     if not sys.stdin.isatty():
         raise Refused(f"{jobs} match: add --yes to act on them, or --dry-run to count them")
-    for text in _groups(found):
+    for text in _groups(matches):
         note(text)
     question = f"{jobs} match. Shall they {done.replace('are ', 'be ')}?"
     click.confirm(question, err=True, abort=True)
 
 
-def _show_matching(session: Session, found: Matching) -> None:
+def _show_matching(session: Session, matches: Matching) -> None:
     if session.as_json:
         groups = [
             {"queue": queue, "function": function, "jobs": count}
-            for (queue, function), count in found.groups.items()
+            for (queue, function), count in matches.groups.items()
         ]
-        write_json({"jobs": found.jobs, "groups": groups, "done": 0, "left": []})
+        write_json({"jobs": matches.jobs, "groups": groups, "done": 0, "left": []})
         return
-    for text in _groups(found):
+    for text in _groups(matches):
         write_line(text)
-    write_line(f"{_jobs(found.jobs)} match; nothing was done")
+    write_line(f"{_jobs(matches.jobs)} match; nothing was done")
 
 
-def _groups(found: Matching) -> list[str]:
-    ranked = sorted(found.groups.items(), key=lambda item: -item[1])
+def _groups(matches: Matching) -> list[str]:
+    ranked = sorted(matches.groups.items(), key=lambda item: -item[1])
     texts = [f"  {count} of {function} on queue {queue}" for (queue, function), count in ranked]
     further = len(texts) - _SHOWN_GROUPS
     return [*texts[:_SHOWN_GROUPS], *([f"  and {further} more groups"] if further > 0 else [])]
