@@ -29,6 +29,7 @@ from penstock.jobs import job
 
 @job(queue="reports")
 def add(a: int, b: int = 0) -> int:
+    print("adding", a, "and", b)
     return a + b
 
 @job(queue="reports", schedule="0 0 1 1 *")
@@ -72,7 +73,7 @@ class Up:
         self.folder, self.log = folder, folder / "up.log"
         self._mark = uuid.uuid4().hex
         env = {MARK: self._mark, "XDG_RUNTIME_DIR": str(run_time)}
-        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json")
+        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json", "--log-json")
         self.child: Child = children.start(argv, name="up", cwd=folder, log=self.log, env=env)
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
@@ -91,7 +92,7 @@ class Up:
         """What it printed about itself."""
         lines = self.log.read_text().splitlines()
         objects = [json.loads(line) for line in lines if line.startswith("{")]
-        return [each["text"] for each in objects if "text" in each]
+        return [each["text"] for each in objects if "text" in each and "logger" not in each]
 
     def processes(self) -> list[psutil.Process]:
         found = []
@@ -103,7 +104,7 @@ class Up:
 
     def process_of(self, service: str) -> psutil.Process:
         [found] = [
-            each for each in self.processes() if service in {each.name(), *each.cmdline()[-1:]}
+            each for each in self.processes() if service in {each.name(), *each.cmdline()[-2:]}
         ]
         return found
 
@@ -153,6 +154,13 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     assert worker["host"] == "test-host"
     [decision, *_] = up.shell.json("decision", "ls", "reports")
     assert decision["reasons"][-1]["text"] in up.shell.text("decision", "explain", decision["id"])
+
+    job_id = done["job"]["id"]
+    [line] = up.shell.text("job", "logs", job_id, "--json", "--follow").splitlines()
+    assert (json.loads(line)["text"], json.loads(line)["stream"]) == ("adding 1 and 2", "stdout")
+    lines = [json.loads(line) for line in up.log.read_text().splitlines()]  # all of them are JSON
+    [printed] = [line for line in lines if line.get("text") == "adding 1 and 2"]
+    assert (printed["job_id"], printed["function"]) == (job_id, "up_jobs.add")
 
     up.until(lambda: len(up.shell.json("schedule", "ls")) == 2, "storing declared schedules")
     stored = {row["name"]: row["origin"] for row in up.shell.json("schedule", "ls")}

@@ -82,6 +82,25 @@ class Streams(Section, frozen=True, kw_only=True):
     others_max_bytes: Annotated[int, Meta(ge=0)] = 0
 
 
+class Logs(Section, frozen=True, kw_only=True):
+    """What jobs write, kept for `penstock job logs`: lines of their loggers, and what they print.
+
+    Attributes:
+        enabled: workers publish the lines; where it is off, they are in the output of the executor
+            (or of `penstock worker`) alone.
+        max_age_hours: how long lines are kept.
+        max_bytes: bound of the stream of all jobs' lines, which the broker reserves; the oldest
+            lines go first.
+        max_attempt_bytes: what one attempt of a job may write; further lines are dropped, and
+            counted. The line about its failure is stored beyond that.
+    """
+
+    enabled: bool = True
+    max_age_hours: Period = 72.0
+    max_bytes: Annotated[int, Meta(ge=1_000_000)] = 100_000_000
+    max_attempt_bytes: Annotated[int, Meta(ge=0, le=100_000_000)] = 1_000_000
+
+
 class Jobs(Section, frozen=True, kw_only=True):
     """Finding and running jobs.
 
@@ -178,11 +197,17 @@ class Metrics(Section, frozen=True, kw_only=True):
         interval_seconds: time between snapshots of a quiet pool.
         max_per_second: snapshots of one pool when much happens.
         window_seconds: how far back distributions and rates look.
+        functions: job functions of all pools that metrics count by name; further ones count as the
+            function ``other``.
+        job_series: series that are kept of the metrics which jobs record themselves
+            (``context.metrics``); values of further ones are dropped and counted.
     """
 
     interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     max_per_second: Annotated[float, Meta(gt=0, le=10)] = 10.0
     window_seconds: Positive = 60.0
+    functions: Count = 100
+    job_series: Count = 2_000
 
 
 class Decider(Section, frozen=True, kw_only=True):
@@ -266,6 +291,7 @@ class Settings(Section, frozen=True, kw_only=True):
     nats: Nats = Nats()
     streams: Streams = Streams()
     jobs: Jobs = Jobs()
+    logs: Logs = Logs()
     dispatch: Dispatch = Dispatch()
     encryption: Encryption = Encryption()
     host: Host = msgspec.field(default_factory=Host)

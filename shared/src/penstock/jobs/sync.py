@@ -18,6 +18,7 @@ from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.client import Client
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.job_type import Call
+from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 
@@ -157,6 +158,13 @@ class SyncBulk(Blocking):
     move = iterating(Bulk.move)
 
 
+class SyncJobs(Blocking):
+    """See :class:`Jobs`."""
+
+    logs = blocking(Jobs.logs)
+    follow_logs = iterating(Jobs.follow_logs)
+
+
 class SyncDeadLetters(Blocking):
     """See :class:`DeadLetters`."""
 
@@ -171,7 +179,10 @@ class SyncDeadLetters(Blocking):
 
 
 class SyncClient(Blocking):
-    """A :class:`Client` for code without an event loop.
+    """A :class:`Client` for code without an event loop: all its verbs, without ``await``.
+
+    Those of its attributes, too. One serves all threads of a process; a process that is forked
+    makes one of its own.
 
     Example::
 
@@ -188,6 +199,7 @@ class SyncClient(Blocking):
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
         bulk: operations on many jobs.
+        jobs: lists of jobs, and what they wrote.
     """
 
     dispatch = blocking(Client.dispatch)
@@ -221,6 +233,7 @@ class SyncClient(Blocking):
         self.schedules = SyncSchedules(client.schedules, self.call)
         self.dead = SyncDeadLetters(client.dead, self.call)
         self.bulk = SyncBulk(client.bulk, self.call)
+        self.jobs = SyncJobs(client.jobs, self.call)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in this client's event loop and returns its result.

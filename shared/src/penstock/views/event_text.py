@@ -85,8 +85,12 @@ def line(event: Event | UnknownEvent) -> str:
     """``12:00:01 pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)``."""
     if isinstance(event, UnknownEvent):
         return f"{'':8} {event.type} (of a later version)"
-    text = happened(event)
-    title = f"{clock(event.at)} {event.noun} {event.key} {event.name}"
+    return f"{clock(event.at)} {named(event)}"
+
+
+def named(event: Event) -> str:
+    """``pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)``."""
+    text, title = happened(event), f"{event.noun} {event.key} {event.name}"
     return f"{title}: {text}" if text else title
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.config.profiles import Pool
@@ -20,7 +21,7 @@ from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.operations.orders import stored_orders
-from penstock.views import lookback, wording
+from penstock.views import wording
 from penstock.views.event_text import because
 
 E = TypeVar("E", bound=Event)
@@ -32,6 +33,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
             (fewer started than planned) or ``crash-loop``.
+        throughput_per_minute: attempts that ended lately.
+        failed_share: share of these that failed; None where none ended.
         budget: what is left of the jobs that may start late; None where it is not counted.
         target: workers that were decided.
         planned: workers in the plans of hosts.
@@ -52,6 +55,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int | None = None
     oldest_waiting_seconds: float | None = None
     arrival_per_second: float | None = None
+    throughput_per_minute: float | None = None
+    failed_share: float | None = None
     budget: Budget | None = None
     target: int | None = None
     planned: int = 0
@@ -180,6 +185,8 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         running=snapshot.running,
         oldest_waiting_seconds=snapshot.oldest_waiting_seconds,
         arrival_per_second=snapshot.arrival_per_second,
+        throughput_per_minute=snapshot.ended.finished_per_minute if snapshot.ended else None,
+        failed_share=snapshot.ended.failed_share if snapshot.ended else None,
         budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
         snapshot_age_seconds=_age(snapshot, now),

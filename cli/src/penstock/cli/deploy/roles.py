@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-STREAMS = ("JOBS", "EVENTS", "SNAPSHOTS", "COMMANDS", "DEAD", "CHECKPOINTS", "STATE", "KEYS")
+STREAMS = (
+    "JOBS",
+    "EVENTS",
+    "SNAPSHOTS",
+    "COMMANDS",
+    "DEAD",
+    "CHECKPOINTS",
+    "STATE",
+    "KEYS",
+    "LOGS",
+)
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +142,7 @@ ROLES: dict[str, Role] = {
             "checkpoints.*",
             "state.exclusive.*",
             "notices.queue.*",
+            "logs.*",
         ),
         listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
         reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD", "SNAPSHOTS"),

@@ -128,8 +128,10 @@ class _Up:
         self._session, self._settings, self._folder = session, settings, folder
         self._board = Board()
         self._screen = self._make_screen(options)
-        logs = _fresh_logs(folder) if options.live else None
-        self._processes = Processes(settings, session.flags(), broker, logs, self._screen.report)
+        self._logs = _fresh_logs(folder) if options.live else None
+        self._processes = Processes(
+            settings, session.flags(), broker, self._logs, self._screen.report
+        )
         report = self._screen.report
         self._guard = DiskGuard(broker, folder / "nats", report) if broker else None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
@@ -144,6 +146,8 @@ class _Up:
                 self._screen.report(
                     f"starting all services; broker at {masked(self._settings.nats.url)}"
                 )
+                if self._logs:
+                    self._screen.report(f"all log lines are in {self._logs}")
                 if spark_master := cluster.about(self._settings):
                     self._screen.report(spark_master)
                 await self._report_durability(bus)
@@ -165,7 +169,8 @@ class _Up:
     async def _show(self, bus: Bus) -> None:
         """Draws while everything runs, and while it ends; raises what stops it from drawing."""
         subjects = Subjects(self._settings.prefix)
-        watching = watch(bus, subjects, self._board, self._screen.happened)
+        wrote = self._screen.wrote if self._settings.logs.enabled and self._logs else None
+        watching = watch(bus, subjects, self._board, self._screen.happened, wrote)
         storing = asyncio.create_task(self._store_schedules(bus, subjects))
         tasks = [asyncio.create_task(watching), asyncio.create_task(self._draw())]
         if self._guard:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -87,21 +87,21 @@ class Processes:
         Returns:
             Why they are not stored; empty if they are.
         """
-        log = self._log("schedules")
         try:
             self._syncing = children.start(
                 module_command("penstock.cli.main", "schedule", "sync", *self._flags),
                 name="schedules",
-                log=log,
-                output=sys.stderr,
+                output=subprocess.PIPE,  # its table is no log line
                 env=self._environment(),
             )
-            code = await self._syncing.ended()
-            self._syncing.end(0.0)  # has ended: this only closes what belonged to it
         except ChildFailed as error:
             return str(error)
-        where = f"; see {log}" if log else ""
-        return f"'penstock schedule sync' ended with {code}{where}" if code else ""
+        assert self._syncing.process.stdout
+        printed = await asyncio.to_thread(self._syncing.process.stdout.read)
+        code = await self._syncing.ended()
+        self._syncing.end(0.0)  # has ended: this only closes what belonged to it
+        text = printed.decode("utf-8", "replace").strip()
+        return f"'penstock schedule sync' ended with {code}: {text}" if code else ""
 
     async def end(self, hurry: asyncio.Event) -> None:
         """Ends the services; the broker goes on, so that workers can record the ends of their jobs.

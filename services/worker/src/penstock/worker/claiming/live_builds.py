@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus, BusRefused
 from penstock.events.envelope import MalformedEvent
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.runtime.limited_log import LimitedLog
-from penstock.views import lookback
 
 log = logging.getLogger("penstock.worker")
 
