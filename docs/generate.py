@@ -1,7 +1,7 @@
 """Writes the generated pages of this folder, and parts of pages, from the code.
 
-python docs/generate.py            writes events.md, settings.md, cli.md, telemetry.md, parts of
-                                   strategies.md and policies.md
+python docs/generate.py            writes events.md, settings.md, cli.md, api.md, telemetry.md,
+                                   parts of strategies.md and policies.md
 python docs/generate.py --check    compares; exit code 1 and a summary when one is out of date
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from api_page import api_page
 from cli_page import cli_page
 from docstrings import capital, prose
 from tables import field_table, table
@@ -25,6 +26,7 @@ from telemetry_page import telemetry_page
 
 from penstock.config import profiles
 from penstock.config import settings as declared
+from penstock.config.schedules import ScheduleTable
 from penstock.decider.core import options
 from penstock.decider.core.lint.check import RULES
 from penstock.decider.core.policies.shipped import SHIPPED
@@ -44,6 +46,7 @@ NOTE_END = "<!-- Written by hand from here on. -->"
 
 def main(arguments: list[str]) -> int:
     pages = {"events.md": events_page, "settings.md": settings_page, "cli.md": cli_page}
+    pages["api.md"] = api_page
     pages["telemetry.md"] = partial(telemetry_page, table)
     texts = {HERE / name: f"{NOTE}\n{make().strip()}\n" for name, make in pages.items()}
     parts = {"strategies.md": strategies_part, "policies.md": policies_part}
@@ -181,7 +184,7 @@ def settings_page() -> str:
     for field in msgspec.structs.fields(declared.Settings):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             sections.append((field.name, field.type))
-        elif field.name not in {"profiles", "pools"}:
+        elif field.name not in {"profiles", "pools", "schedules"}:
             plain.append(field.name)
     parts.append(field_table(declared.Settings, only=plain))
     for name, kind in sections:
@@ -190,6 +193,7 @@ def settings_page() -> str:
     parts.append(field_table(profiles.PoolTable, beyond=profiles.ProfileOverride))
     parts += ["## [profiles.NAME]", prose(profiles.Profile), PROFILES_NOTE]
     parts += [field_table(profiles.Profile), "### Profiles that ship", profile_table()]
+    parts += ["## [schedules.NAME]", prose(ScheduleTable), field_table(ScheduleTable)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -41,7 +41,11 @@ A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond 
 so that the cost of tracing is bounded. `telemetry.sample_share` drops whole traces at random.
 
 A log line that is written within a span carries its trace id, both at the collector and as
-`trace_id` in lines printed with `--log-json`.
+`trace_id` in lines printed with `--log-json`. A line of a job also carries `penstock.job.id`,
+`penstock.job.attempt`, `penstock.job.function` and `penstock.worker` (in JSON `job_id`, `attempt`,
+`function`, `worker`), whichever logger wrote it, and what a job prints is a line, too
+(`log.iostream`). The line about a failed attempt has `error.type` and `exception.stacktrace` (in
+JSON `error_type`, `traceback`) besides, and the trace id of the job's dispatch.
 """
 
 METRICS = """
@@ -49,7 +53,9 @@ METRICS = """
 
 OTLP uses the name in the first column, `/metrics` the one in the second (counters with the suffix
 `_total`, histograms with `_bucket`, `_sum` and `_count`). Counters start at 0 with the process. The
-labels `pool`, `queue` and `host` come from the settings, which bounds the number of series.
+labels `pool`, `queue` and `host` come from the settings, which bounds the number of series; of the
+label `function` there are `metrics.functions` values at most, all further functions are `other`.
+Jobs may record [metrics of their own](own-metrics.md) as well.
 `/metrics` also serves the usual `process_…` metrics of Python's client.
 """
 

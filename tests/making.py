@@ -27,6 +27,7 @@ class MakeSettings:
             "nats": {"url": self._nats_url(), "connect_timeout_seconds": 10},
             "streams": {"events_max_bytes": 16_000_000},  # the broker reserves it for each prefix
             "host": {"name": "test-host", "run_dir": self._run_dir},
+            "jobs": {"unknown_after_seconds": 0},  # there is no other version of the job code
         }
         for name, table in tables.items():
             tree[name] = {**tree.get(name, {}), **table} if isinstance(table, dict) else table

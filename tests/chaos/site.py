@@ -278,6 +278,7 @@ def _settings(nats: dict[str, object], name: str, folder: Path, events_max_bytes
                 "exclusive_lease_seconds": CLAIM_SECONDS,
                 "cancel_grace_seconds": 0.2,
                 "max_lost_workers": 1000,
+                "unknown_after_seconds": 0,
             },
             "host": {
                 "name": name,

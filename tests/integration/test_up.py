@@ -29,7 +29,11 @@ from penstock.jobs import job
 
 @job(queue="reports")
 def add(a: int, b: int = 0) -> int:
+    print("adding", a, "and", b)
     return a + b
+
+@job(queue="reports", schedule="0 0 1 1 *")
+def tidy() -> None: ...
 
 @job(queue="reports")
 def hold(folder: str, seconds: float) -> None:
@@ -53,6 +57,10 @@ max_cpu_share = 1
 sla_seconds = 5
 min_workers = 1
 max_workers = 2
+[schedules.yearly]
+job = "up_jobs.add"
+cron = "0 0 1 1 *"
+arguments = { a = 1 }
 """
 MARK = "TEST_OF_PENSTOCK_UP"
 
@@ -65,7 +73,7 @@ class Up:
         self.folder, self.log = folder, folder / "up.log"
         self._mark = uuid.uuid4().hex
         env = {MARK: self._mark, "XDG_RUNTIME_DIR": str(run_time)}
-        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json")
+        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json", "--log-json")
         self.child: Child = children.start(argv, name="up", cwd=folder, log=self.log, env=env)
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
@@ -84,7 +92,7 @@ class Up:
         """What it printed about itself."""
         lines = self.log.read_text().splitlines()
         objects = [json.loads(line) for line in lines if line.startswith("{")]
-        return [each["text"] for each in objects if "text" in each]
+        return [each["text"] for each in objects if "text" in each and "logger" not in each]
 
     def processes(self) -> list[psutil.Process]:
         found = []
@@ -96,7 +104,7 @@ class Up:
 
     def process_of(self, service: str) -> psutil.Process:
         [found] = [
-            each for each in self.processes() if service in {each.name(), *each.cmdline()[-1:]}
+            each for each in self.processes() if service in {each.name(), *each.cmdline()[-2:]}
         ]
         return found
 
@@ -147,6 +155,22 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     [decision, *_] = up.shell.json("decision", "ls", "reports")
     assert decision["reasons"][-1]["text"] in up.shell.text("decision", "explain", decision["id"])
 
+    job_id = done["job"]["id"]
+    [line] = up.shell.text("job", "logs", job_id, "--json", "--follow").splitlines()
+    assert (json.loads(line)["text"], json.loads(line)["stream"]) == ("adding 1 and 2", "stdout")
+    lines = [json.loads(line) for line in up.log.read_text().splitlines()]  # all of them are JSON
+    [printed] = [line for line in lines if line.get("text") == "adding 1 and 2"]
+    assert (printed["job_id"], printed["function"]) == (job_id, "up_jobs.add")
+
+    up.until(lambda: len(up.shell.json("schedule", "ls")) == 2, "storing declared schedules")
+    stored = {row["name"]: row["origin"] for row in up.shell.json("schedule", "ls")}
+    assert stored == {"up_jobs-tidy": "code", "yearly": "settings"}
+    assert up.shell.json("schedule", "diff") == []
+    with (up.folder / "penstock.toml").open("a") as config:
+        config.write('zone = "Europe/Berlin"\n')
+    assert [row["drift"] for row in up.shell.json("schedule", "diff", code=1)] == ["changed"]
+    assert [row["done"] for row in up.shell.json("schedule", "sync")] == [True]
+
     second = up.shell.call("up", code=2)
     assert "already runs" in second.stderr
 
@@ -167,8 +191,11 @@ def test_other_accounts_of_the_machine_cannot_use_the_broker(up: Up) -> None:
     up.until(lambda: up.shell.json("pool", "ls")[0]["ready"] == 1, "a worker")
     for process in up.processes():
         assert token not in " ".join(process.cmdline())
+    elsewhere = up.folder / "elsewhere"  # other accounts cannot read the token in .penstock
+    elsewhere.mkdir()
     for guess in ("", f"{'x' * len(token)}@"):
-        refused = up.shell.call("queue", "ls", "--nats-url", f"nats://{guess}{place}", code=1)
+        url = f"nats://{guess}{place}"
+        refused = Shell(elsewhere).call("queue", "ls", "--nats-url", url, code=1)
         assert "refuses these credentials" in refused.stderr
     root = monitor_url.rpartition("/")[0]
     for page in ("", "/varz", "/connz", "/jsz", "/healthz"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,10 +14,10 @@ from penstock.bus.protocol import Outgoing
 from penstock.cli.jobs.job_view import description
 from penstock.cli.scaling.explanation import sentences
 from penstock.config.load import check
-from penstock.events.envelope import Event, encode
+from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.job import JobDead, JobDispatched, JobError, JobProgressed, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
-from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.snapshot import EndedRate, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, WorkerReport
 from penstock.jobs import Client, job
@@ -93,7 +94,7 @@ async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
 
 
 async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 1)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.cancel(job_id)
@@ -112,7 +113,7 @@ async def test_what_cannot_be_told_is_left_out(bus) -> None:
 
 
 async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 8)
+    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 8)
     client = Client(bus)
     ids = [await client.dispatch(add(a=n)) for n in range(4)]
     for job_id in ids:
@@ -129,8 +130,8 @@ async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypat
 
 
 async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.views.lookback.FIRST_SPAN", 1)
-    monkeypatch.setattr("penstock.views.lookback.DEEPEST_SPAN", 16)
+    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 1)
+    monkeypatch.setattr("penstock.bus.lookback.DEEPEST_SPAN", 16)
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.dispatch_many([add(a=n) for n in range(20)])
@@ -190,6 +191,33 @@ async def test_queues_configured_or_holding_jobs(bus) -> None:
     age = rows["nobody"].oldest_waiting_seconds
     assert age is not None
     assert 0 <= age < 5
+
+
+async def test_queues_and_pools_show_what_ended_and_failed_lately(bus) -> None:
+    rates = {"reports": EndedRate(finished_per_minute=30, failed_per_minute=3)}
+    measured = PoolSnapshot(
+        pool="reports", queues=("reports",), waiting=0, ended=rates["reports"], ended_by_queue=rates
+    )
+    await publish(bus, measured, SUBJECTS.pool_snapshot("reports"))
+    [queue] = await queue_rows(bus, SETTINGS)
+    [pool] = await pool_rows(bus, SETTINGS)
+    assert (queue.throughput_per_minute, queue.failed_share) == (30, 0.1)
+    assert (pool.throughput_per_minute, pool.failed_share) == (30, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "measured", "expected"),
+    [(0, True, (0, None)), (0, False, (None, None)), (600, True, (None, None))],
+)
+async def test_a_queue_on_which_nothing_ended_or_that_was_not_measured(
+    bus, age_seconds: float, measured: bool, expected: tuple[float | None, float | None]
+) -> None:
+    ended = EndedRate(finished_per_minute=0) if measured else None
+    at = utc_now() - timedelta(seconds=age_seconds)
+    snapshot = PoolSnapshot(pool="reports", queues=("reports",), waiting=0, ended=ended, at=at)
+    await publish(bus, snapshot, SUBJECTS.pool_snapshot("reports"))
+    [queue] = await queue_rows(bus, SETTINGS)
+    assert (queue.throughput_per_minute, queue.failed_share) == expected
 
 
 async def test_an_empty_queue_has_no_oldest_job(bus) -> None:

@@ -12,6 +12,7 @@ import pytest
 from penstock.cli.output import Column, write_rows
 from penstock.cli.session import Session
 from penstock.telemetry import lines
+from penstock.telemetry.job_lines import RunningJob
 
 
 class Row(msgspec.Struct):
@@ -85,9 +86,9 @@ def test_no_message_and_no_error_begins_a_log_line_of_its_own() -> None:
 
 def test_a_line_of_a_jobs_own_logger_names_the_job() -> None:
     record = logging.LogRecord("shop.send", logging.INFO, "", 0, "sent", (), None)
-    vars(record).update(job_id="01a2", attempt=2, worker="mails-1")
+    vars(record).update(RunningJob("01a2", 2, "shop.send", "mails-1", "").extra())
     shown = lines.PlainLines().format(record)
-    assert shown.endswith("shop.send  [job 01a2 attempt 2 worker mails-1] sent")
+    assert shown.endswith("shop.send  [job 01a2 attempt 2 function shop.send worker mails-1] sent")
     told = json.loads(lines.JsonLines().format(record))
     assert (told["job_id"], told["attempt"], told["worker"]) == ("01a2", 2, "mails-1")
 

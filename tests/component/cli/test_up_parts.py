@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
 import signal
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from tests.waiting import eventually
 
 from penstock.cli.up import state
-from penstock.cli.up.screen import Lines
+from penstock.cli.up.screen import Lines, Table
 from penstock.config import ConfigError
 from penstock.config.load import check
+from penstock.events.envelope import utc_now
+from penstock.events.log_lines import LogChunk, LogLine
 from penstock.events.worker import HostLost
 from penstock.runtime import children
 from penstock.runtime.children import Child, ChildFailed
@@ -164,3 +169,37 @@ def test_lines_for_people_and_for_programs(capsys) -> None:
     programs.happened(event)
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (said[0]["text"], said[1]["type"]) == ("hello", "HostLost")
+
+
+def test_what_jobs_write_stands_below_the_live_table(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = tuple(LogLine(at=utc_now(), text=f"line {number}\nof a job") for number in range(20))
+    chunk = LogChunk(
+        job_id="j-1",
+        attempt=1,
+        function="shop.send",
+        queue="mails",
+        worker="w",
+        host="h",
+        number=1,
+        lines=lines,
+    )
+    table = Table(check({"pools": {"reports": {}}}), "Penstock")
+    try:
+        table.wrote(chunk)
+        table.report("starting")
+    finally:
+        with redirect_stdout(io.StringIO()) as output:
+            table._live.console.file = output
+            table.close()
+    shown = output.getvalue()
+    assert "shop.send j-1: line 19\\nof a job" in shown
+    assert "line 3" not in shown
+
+
+def test_lines_of_up_look_like_those_of_services(capsys) -> None:
+    lines = Lines(check({"pools": {"reports": {}}}), as_json=False)
+    lines.report("hello")
+    lines.happened(HostLost(host="a", silent_seconds=7))
+    pattern = r"\d\d:\d\d:\d\d\.\d{3} INFO    penstock\.(up|events)  .+"
+    assert all(re.fullmatch(pattern, line) for line in capsys.readouterr().out.splitlines())

@@ -30,7 +30,12 @@ WITHIN = 10.0
 
 def settings(queues: tuple[str, ...] = (QUEUE,), tries: int = 1, **jobs: Any) -> Settings:
     pool = {"kind": "group", "queues": list(queues)} if len(queues) > 1 else {}
-    known = {"claim_seconds": 1, "cancel_grace_seconds": 0.1, **jobs}
+    known = {
+        "claim_seconds": 1,
+        "cancel_grace_seconds": 0.1,
+        "unknown_after_seconds": 0,
+        **jobs,
+    }
     return check(
         {
             "prefix": "p",

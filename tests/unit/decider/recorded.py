@@ -19,6 +19,7 @@ from penstock.decider.publishing.adopting import records
 from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.events.envelope import Event, encode
+from penstock.events.orders import NO_ORDERS, Orders
 from penstock.events.subjects import Subjects
 
 SUBJECTS = Subjects()
@@ -47,7 +48,14 @@ class Log:
             subject = SUBJECTS.adopted_settings(told.fingerprint, told.part)
             self.entries.insert(0, Entry(0, NOW, subject, msgspec.Raw(encode(told))))
 
-    def round(self, second: int, rate: float, due: set[str] | None = None, lost: int = 0) -> None:
+    def round(
+        self,
+        second: int,
+        rate: float,
+        due: set[str] | None = None,
+        lost: int = 0,
+        orders: Orders = NO_ORDERS,
+    ) -> None:
         """Both pools and a host are measured, and what is due is decided; ``lost``: messages of
         the record that the broker does not take, from the first."""
         at = NOW + second
@@ -63,6 +71,7 @@ class Log:
             strategies=BUILTIN,
             rules=Rules(),
             due=None if due is None else frozenset(due),
+            orders=orders,
         )
         through, now = self.sequence, at + 0.05
         outcome = decide(self.state, inputs, now)
@@ -75,6 +84,8 @@ class Log:
                 for decision in outcome.decisions:
                     event = decision_event(decision, made, "decider/test")
                     self._outside(SUBJECTS.event(event), event)
+            if ".snapshots.settings." in message.subject:  # a log that is saved begins with them
+                self.entries.insert(0, Entry(0, NOW, message.subject, msgspec.Raw(message.body)))
             taken = number >= lost
             answers.append(
                 self._append(message.subject, message.body, now)

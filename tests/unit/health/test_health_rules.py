@@ -80,7 +80,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     report = found()
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
-        "broker", "streams", "disk", "queues", "services", "workers", "spark", "clock"
+        "broker", "streams", "disk", "queues", "services", "schedules", "workers", "spark", "clock"
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
 
@@ -110,6 +110,14 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (stray(jobs=1, excluded=True), "queues", W, "queue mial: 1 job:"),
         (service(10.0), "services", D, "decider has been silent for 10 s"),
         (service(None), "services", D, "no decider has ever run"),
+        (
+            host(order="drained by cli/ann: new kernel"),
+            "workers",
+            W,
+            "host a is drained by cli/ann",
+        ),
+        ({"holds": ("pool mail is held at 5",)}, "workers", W, "pool mail is held at 5"),
+        ({"holds": ("held",) * 12}, "workers", W, "2 more pools are held"),
         ({"hosts": ()}, "workers", U, "nothing runs"),
         ({"hosts": (), "pools": ()}, "workers", H, ""),
         (host(silent_seconds=7.0), "workers", U, "nothing runs"),

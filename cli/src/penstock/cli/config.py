@@ -140,6 +140,13 @@ def remarks(settings: Settings) -> Iterator[Remark]:
         if not is_importable(module):
             text = f"jobs.modules: {module!r} cannot be imported from here"
             yield _warning("unknown-module", text)
+    from penstock.jobs.errors import BadSchedule  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.jobs.schedules.declaration import in_settings  # noqa: PLC0415
+
+    try:
+        in_settings(settings)
+    except BadSchedule as error:
+        yield Remark(rule="bad-schedule", level="error", text=str(error))
 
 
 def _warning(rule: str, text: str) -> Remark:

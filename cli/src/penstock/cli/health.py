@@ -54,12 +54,14 @@ def read_report(session: Session) -> Report:
     from penstock.health.rules import judge  # noqa: PLC0415
     from penstock.health.survey import survey, unreachable  # noqa: PLC0415
     from penstock.views.overdue_ticks import with_overdue  # noqa: PLC0415
+    from penstock.views.schedule_drift import with_drift  # noqa: PLC0415
 
     settings = session.reachable_settings()
 
     async def read() -> Any:
         async with session.bus(settings) as bus:
             facts = await survey(bus, settings)  # type: ignore[arg-type]  # it is one over NATS
+            facts = await with_drift(facts, bus, settings)
             return await with_overdue(facts, bus, settings, utc_now())
 
     try:

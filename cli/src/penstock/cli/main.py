@@ -15,6 +15,7 @@ from penstock.runtime.interpreter import PAUSING, working_directory_last
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
+    "init": Lazy("project.command", "Make the files of a new project.", RUN),
     "up": Lazy("up.command", "Everything on this machine, with a live table.", RUN),
     "metrics": Lazy("service", "Run the metrics service.", RUN),
     "decider": Lazy("service", "Run the decider.", RUN),
@@ -31,6 +32,7 @@ COMMANDS = {
     "outbox": Lazy("jobs.outbox", "Jobs kept locally without a broker.", LOOK),
     "schedule": Lazy("jobs.schedule", "Jobs at set times: cron.", LOOK),
     "pool": Lazy("scaling.pool", "Pools: load, workers, promise.", LOOK),
+    "host": Lazy("scaling.host", "Hosts: list, pause, drain, resume.", LOOK),
     "decision": Lazy("scaling.decision", "Scaling decisions, and why.", LOOK),
     "events": Lazy("events", "The event log and its schema.", LOOK),
     "health": Lazy("health", "State of the installation; what jobs survive.", CHECK),
@@ -96,7 +98,8 @@ class Penstock(LazyGroup):
     cls=Penstock,
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    example="penstock up\npenstock job submit reports.rebuild --arg table=orders --wait\n"
+    example="penstock init shop\npenstock up\n"
+    "penstock job submit reports.rebuild --arg table=orders --wait\n"
     "penstock decision explain reports",
 )
 @click.version_option(package_name="penstock-cli", message="%(prog)s %(version)s")

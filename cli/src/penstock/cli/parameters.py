@@ -40,6 +40,7 @@ class Seconds(click.ParamType[float]):
 JOB_ID = Name("job", "id")
 QUEUE = Name("queue")
 POOL = Name("pool")
+HOST = Name("host")
 SECONDS = Seconds()
 
 LAKE = click.option(

@@ -105,6 +105,14 @@ def _bounded(stream: dict[str, Any], max_bytes: int) -> dict[str, Any]:
 def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[dict[str, Any]]:
     prefix, keep = subjects.prefix, settings.streams
     log_bytes = keep.events_max_bytes + events_reserve(keep.events_max_bytes)
+    logs = {
+        "name": subjects.logs_stream,
+        "subjects": [f"{prefix}.logs.*"],
+        "max_age": int(settings.logs.max_age_hours * _HOUR_NS),
+        "max_bytes": settings.logs.max_bytes,
+        "max_msg_size": _LARGEST_BYTES,
+        "compression": keep.compression,
+    }
     return [
         {
             "name": subjects.jobs_stream,
@@ -153,6 +161,7 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "max_msg_size": _LARGEST_BYTES,
             "allow_msg_ttl": True,
         },
+        *([logs] if settings.logs.enabled else []),
         {  # the last: where it is there, the others are
             "name": subjects.events_stream,
             "subjects": [f"{prefix}.events.*.*.*"],

@@ -13,7 +13,8 @@ from msgspec import Meta
 
 from penstock.config.hosts import Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
-from penstock.config.section import Count, NonNegative, Period, Positive, Section
+from penstock.config.schedules import ScheduleTable
+from penstock.config.section import Count, Name, NonNegative, Period, Positive, Section
 from penstock.config.spark import Cluster, Pipeline, Spark
 
 
@@ -21,7 +22,8 @@ class Nats(Section, frozen=True, kw_only=True):
     """The address and credentials of the broker.
 
     Attributes:
-        url: server or comma-separated servers; empty lets `penstock up` start its own.
+        url: server or comma-separated servers; empty lets `penstock up` start its own, and so does
+            a port of this machine at which no server listens (``nats://127.0.0.1:4777``).
         nkey_file: seed of an NKey, as `penstock deploy keys` makes them.
         credentials_file: a NATS `.creds` file, where there is no NKey.
         user: name of the user, where neither an NKey nor a `.creds` file is used.
@@ -80,6 +82,25 @@ class Streams(Section, frozen=True, kw_only=True):
     others_max_bytes: Annotated[int, Meta(ge=0)] = 0
 
 
+class Logs(Section, frozen=True, kw_only=True):
+    """What jobs write, kept for `penstock job logs`: lines of their loggers, and what they print.
+
+    Attributes:
+        enabled: workers publish the lines; where it is off, they are in the output of the executor
+            (or of `penstock worker`) alone.
+        max_age_hours: how long lines are kept.
+        max_bytes: bound of the stream of all jobs' lines, which the broker reserves; the oldest
+            lines go first.
+        max_attempt_bytes: what one attempt of a job may write; further lines are dropped, and
+            counted. The line about its failure is stored beyond that.
+    """
+
+    enabled: bool = True
+    max_age_hours: Period = 72.0
+    max_bytes: Annotated[int, Meta(ge=1_000_000)] = 100_000_000
+    max_attempt_bytes: Annotated[int, Meta(ge=0, le=100_000_000)] = 1_000_000
+
+
 class Jobs(Section, frozen=True, kw_only=True):
     """Finding and running jobs.
 
@@ -95,6 +116,11 @@ class Jobs(Section, frozen=True, kw_only=True):
             that come meanwhile are delivered at once.
         exclusive_lease_seconds: a worker that holds an exclusive queue and cannot reach the broker
             this long has ended its job by then, and another may take over.
+        build: name of the version of the job code, such as a release or a commit; what workers and
+            dead letters show. A digest of all functions' signatures is added to it.
+        unknown_after_seconds: a job whose function or argument a worker does not know is offered to
+            others for so long, and for as long as a live worker of its pool has a version of the
+            code that was not asked; then it is dead. 0: only the latter.
     """
 
     modules: tuple[str, ...] = ()
@@ -106,6 +132,8 @@ class Jobs(Section, frozen=True, kw_only=True):
     max_checkpoint_bytes: Annotated[int, Meta(ge=64, le=900_000)] = 256_000
     poll_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     exclusive_lease_seconds: Annotated[float, Meta(ge=1, le=60)] = 10.0
+    build: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,40}$")] = ""
+    unknown_after_seconds: NonNegative = 300.0
 
 
 class Dispatch(Section, frozen=True, kw_only=True):
@@ -169,11 +197,17 @@ class Metrics(Section, frozen=True, kw_only=True):
         interval_seconds: time between snapshots of a quiet pool.
         max_per_second: snapshots of one pool when much happens.
         window_seconds: how far back distributions and rates look.
+        functions: job functions of all pools that metrics count by name; further ones count as the
+            function ``other``.
+        job_series: series that are kept of the metrics which jobs record themselves
+            (``context.metrics``); values of further ones are dropped and counted.
     """
 
     interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     max_per_second: Annotated[float, Meta(gt=0, le=10)] = 10.0
     window_seconds: Positive = 60.0
+    functions: Count = 100
+    job_series: Count = 2_000
 
 
 class Decider(Section, frozen=True, kw_only=True):
@@ -257,6 +291,7 @@ class Settings(Section, frozen=True, kw_only=True):
     nats: Nats = Nats()
     streams: Streams = Streams()
     jobs: Jobs = Jobs()
+    logs: Logs = Logs()
     dispatch: Dispatch = Dispatch()
     encryption: Encryption = Encryption()
     host: Host = msgspec.field(default_factory=Host)
@@ -271,3 +306,4 @@ class Settings(Section, frozen=True, kw_only=True):
     http: Http = Http()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
+    schedules: dict[Name, ScheduleTable] = {}

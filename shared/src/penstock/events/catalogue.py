@@ -14,6 +14,7 @@ from penstock.events.forecasting import FORECAST_EVENTS
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.health import HEALTH_EVENTS
 from penstock.events.job import JOB_EVENTS
+from penstock.events.orders import ORDERS
 from penstock.events.queue import QUEUE_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
@@ -31,6 +32,7 @@ LOGGED = Codec(
     *SCALING_EVENTS,
     *FORECAST_EVENTS,
     *WORKER_EVENTS,
+    *ORDERS,
 )
 """What the event log may hold."""
 ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS)

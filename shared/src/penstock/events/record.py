@@ -85,6 +85,7 @@ class SettingsAdopted(Event, frozen=True, kw_only=True, tag=True):
         fingerprint: hash of all parts.
         pools: pools of this part, each with its profile applied.
         rules: what holds for all pools and hosts.
+        orders: an operator's holds of pools, and pauses and drains of hosts, that were in force.
     """
 
     noun: ClassVar[str] = "settings"
@@ -95,6 +96,7 @@ class SettingsAdopted(Event, frozen=True, kw_only=True, tag=True):
     parts: Int64 = 1
     rules: dict[str, Any] = {}
     pools: dict[str, Any] = {}
+    orders: dict[str, Any] = {}
 
 
 RECORDS = Codec(RoundDecided, CheckpointTaken, SettingsAdopted)

@@ -15,7 +15,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
     Attributes:
         step: which step spoke: ``strategy``, ``bounds``, ``capacity``, ``fair-share``, ``policy``,
-            ``cooldown``, ``stale``, ``placement``, ``advice``.
+            ``cooldown``, ``stale``, ``hold``, ``placement``, ``advice``.
         rule: the strategy's or policy's name, e.g. ``hybrid.drain``.
         workers: the number after this step; the chain's last one is the decision's target.
         text: the sentence shown to people, everywhere the same.

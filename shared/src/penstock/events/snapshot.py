@@ -125,6 +125,24 @@ class WaitingJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waited_seconds: float
 
 
+class EndedRate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Attempts that ended lately (``metrics.window_seconds``), a minute; of these, the failed."""
+
+    finished_per_minute: float
+    failed_per_minute: float = 0.0
+
+    @property
+    def failed_share(self) -> float | None:
+        """Share of the attempts that failed; None where none ended."""
+        if not self.finished_per_minute:
+            return None
+        return self.failed_per_minute / self.finished_per_minute
+
+
+MOST_ENDED_QUEUES = 100
+"""Queues of which a snapshot says how many attempts ended: those with most."""
+
+
 class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     """A pool at an instant; a group's figures are aggregated over its queues.
 
@@ -156,6 +174,8 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         worker_age_seconds: age of the workers' latest report; None before the first.
         worker_use_age_seconds: age of the workers' use of cores and memory; None where it is
             unknown.
+        ended: attempts that ended lately, and those that failed; None before the first report.
+        ended_by_queue: the same by queue, of at most the 100 busiest queues.
         wakeup: why the snapshot was taken: ``tick``, ``first-job`` or ``backlog``.
     """
 
@@ -189,6 +209,8 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     worker_age_seconds: float | None = None
     worker_use_age_seconds: float | None = None
     wakeup: str = "tick"
+    ended: EndedRate | None = None
+    ended_by_queue: dict[str, EndedRate] = {}
 
 
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -196,6 +218,7 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         names: workers of this pool that have a process. Reports of other workers are not believed.
+        builds: versions of the job code that its ready workers have.
     """
 
     planned: Int64
@@ -204,6 +227,7 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     draining: Int64 = 0
     crash_loop: bool = False
     names: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
 
 
 class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):

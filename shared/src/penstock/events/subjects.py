@@ -76,6 +76,11 @@ class Subjects:
         """How far jobs are that go on elsewhere."""
         return self.stream("CHECKPOINTS")
 
+    @property
+    def logs_stream(self) -> str:
+        """What jobs wrote; the broker discards the oldest."""
+        return self.stream("LOGS")
+
     # --- jobs ----------------------------------------------------------------------------------
     def queue(self, queue: str) -> str:
         return f"{self.prefix}.jobs.{queue}"
@@ -88,6 +93,9 @@ class Subjects:
 
     def checkpoint(self, job_id: str) -> str:
         return f"{self.prefix}.checkpoints.{job_id}"
+
+    def log_lines(self, job_id: str) -> str:
+        return f"{self.prefix}.logs.{job_id}"
 
     def job(self, job_id: str) -> str:
         """All events of one job: what a transition's compare-and-set looks at."""

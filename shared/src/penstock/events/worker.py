@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -42,7 +42,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
             ``drain-deadline`` (by us, after waiting), ``stuck`` (by us, its job made no progress),
             ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
-        job_id: the job it was running, given back to its queue.
+        job_id: the job it was running, given back to its queue; of several the first.
     """
 
     pid: Int64
@@ -143,15 +143,55 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     slowest_trace: str = ""
 
 
+class FunctionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one worker did of one job function since its last report.
+
+    Attributes:
+        finished: attempts that returned or raised.
+        failed: of the finished, those that raised.
+        run_sum_seconds: run time of the finished.
+        run_buckets: pairs of a bucket's index, as of ``SECONDS_BUCKETS``, and its attempts.
+    """
+
+    started: Int64 = 0
+    finished: Int64 = 0
+    failed: Int64 = 0
+    run_sum_seconds: float = 0.0
+    run_buckets: tuple[tuple[Int64, Int64], ...] = ()
+
+
+class SeriesReport(msgspec.Struct, frozen=True, array_like=True):
+    """What jobs recorded in one series of a metric of their own since their worker's last report.
+
+    Attributes:
+        labels: pairs of name and value, in the order of the names.
+        value: increase of a counter, present value of a gauge, sum of a histogram's values.
+        buckets: of a histogram: pairs of a bucket's index, as of ``VALUE_BUCKETS``, and its values.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    buckets: tuple[tuple[Int64, Int64], ...] = ()
+
+
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """A worker's heartbeat, sent each second and when it becomes ready, on a plain subject.
 
     Attributes:
         state: ``starting``, ``idle``, ``busy`` or ``draining``.
         number: counts up, so that a gap shows lost reports.
-        claims: what it holds now.
+        claims: what it holds now; of many, those that it claimed first.
+        held: how many it holds now; 0 where that is not reported: as many as ``claims``.
+        slots: how many jobs it runs at a time.
+        slots_used: how many it runs now; None where that is not reported.
         queues: what it did since the last report.
         spark_session: id of the Spark session that it has open; empty for none.
+        build: version of its job code; see `penstock.jobs.registry.build`.
+        functions: what it did by job function since the last report.
+        series: what its jobs recorded in metrics of their own since the last report.
+        series_dropped: values of such metrics that were beyond a bound since the last report.
     """
 
     worker: str
@@ -165,6 +205,13 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     cpu_seconds: float = 0.0
     memory_bytes: Int64 = 0
     claims: tuple[Claim, ...] = ()
+    held: Int64 = 0
+    slots: Int64 = 1
+    slots_used: Int64 | None = None
     queues: dict[str, QueueReport] = {}
     spark_session: str = ""
     stopping_because: str = ""
+    build: str = ""
+    functions: dict[str, FunctionReport] = {}
+    series: tuple[SeriesReport, ...] = ()
+    series_dropped: Int64 = 0

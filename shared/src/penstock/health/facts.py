@@ -107,6 +107,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
         silent_seconds: since that was stored.
         skew_seconds: its clock before (+) the broker's.
         spark: ``unused``, ``running``, ``remote``, ``down``; empty if not reported.
+        order: an operator's: ``paused`` or ``drained``, by whom and why; empty for none.
     """
 
     name: str
@@ -115,6 +116,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
     draining: bool = False
     memory_share: float | None = None
     spark: str = ""
+    order: str = ""
     pools: dict[str, PoolWorkers] = {}
 
 
@@ -147,7 +149,9 @@ class Facts(_Facts, frozen=True, kw_only=True):
 
     ``remote_spark`` is the error of reaching the configured Spark; empty when it was reached, None
     when none is configured. ``overdue_ticks``: of schedules, not dispatched though their time came;
-    None where no orchestrator is missing.
+    None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
+    that the settings declare and those that are stored. ``holds``: pools that an operator holds,
+    with bounds and end.
     """
 
     broker: BrokerFacts
@@ -161,5 +165,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     skew_seconds: float | None = None
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
     lease_seconds: float = 6.0
     overdue_ticks: int | None = None
+    schedule_drift: tuple[str, ...] = ()

@@ -20,6 +20,10 @@ _SMALL_JOB_BYTES = 1_000
 """Bytes that the dispatch of a small job takes in the event log: with fewer left it is refused."""
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
+MOST_HOLDS = 10
+"""Held pools that a report names."""
+MOST_SCHEDULES = 10
+"""Schedules that differ from their declaration, and that a report names."""
 ORCHESTRATOR = "orchestrator"
 _STANDS_STILL = {
     ORCHESTRATOR: ": schedules, batches and healing stand still",
@@ -38,6 +42,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "streams": _streams,
             "queues": _queues,
             "services": _services,
+            "schedules": _schedules,
             "workers": _workers,
             "spark": _spark,
             "clock": _clock,
@@ -233,6 +238,13 @@ def _overdue(facts: Facts) -> str:
     return f"; {count} {'tick is' if count == 1 else 'ticks are'} overdue" if count else ""
 
 
+def _schedules(facts: Facts) -> Reasons:
+    for text in facts.schedule_drift[:MOST_SCHEDULES]:
+        yield State.WARNING, f"{text}; 'penstock schedule sync' stores what is declared"
+    if further := facts.schedule_drift[MOST_SCHEDULES:]:
+        yield State.WARNING, f"{len(further)} more schedules differ"
+
+
 def _workers(facts: Facts) -> Reasons:
     living = [host for host in facts.hosts if not _lost(host, facts)]
     if facts.pools and not living:
@@ -244,7 +256,16 @@ def _workers(facts: Facts) -> Reasons:
                 f"host {host.name} has been silent for {host.silent_seconds:.0f} s",
             )
             continue
+        if host.order:
+            yield (
+                State.WARNING,
+                f"host {host.name} is {host.order}; 'penstock host resume {host.name}' ends that",
+            )
         yield from _host_workers(host)
+    for hold in facts.holds[:MOST_HOLDS]:
+        yield State.WARNING, hold
+    if further := facts.holds[MOST_HOLDS:]:
+        yield State.WARNING, f"{len(further)} more pools are held; see 'penstock pool ls'"
 
 
 def _lost(host: HostFacts, facts: Facts) -> bool:

@@ -26,6 +26,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
+from penstock.health import operating
 from penstock.health.facts import (
     BROKER_FILES,
     BrokerFacts,
@@ -37,6 +38,7 @@ from penstock.health.facts import (
     StreamFacts,
 )
 from penstock.health.unserved import unserved_queues
+from penstock.operations.orders import read_orders
 
 FORGOTTEN_SECONDS = 3600.0
 """A host that has been silent for longer was taken away."""
@@ -67,7 +69,8 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         states = await bus.stream_states()
         took = time.time() - began
         account = await bus.account()
-        hosts = await _hosts(bus, settings)
+        orders = await read_orders(bus, bus.subjects)
+        hosts = operating.with_orders(await _hosts(bus, settings), orders)
         last_writes = await services(bus, settings)
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
@@ -89,6 +92,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         log=event_log,
         disks=_disks(settings, broker),
         hosts=hosts,
+        holds=operating.holds(orders),
         services=last_writes,
         unserved=unserved,
         skew_seconds=_skew(own_states, began + took / 2),

@@ -30,6 +30,7 @@ from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.outbox.offline import OfflineSender
 from penstock.jobs.queues.pauses import QueuePauses
+from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.runtime.local_broker import reachable
@@ -68,6 +69,7 @@ class Client:
         graphs: chains, and jobs that wait for each other.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
+        jobs: lists of jobs, and what they wrote.
         pauses: queues that are paused.
         dispatcher: what all of them send by.
     """
@@ -92,6 +94,7 @@ class Client:
         self.batches = Batches(bus, subjects, self.dispatcher, self.retry)
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
+        self.jobs = Jobs(bus, subjects, self._log, factory.ring)
         self.pauses = QueuePauses(bus, subjects, source)
 
     @staticmethod

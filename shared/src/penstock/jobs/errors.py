@@ -42,7 +42,11 @@ class UnknownJob(JobRefused):
 
 
 class BadArguments(JobRefused):
-    pass
+    """``signature_differs``: an argument is missing or unknown: of another version, perhaps."""
+
+    def __init__(self, message: str, signature_differs: bool = False) -> None:
+        super().__init__(message)
+        self.signature_differs = signature_differs
 
 
 class PayloadTooLarge(JobRefused):

@@ -107,14 +107,14 @@ class JobType(Generic[P, R]):
                 kwargs = dict(zip(names, args, strict=False)) | kwargs
             return Call(self, encode(msgspec.convert(kwargs, self._arguments)))
         except (ValueError, TypeError, RecursionError) as error:
-            raise BadArguments(self._refusal(error)) from error
+            raise BadArguments(*self._refusal(error)) from error
 
     def decode(self, arguments: bytes | msgspec.Raw) -> dict[str, Any]:
         """Keyword arguments out of an encoded call. Raises BadArguments."""
         try:
             decoded = self._decoder.decode(arguments)
         except Exception as error:  # also what an author's own types raise
-            raise BadArguments(self._refusal(error)) from error
+            raise BadArguments(*self._refusal(error)) from error
         return {name: getattr(decoded, name) for name in self._fields}
 
     def encode_result(self, value: Any) -> bytes:
@@ -141,17 +141,31 @@ class JobType(Generic[P, R]):
             raise WrongResult(self._mismatch(None, error)) from error
         return value
 
-    def _refusal(self, error: Exception) -> str:
-        """Why a call was refused, in terms of its arguments and not of their encoding."""
+    def _refusal(self, error: Exception) -> tuple[str, bool]:
+        """Why a call was refused, in terms of its arguments and not of their encoding.
+
+        Returns:
+            The text, and whether the call is one of another signature.
+        """
         text = str(error)
-        if missing := _MISSING.search(text):
+        missing, unknown = _MISSING.search(text), _UNKNOWN.search(text)
+        if missing:
             text = f"argument {missing[1]!r} is missing"
-        elif unknown := _UNKNOWN.search(text):
+        elif unknown:
             near = difflib.get_close_matches(unknown[1], self._fields, 1)
             text = f"there is no argument {unknown[1]!r}"
             text += f"; did you mean {near[0]!r}?" if near else ""
         takes = ", ".join(map(_shown_parameter, self.parameters))
-        return f"{self.name}({takes}): {text}"
+        return f"{self.name}({takes}): {text}", bool(missing or unknown)
+
+    @property
+    def shown_signature(self) -> str:
+        """Name and parameters as text, without the values of defaults."""
+        takes = (
+            _shown_parameter(parameter) + ("" if parameter.default is parameter.empty else " = ...")
+            for parameter in self.parameters
+        )
+        return f"{self.name}({', '.join(takes)})"
 
     def _mismatch(self, value: Any, error: Exception) -> str:
         """Without the value, which may be secret; the decoder's words quote some of it."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
-from penstock.jobs.errors import UnknownJob
+from penstock.jobs.errors import BadArguments, UnknownJob
 from penstock.jobs.job_type import JobType
 from penstock.jobs.middleware import Middleware, Timeout
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay
@@ -19,6 +21,9 @@ from penstock.jobs.retry import retries as put_in_order
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_DIGEST_LENGTH = 8
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""In the text of an annotation without a name of its own; it differs from process to process."""
 MAX_TAGS = 10
 MAX_TAG_LENGTH = 100
 
@@ -40,6 +45,7 @@ def job(
     encrypted: bool = False,
     masked: Sequence[str] = (),
     max_lost: int = 0,
+    schedule: str = "",
 ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -57,6 +63,7 @@ def job(
     encrypted: bool = False,
     masked: Sequence[str] = (),
     max_lost: int = 0,
+    schedule: str = "",
 ) -> Any:
     """Marks a function as a job.
 
@@ -77,9 +84,13 @@ def job(
             ``encryption.key_file``. masked: names of fields, at any depth, that are never shown.
         max_lost: lost workers in a row (by a crash, say) after which it is dead; 0 takes 1 where
             ``tries`` is 1, else ``jobs.max_lost_workers``.
+        schedule: a cron expression, in UTC: declares a schedule of calls without arguments, called
+            like the job with hyphens for its dots; :func:`penstock.jobs.schedule` has zones and
+            arguments.
 
     Raises:
         ValueError, TypeError: what is given cannot be, or its module has another job of this name.
+        BadSchedule, BadArguments: the cron expression cannot be, or the function needs arguments.
 
     Example::
 
@@ -109,9 +120,24 @@ def job(
         )
         _check_not_hidden(kind)
         REGISTRY[kind.name] = kind
+        if schedule:
+            _declare(kind, schedule)
         return kind
 
     return mark(function) if function is not None else mark
+
+
+def _declare(kind: JobType[Any, Any], cron: str) -> None:
+    from penstock.jobs.schedules import declaration  # noqa: PLC0415 - it imports this module
+
+    try:
+        call = kind()
+    except BadArguments as error:
+        raise BadArguments(
+            f"@job(schedule=...) calls it without arguments: {error}; "
+            "penstock.jobs.schedule(name, call, cron) takes a call with arguments"
+        ) from error
+    declaration.schedule(kind.name.replace(".", "-"), call, cron)
 
 
 def _check_numbers(**numbers: object) -> None:
@@ -186,6 +212,20 @@ def load(modules: Iterable[str]) -> None:
     """Imports the configured modules. Raises ImportError with the module's name."""
     for module in modules:
         importlib.import_module(module)
+
+
+def build(label: str = "") -> str:
+    """Names the version of the job code in this process: equal where all signatures are equal.
+
+    Args:
+        label: the operator's name for it (``jobs.build``); the digest follows it.
+    """
+    signatures = (
+        _ADDRESS.sub("", f"{kind.shown_signature}{' encrypted' if kind.encrypted else ''}")
+        for _, kind in sorted(REGISTRY.items())
+    )
+    digest = hashlib.sha256("\n".join(signatures).encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{label}-{digest}" if label else digest
 
 
 def find(name: str) -> JobType[Any, Any]:

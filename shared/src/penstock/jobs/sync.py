@@ -17,6 +17,7 @@ from penstock.jobs.batches.client import Batches, OpenBatch
 from penstock.jobs.client import Client
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.job_type import Call
+from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 
@@ -143,6 +144,15 @@ class SyncSchedules(Blocking):
     resume = blocking(Schedules.resume)
     run_now = blocking(Schedules.run_now)
     remove = blocking(Schedules.remove)
+    compare = blocking(Schedules.compare)
+    sync = blocking(Schedules.sync)
+
+
+class SyncJobs(Blocking):
+    """See :class:`Jobs`."""
+
+    logs = blocking(Jobs.logs)
+    follow_logs = iterating(Jobs.follow_logs)
 
 
 class SyncDeadLetters(Blocking):
@@ -159,7 +169,10 @@ class SyncDeadLetters(Blocking):
 
 
 class SyncClient(Blocking):
-    """A :class:`Client` for code without an event loop.
+    """A :class:`Client` for code without an event loop: all its verbs, without ``await``.
+
+    Those of its attributes, too. One serves all threads of a process; a process that is forked
+    makes one of its own.
 
     Example::
 
@@ -175,6 +188,7 @@ class SyncClient(Blocking):
         graphs: chains, and jobs that wait for each other.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
+        jobs: lists of jobs, and what they wrote.
     """
 
     dispatch = blocking(Client.dispatch)
@@ -207,6 +221,7 @@ class SyncClient(Blocking):
         self.graphs = SyncGraphs(client.graphs, self.call)
         self.schedules = SyncSchedules(client.schedules, self.call)
         self.dead = SyncDeadLetters(client.dead, self.call)
+        self.jobs = SyncJobs(client.jobs, self.call)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in this client's event loop and returns its result.

@@ -83,6 +83,11 @@ class Broker:
         return f"nats://{shown}{self._address}:{self._port}"
 
     @property
+    def port(self) -> int:
+        """Where it listens, once it has started."""
+        return self._port
+
+    @property
     def monitor_url(self) -> str:
         return f"http://{LOOPBACK}:{self._monitor}{self._monitor_path}"
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from penstock.bus.access import is_loopback
 from penstock.config import ConfigError, NoBrokerKnown, Settings
 from penstock.runtime.file_lock import is_held
 
@@ -23,11 +26,39 @@ _MAX_BYTES = 8192
 def reachable(settings: Settings) -> Settings:
     """The settings with a broker in them: the configured one, else that of `penstock up` here.
 
+    Where the configured address is that of `penstock up` here, its token is in them, too.
+
     Raises:
         NoBrokerKnown: neither is there.
         ConfigError: the file with the address is not private to this user.
     """
-    return settings if settings.nats.url.strip(" ,") else with_url(settings, *find_url())
+    if not (configured := settings.nats.url.strip(" ,")):
+        return with_url(settings, *find_url())
+    with suppress(ConfigError):  # none runs here
+        url, monitor_url = find_url()
+        if _is_same(configured, url):
+            return with_url(settings, url, monitor_url)
+    return settings
+
+
+def _is_same(configured: str, url: str) -> bool:
+    """Whether a configured address without credentials is that of `penstock up`, which has a token.
+
+    So that one settings file serves `penstock up`, which starts a broker there, and its clients.
+    """
+    try:
+        wanted = urlsplit(configured if "://" in configured else f"nats://{configured}")
+        port, is_local = wanted.port or 4222, is_loopback(wanted.hostname or "")
+    except ValueError:
+        return False
+    own = urlsplit(url)
+    return (
+        wanted.scheme == "nats"
+        and wanted.username is None
+        and is_local
+        and own.username is not None
+        and port == own.port
+    )
 
 
 def find_url(folder: Path = FOLDER) -> tuple[str, str]:
@@ -44,7 +75,7 @@ def find_url(folder: Path = FOLDER) -> tuple[str, str]:
             "PENSTOCK_NATS__URL)"
         )
     try:
-        text = _read_private(folder / URL_FILE)
+        text = read_private(folder / URL_FILE)
     except FileNotFoundError:
         raise NoBrokerKnown("'penstock up' is still starting here; try again") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +96,7 @@ def is_up(folder: Path = FOLDER) -> bool:
         return False
 
 
-def _read_private(path: Path) -> str:
+def read_private(path: Path) -> str:
     """A small file that only this user can have written. Raises OSError, UnicodeDecodeError."""
     # Checked on the open descriptor: a path could be exchanged between the check and the reading.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

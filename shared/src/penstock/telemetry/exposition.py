@@ -16,13 +16,11 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar as SampleExemplar
 
-from penstock.measuring.quantiles import SECONDS_BUCKETS
 from penstock.telemetry.meters import Exemplar, Meters, Reading, Spread
 from penstock.telemetry.metrics import Metric
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 Bucket = tuple[str, float] | tuple[str, float, SampleExemplar]
-_BOUNDS = (*(str(float(bound)) for bound in SECONDS_BUCKETS), "+Inf")
 
 
 class Exposition(Collector):
@@ -64,10 +62,11 @@ def _family(metric: Metric) -> Family:
 
 
 def _buckets(spread: Spread) -> list[Bucket]:
+    bounds = (*(str(float(bound)) for bound in spread.bounds), "+Inf")
     sums, exemplars = accumulate(spread.counts), spread.exemplars or repeat(None)
     return [
         (bound, float(count), _exemplar(exemplar)) if exemplar else (bound, float(count))
-        for bound, count, exemplar in zip(_BOUNDS, sums, exemplars, strict=False)
+        for bound, count, exemplar in zip(bounds, sums, exemplars, strict=False)
     ]
 
 

@@ -13,13 +13,13 @@ import sys
 from datetime import UTC, datetime
 from unicodedata import category
 
+from penstock.telemetry.job_lines import STREAM, TRACEBACK, failure_of, of_job
 from penstock.telemetry.spans import trace_id
 
 _HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Control (C0, C1), format (writing direction, invisible), surrogates, line and paragraph ends."""
 _HARMLESS = "\n\t\u200c\u200d"  # joiners: words of some languages, and emoji, are spelt with them
 _CONTINUED = "\n  | "
-_OF_JOB = ("job_id", "attempt", "worker")
 
 
 def printable(text: str) -> str:
@@ -45,7 +45,7 @@ def printable_json(text: str) -> str:
 class PlainLines(logging.Formatter):
     """``12:00:00.123 INFO    penstock.metrics  text``; further lines of it begin with ``  | ``.
 
-    Lines of a job's own logger name the job: ``[job ID attempt 1 worker NAME]``.
+    Lines of a job name it: ``[job ID attempt 1 function NAME worker NAME]``, and its trace.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,10 @@ class PlainLines(logging.Formatter):
         super().__init__(pattern, "%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record)).replace("\n", _CONTINUED)
+        text = super().format(record)
+        if trace := getattr(record, TRACEBACK, ""):
+            text += f"\n{trace.rstrip()}"
+        return printable(text).replace("\n", _CONTINUED)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         about = of_job(record)
@@ -68,7 +71,7 @@ class PlainLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: at, level, logger, text; job, trace and traceback where there is one."""
+    """One object a line: at, level, logger, text; those of a job and of an error where they are."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -78,11 +81,16 @@ class JsonLines(logging.Formatter):
             "text": record.getMessage(),
             **of_job(record),
         }
+        if stream := getattr(record, STREAM, ""):
+            line["stream"] = stream
         if trace := trace_id():
             line["trace_id"] = trace
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+        line |= failure_of(record, lambda: self.traceback(record))
         return json.dumps(line)
+
+    def traceback(self, record: logging.LogRecord) -> str:
+        """The formatted traceback of a record that has one; else empty."""
+        return self.formatException(record.exc_info) if record.exc_info else ""
 
 
 def start(level: str, as_json: bool = False) -> None:
@@ -101,13 +109,6 @@ def are_json() -> bool:
 def flags() -> tuple[str, ...]:
     """Arguments of a process that this one starts, so that its lines look the same."""
     return ("--log-json",) if are_json() else ()
-
-
-def of_job(record: logging.LogRecord) -> dict[str, str | int]:
-    """The job, attempt and worker of a line that a job's own logger wrote; else empty."""
-    if not hasattr(record, "job_id"):
-        return {}
-    return {name: getattr(record, name) for name in _OF_JOB if hasattr(record, name)}
 
 
 def _is_harmful(char: str) -> bool:

@@ -61,6 +61,7 @@ class Spread(NamedTuple):
         counts: by bucket, each its own, one more than there are bounds.
         total: sum of all values.
         exemplars: by bucket; None where there is none.
+        bounds: upper bounds of the buckets.
     """
 
     metric: Metric
@@ -68,6 +69,7 @@ class Spread(NamedTuple):
     total: float
     labels: tuple[str, ...] = ()
     exemplars: Sequence[Exemplar | None] = ()
+    bounds: Sequence[float] = SECONDS_BUCKETS
 
 
 Sample = Reading | Spread

@@ -2,7 +2,7 @@
 
 Names and units are OpenTelemetry's; :attr:`Metric.prometheus` is what they become where they are
 scraped (*Prometheus and OpenMetrics Compatibility*, OpenTelemetry specification 1.45). Labels come
-from the configuration or from fixed lists, never from jobs: their number is bounded.
+from the configuration, from fixed lists or from a bounded number of job functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
 _PER = {"s": "second"}
 _PUBLISHERS = {
     "every service": ("service",),
-    "metrics": ("pool", "snapshots", "jobs", "job"),
+    "metrics": ("pool", "queue", "snapshots", "jobs", "job", "function"),
     "decider": ("decider", "decision", "decisions", "commands"),
     "executor": ("host", "workers", "worker"),
     "orchestrator": ("health", "broker", "stream", "dead_letters", "disk", "orchestrator"),
@@ -138,6 +138,50 @@ LATE = _counter("jobs.late", "{job}", "Attempts started after the SLA deadline."
 FINISHED = _counter("jobs.finished", "{job}", "Attempts that returned or raised.", "pool", "queue")
 FAILED = _counter("jobs.failed", "{job}", "Attempts that raised an error.", "pool", "queue")
 REDELIVERED = _counter("jobs.redelivered", "{job}", "Attempts after the first.", "pool", "queue")
+DEAD = _counter(
+    "jobs.dead", "{job}", "Jobs that became dead letters, lost workers included.", "pool", "queue"
+)
+QUEUE_WAITING = _gauge(
+    "queue.jobs.waiting", "{job}", "Jobs of the queue that could start now.", "pool", "queue"
+)
+QUEUE_RUNNING = _gauge(
+    "queue.jobs.running", "{job}", "Jobs of the queue claimed by workers.", "pool", "queue"
+)
+QUEUE_DELAYED = _gauge(
+    "queue.jobs.delayed", "{job}", "Jobs of the queue that are not due yet.", "pool", "queue"
+)
+FAILED_SHARE = _gauge(
+    "pool.failed_share",
+    "1",
+    "Share of the attempts that ended lately and failed; absent where none ended.",
+    "pool",
+)
+FUNCTION_STARTED = _counter(
+    "function.started", "{job}", "Attempts started, by job function.", "pool", "function"
+)
+FUNCTION_COMPLETED = _counter(
+    "function.completed", "{job}", "Attempts that returned, by job function.", "pool", "function"
+)
+FUNCTION_FAILED = _counter(
+    "function.failed",
+    "{job}",
+    "Attempts that raised, by job function.",
+    "pool",
+    "function",
+)
+FUNCTION_DEAD = _counter(
+    "function.dead", "{job}", "Jobs that became dead letters, by job function.", "pool", "function"
+)
+FUNCTION_RUN = _histogram(
+    "function.run", "Run time of attempts, by job function.", "pool", "function"
+)
+SERIES = _gauge("jobs.metric_series", "{series}", "Series of metrics that jobs recorded.")
+VALUES_DROPPED = _counter(
+    "jobs.metric_values_dropped",
+    "{value}",
+    "Values of metrics of jobs that were beyond a bound, dropped by `worker` or `service`.",
+    "where",
+)
 PICKUP = _histogram(
     "job.pickup", "Time from dispatch (or due time) to start; exemplars name the trace.", "pool"
 )

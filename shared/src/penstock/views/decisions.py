@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
 
 
 async def newest_decisions(

@@ -45,6 +45,14 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.orders import (
+    HostDrained,
+    HostPaused,
+    HostResumed,
+    PoolHeld,
+    PoolReleased,
+    hold_bounds,
+)
 from penstock.events.queue import QueuePaused, QueueResumed
 from penstock.events.scaling import (
     BudgetCapReached,
@@ -76,8 +84,12 @@ def line(event: Event | UnknownEvent) -> str:
     """``12:00:01 pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)``."""
     if isinstance(event, UnknownEvent):
         return f"{'':8} {event.type} (of a later version)"
-    text = happened(event)
-    title = f"{clock(event.at)} {event.noun} {event.key} {event.name}"
+    return f"{clock(event.at)} {named(event)}"
+
+
+def named(event: Event) -> str:
+    """``pool reports ScalingDecisionMade: 2 → 5 (at most 5 allowed)``."""
+    text, title = happened(event), f"{event.noun} {event.key} {event.name}"
     return f"{title}: {text}" if text else title
 
 
@@ -126,6 +138,11 @@ def _burning(event: PromiseBurning) -> str:
     late, jobs = budget.late + budget.waiting_late, budget.jobs + budget.waiting_late
     promise = f"{budget.quantile * 100:g} % within {seconds(budget.sla_seconds)}"
     return f"{event.pace}: {late} of {jobs} late, promised {promise}"
+
+
+def _held(event: PoolHeld) -> str:
+    bounds = hold_bounds(event.at_least, event.at_most)
+    return f"{bounds} until {clock(event.until)}{': ' if event.reason else ''}{event.reason}"
 
 
 def _dispatched(event: JobDispatched) -> str:
@@ -220,5 +237,10 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     HistoryBegins: lambda event: f"at message {event.sequence}",
     HealthChanged: lambda event: ", ".join((f"{event.before} → {event.state}", *event.reasons)),
     HostJoined: lambda event: f"{event.cpu_cores:g} cores, {event.memory_bytes >> 20} MiB",
+    PoolHeld: _held,
+    PoolReleased: lambda _: "scaled by its settings again",
+    HostPaused: lambda event: event.reason,
+    HostDrained: lambda event: event.reason,
+    HostResumed: lambda _: "takes workers again",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
 }

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobError
@@ -19,7 +20,6 @@ from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State, fold, ignored_events, leads_to
 from penstock.jobs.payloads import redaction
-from penstock.views import lookback
 
 _READ_AT_ONCE = 20
 

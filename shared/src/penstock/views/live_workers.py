@@ -8,13 +8,13 @@ from contextlib import suppress
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.events.envelope import utc_now
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
-from penstock.views import lookback
 
 LISTEN_SECONDS = 2.0
 """Workers report each second: twice that is enough where one report is lost."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.config.profiles import Pool
 from penstock.config.topology import pools
 from penstock.events.catalogue import ALL
 from penstock.events.envelope import Event, UnknownEvent, utc_now
+from penstock.events.orders import Hold, HostOrder, Orders, PoolHeld, PoolReleased, in_force
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
+from penstock.operations.orders import stored_orders
+from penstock.views import wording
 from penstock.views.event_text import because
 
 E = TypeVar("E", bound=Event)
@@ -30,6 +33,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
             (fewer started than planned) or ``crash-loop``.
+        throughput_per_minute: attempts that ended lately.
+        failed_share: share of these that failed; None where none ended.
         budget: what is left of the jobs that may start late; None where it is not counted.
         target: workers that were decided.
         planned: workers in the plans of hosts.
@@ -37,6 +42,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         ready: workers that can take a job.
         busy: workers that have a job.
         snapshot_age_seconds: None before the first measurement.
+        hold: an operator's hold and its end; empty for none.
     """
 
     pool: str
@@ -49,6 +55,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int | None = None
     oldest_waiting_seconds: float | None = None
     arrival_per_second: float | None = None
+    throughput_per_minute: float | None = None
+    failed_share: float | None = None
     budget: Budget | None = None
     target: int | None = None
     planned: int = 0
@@ -59,10 +67,17 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     decided_at: datetime | None = None
     snapshot_age_seconds: float | None = None
+    hold: str = ""
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One host: its size, its load, its workers."""
+    """One host: its size, its load, its workers.
+
+    Attributes:
+        state: ``ok``, ``draining`` (its executor ends), ``lost``, or by an operator's order
+            ``paused`` (keeps its workers, gets no further ones) or ``drained`` (its workers move).
+        reason: of the operator's order.
+    """
 
     host: str
     state: str
@@ -74,15 +89,17 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     ready: int
     age_seconds: float
+    reason: str = ""
 
 
 @dataclass
 class Board:
-    """The latest snapshot and decision of each pool, and the latest snapshot of each host."""
+    """The latest snapshot and decision of each pool, the latest snapshot of each host, orders."""
 
     pools: dict[str, PoolSnapshot] = field(default_factory=dict)
     hosts: dict[str, HostSnapshot] = field(default_factory=dict)
     decisions: dict[str, ScalingDecisionMade] = field(default_factory=dict)
+    orders: dict[tuple[str, str], Event] = field(default_factory=dict)
 
     def take(self, event: Event | UnknownEvent) -> None:
         """Folds one event in; older ones and those of other kinds change nothing."""
@@ -93,19 +110,25 @@ class Board:
                 _keep_newer(self.hosts, event)
             case ScalingDecisionMade():
                 _keep_newer(self.decisions, event)
+            case PoolHeld() | PoolReleased() | HostOrder():
+                self.orders[event.noun, event.key] = event
 
     def pool_rows(
         self, pools: Iterable[Pool], lease_seconds: float, now: datetime
     ) -> list[PoolRow]:
         """A row for each configured pool; hosts that are silent for too long do not count."""
         living = [host for host in self.hosts.values() if _age(host, now) <= lease_seconds]
-        return [self._pool_row(pool, living, now) for pool in pools]
+        orders = in_force(self.orders.values(), now.timestamp())
+        return [self._pool_row(pool, living, orders, now) for pool in pools]
 
     def host_rows(self, lease_seconds: float, now: datetime) -> list[HostRow]:
         hosts = sorted(self.hosts.values(), key=lambda host: host.host)
-        return [_host_row(host, lease_seconds, now) for host in hosts]
+        orders = in_force(self.orders.values(), now.timestamp())
+        return [_host_row(host, orders, lease_seconds, now) for host in hosts]
 
-    def _pool_row(self, pool: Pool, living: list[HostSnapshot], now: datetime) -> PoolRow:
+    def _pool_row(
+        self, pool: Pool, living: list[HostSnapshot], orders: Orders, now: datetime
+    ) -> PoolRow:
         workers = [host.pools[pool.name] for host in living if pool.name in host.pools]
         snapshot, decision = self.pools.get(pool.name), self.decisions.get(pool.name)
         row = PoolRow(
@@ -116,6 +139,7 @@ class Board:
             planned=sum(host.planned for host in workers),
             started=sum(host.started for host in workers),
             ready=sum(host.ready for host in workers),
+            hold=_hold(orders.hold(pool.name, now.timestamp())),
         )
         if snapshot:
             row = _measured(row, snapshot, now)
@@ -131,6 +155,12 @@ async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
     return board.pool_rows(configured, settings.host.lease_seconds, utc_now())
 
 
+async def host_rows(bus: Bus, settings: Settings) -> list[HostRow]:
+    """A row for each host whose snapshot the stream still holds."""
+    board = await read_board(bus, Subjects(settings.prefix))
+    return board.host_rows(settings.host.lease_seconds, utc_now())
+
+
 async def read_board(bus: Bus, subjects: Subjects) -> Board:
     """The last snapshots of pools and hosts, and the last decisions."""
     board = Board()
@@ -142,6 +172,8 @@ async def read_board(bus: Bus, subjects: Subjects) -> Board:
     ):
         for stored in await lookback.latest(bus, stream, subject):
             board.take(ALL.decode(stored.body))
+    async for _, order in stored_orders(bus, subjects):
+        board.take(order)
     return board
 
 
@@ -153,6 +185,8 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         running=snapshot.running,
         oldest_waiting_seconds=snapshot.oldest_waiting_seconds,
         arrival_per_second=snapshot.arrival_per_second,
+        throughput_per_minute=snapshot.ended.finished_per_minute if snapshot.ended else None,
+        failed_share=snapshot.ended.failed_share if snapshot.ended else None,
         budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
         snapshot_age_seconds=_age(snapshot, now),
@@ -179,9 +213,18 @@ def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
     return "short" if row.started < (row.target or 0) else "ok"
 
 
-def _host_row(host: HostSnapshot, lease_seconds: float, now: datetime) -> HostRow:
-    age = _age(host, now)
+def _hold(hold: Hold | None) -> str:
+    if hold is None:
+        return ""
+    until = wording.clock(datetime.fromtimestamp(hold.until, UTC))
+    return f"{hold.bounds} until {until}{': ' if hold.reason else ''}{hold.reason}"
+
+
+def _host_row(host: HostSnapshot, orders: Orders, lease_seconds: float, now: datetime) -> HostRow:
+    age, order = _age(host, now), orders.hosts.get(host.host)
     state = "lost" if age > lease_seconds else "draining" if host.draining else "ok"
+    if order is not None and state == "ok":
+        state = order.state
     return HostRow(
         host=host.host,
         state=state,
@@ -193,6 +236,7 @@ def _host_row(host: HostSnapshot, lease_seconds: float, now: datetime) -> HostRo
         started=sum(pool.started for pool in host.pools.values()),
         ready=sum(pool.ready for pool in host.pools.values()),
         age_seconds=age,
+        reason=order.reason if order else "",
     )
 
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus, QueueDepth
 from penstock.config import Settings
 from penstock.config.serving import serving
 from penstock.config.topology import is_excluded
+from penstock.events.snapshot import MOST_ENDED_QUEUES, SNAPSHOTS, EndedRate, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health.unserved import oldest_seconds
 
+_FRESH_SECONDS = 60.0
+
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue. ``pool`` is empty where no pool serves it: its jobs wait for ever."""
+    """One queue. ``pool`` is empty where no pool serves it: its jobs wait for ever.
+
+    Attributes:
+        throughput_per_minute: attempts that ended lately, as the metrics service measured it; None
+            where it did not, or of a queue that is not among the busiest of its pool.
+        failed_share: share of these that failed; None where none ended.
+    """
 
     queue: str
     pool: str
@@ -23,6 +33,8 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     delayed: int = 0
     paused: bool = False
     oldest_waiting_seconds: float | None = None
+    throughput_per_minute: float | None = None
+    failed_share: float | None = None
 
 
 async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
@@ -32,9 +44,10 @@ async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
     depths = await bus.depths()
     delayed = await _delayed(bus, subjects)
     stored = await _stored(bus, subjects)
+    ended = await _ended(bus, subjects)
     rows = []
     for name in sorted({*owners.owners, *depths, *delayed, *stored}):
-        depth = depths.get(name)
+        depth, rate = depths.get(name), ended.get(name)
         rows.append(
             QueueRow(
                 queue=name,
@@ -45,9 +58,27 @@ async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
                 delayed=delayed.get(name, 0),
                 paused=depth.paused if depth else False,
                 oldest_waiting_seconds=await _oldest(bus, subjects, name, depth),
+                throughput_per_minute=rate.finished_per_minute if rate else None,
+                failed_share=rate.failed_share if rate else None,
             )
         )
     return rows
+
+
+async def _ended(bus: Bus, subjects: Subjects) -> dict[str, EndedRate]:
+    """What ended lately on each queue, by the pools' last snapshots as far as these are fresh."""
+    rates: dict[str, EndedRate] = {}
+    pattern = subjects.pool_snapshot("*")
+    for stored in await lookback.latest(bus, subjects.snapshots_stream, pattern):
+        snapshot = SNAPSHOTS.decode(stored.body)
+        if not isinstance(snapshot, PoolSnapshot) or snapshot.ended is None:
+            continue
+        if bus.now() - snapshot.at.timestamp() > _FRESH_SECONDS:
+            continue
+        if len(snapshot.ended_by_queue) < MOST_ENDED_QUEUES:  # else the others are not known
+            rates |= dict.fromkeys(snapshot.queues, EndedRate(finished_per_minute=0.0))
+        rates |= snapshot.ended_by_queue
+    return rates
 
 
 async def _delayed(bus: Bus, subjects: Subjects) -> dict[str, int]:

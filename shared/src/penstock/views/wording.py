@@ -32,6 +32,14 @@ def rate(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
+def share(value: float | None) -> str:
+    """A share as a percentage: ``0 %``, ``0.3 %``, ``12 %``."""
+    if value is None:
+        return UNKNOWN
+    percent = value * 100
+    return f"{percent:.1f} %" if 0 < percent < 10 else f"{percent:.0f} %"
+
+
 def count(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 

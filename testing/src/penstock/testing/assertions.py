@@ -16,6 +16,7 @@ from penstock.jobs.errors import BadArguments
 from penstock.jobs.job_type import JobType
 from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphRecord
+from penstock.measuring.job_series import JobSeries, Series, SeriesKey
 from penstock.testing.dispatched import (
     Dispatched,
     Wanted,
@@ -27,12 +28,19 @@ from penstock.testing.dispatched import (
 )
 from penstock.testing.memory.bus import MemoryBus
 
+MAX_SERIES = 10_000
+
 
 class Assertions:
-    """Over everything that was dispatched since the broker was made."""
+    """Over everything that was dispatched since the broker was made.
 
-    def __init__(self, bus: MemoryBus) -> None:
+    Attributes:
+        series: what jobs recorded in metrics of their own.
+    """
+
+    def __init__(self, bus: MemoryBus, series: JobSeries | None = None) -> None:
         self._bus = bus
+        self.series = JobSeries(MAX_SERIES) if series is None else series
 
     @property
     def dispatched(self) -> list[Dispatched]:
@@ -80,6 +88,33 @@ class Assertions:
         names = [f"batch {batch.id}" for batch in self.batches]
         names += [f"graph {graph.id}" for graph in self.graphs]
         assert not names, f"expected nothing; dispatched were: {', '.join(names)}"
+
+    def assert_metric(self, name: str, expected: float | None = None, /, **labels: object) -> float:
+        """Jobs that were run recorded such a metric; returns its value.
+
+        Of a counter the sum, of a gauge the last value, of a histogram the number of values, over
+        all series that have these labels.
+
+        Args:
+            name: as in ``context.metrics``.
+            expected: the value; None for any.
+            labels: those named must be equal; others may be any.
+        """
+        __tracebackhide__ = True
+        wanted = {(label, str(value)) for label, value in labels.items()}
+        matching = [
+            (key, series)
+            for key, series in self.series
+            if key.name == name and wanted <= set(key.labels)
+        ]
+        recorded = "; ".join(_recorded(*one) for one in self.series) or "nothing"
+        assert matching, f"expected the metric {name} {dict(labels) or ''}; recorded: {recorded}"
+        values = [_value(*one) for one in matching]
+        value = values[-1] if matching[0][0].kind == "gauge" else sum(values)
+        assert expected in (None, value), (
+            f"expected {name} = {expected:g}, found {value:g}; recorded: {recorded}"
+        )
+        return value
 
     def assert_batch(
         self,
@@ -176,6 +211,15 @@ class Assertions:
 def _call(job: JobType[Any, Any], on_queue: str, arguments: dict[str, Any]) -> str:
     written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     return f"{job.name}({written or '…'})" + (f" on {on_queue}" if on_queue else "")
+
+
+def _value(key: SeriesKey, series: Series) -> float:
+    return float(sum(series.counts)) if key.kind == "histogram" else series.value
+
+
+def _recorded(key: SeriesKey, series: Series) -> str:
+    labels = ", ".join(f"{label}={value!r}" for label, value in key.labels)
+    return f"{key.kind} {key.name}{{{labels}}} = {_value(key, series):g}"
 
 
 def _in_batch(job: Dispatched, batch_id: str) -> bool:

@@ -60,7 +60,8 @@ class Bench(Assertions):
         Raises:
             TimeoutError: they have not come to an end, the text says which.
         """
-        return await Run(self.bus, self.settings, self._run_dir).until_idle(timeout_seconds)
+        run = Run(self.bus, self.settings, self._run_dir, self.series)
+        return await run.until_idle(timeout_seconds)
 
     def advance(self, length: float | timedelta) -> None:
         """Moves the broker's time forward by seconds: what is due then goes into its queue.

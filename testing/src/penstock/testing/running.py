@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock.bus.protocol import Stored
@@ -15,8 +16,10 @@ from penstock.config.profiles import PoolTable
 from penstock.config.serving import serving
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
+from penstock.events.worker import WorkerReport
 from penstock.jobs import Client
 from penstock.jobs.queues import queue_messages
+from penstock.measuring.job_series import JobSeries
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.memory.bus import MemoryBus
@@ -35,11 +38,15 @@ class Run:
 
     Args:
         run_dir: where the Spark supervisor listens; empty for none.
+        series: takes what the jobs record in metrics of their own.
     """
 
-    def __init__(self, bus: MemoryBus, settings: Settings, run_dir: str) -> None:
+    def __init__(self, bus: MemoryBus, settings: Settings, run_dir: str, series: JobSeries) -> None:
+        self._series = series
         self._bus, self._subjects = bus, Subjects(settings.prefix)
-        self._settings, self._run_dir = settings, run_dir
+        # no other worker could know a job that the one of the queue does not
+        jobs = replace(settings.jobs, unknown_after_seconds=0.0)
+        self._settings, self._run_dir = replace(settings, jobs=jobs), run_dir
         client = Client.over(bus.client(), settings, "testing")
         self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
@@ -48,14 +55,22 @@ class Run:
         """See :meth:`penstock.testing.Bench.run_pending`."""
         before = self._started()
         following = asyncio.create_task(self._workflows.follow())
+        reports = await self._bus.client().listen(
+            self._subjects.worker_report("*", "*"), self._on_report
+        )
         try:
             await self._turn(time.monotonic() + timeout_seconds)
         finally:
             await self._stop()
+            await reports.unsubscribe()
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following
         return self._started() - before
+
+    def _on_report(self, _: str, body: bytes) -> None:
+        for series in msgspec.json.decode(body, type=WorkerReport).series:
+            self._series.merge(series)
 
     async def _turn(self, deadline: float) -> None:
         while await self._moves():

@@ -19,7 +19,7 @@ class SyncBench(Assertions):
     def __init__(self, settings: Settings | None = None, run_dir: str = "") -> None:
         self._bench = Bench(settings, run_dir)
         self.client = SyncClient(self._bench.settings, self._connection())
-        super().__init__(self._bench.bus)
+        super().__init__(self._bench.bus, self._bench.series)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Client]:

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-STREAMS = ("JOBS", "EVENTS", "SNAPSHOTS", "COMMANDS", "DEAD", "CHECKPOINTS", "STATE", "KEYS")
+STREAMS = (
+    "JOBS",
+    "EVENTS",
+    "SNAPSHOTS",
+    "COMMANDS",
+    "DEAD",
+    "CHECKPOINTS",
+    "STATE",
+    "KEYS",
+    "LOGS",
+)
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,9 +141,10 @@ ROLES: dict[str, Role] = {
             "checkpoints.*",
             "state.exclusive.*",
             "notices.queue.*",
+            "logs.*",
         ),
         listens=("notices.cancel.*", "state.pause.*", *_AWAITS),
-        reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD"),
+        reads=("JOBS", "EVENTS", "CHECKPOINTS", "STATE", "KEYS", "DEAD", "SNAPSHOTS"),
         purges=("CHECKPOINTS",),
         claims=True,
         answers=True,
@@ -184,6 +195,10 @@ ROLES: dict[str, Role] = {
             "events.queue.*.*",
             "state.pause.*",
             "state.schedule.*",
+            "state.hold.*",
+            "state.host.*",
+            *(f"events.pool.*.{event}" for event in ("PoolHeld", "PoolReleased")),
+            *(f"events.host.*.{event}" for event in ("HostPaused", "HostDrained", "HostResumed")),
             "state.health.probe",
             "notices.recover.*",
             "notices.queue.*",

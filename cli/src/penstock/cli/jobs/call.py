@@ -35,7 +35,7 @@ def make_call(settings: Settings, function: str, arguments: Iterable[str]) -> Ca
         UnknownJob, BadArguments: no such function, or the arguments do not fit it.
     """
     texts = dict(_split(argument) for argument in arguments)
-    _load(settings)
+    load_modules(settings)
     return _fit(registry.find(function), texts)
 
 
@@ -80,7 +80,7 @@ def read_changes(settings: Settings, function: str, changes: Iterable[str]) -> d
     texts = dict(_split(change) for change in changes)
     if not texts:
         return {}
-    _load(settings)
+    load_modules(settings)
     kind = registry.find(function)
     return {name: _fitting(kind, name, text) for name, text in texts.items()}
 
@@ -97,7 +97,8 @@ def _fitting(kind: JobType[Any, Any], name: str, text: str) -> Any:
     return _read(text)
 
 
-def _load(settings: Settings) -> None:
+def load_modules(settings: Settings) -> None:
+    """Imports the modules of jobs. Raises Refused."""
     try:
         registry.load(settings.jobs.modules)
     except ImportError as error:

@@ -11,6 +11,7 @@ from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs.call import CHANGES, make_call, make_named_call, read_changes
 from penstock.cli.jobs.job_view import COLUMNS, description
+from penstock.cli.jobs.logs import logs
 from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
 from penstock.cli.output import note, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
@@ -184,6 +185,9 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
         write_json({"id": id})
     else:
         write_line(f"job {id} is retried")
+
+
+job.add_command(logs)
 
 
 def _show(session: Session, view: JobView) -> None:

@@ -25,6 +25,8 @@ COLUMNS = (
     Column("running", lambda row: str(row.running), number=True),
     Column("delayed", lambda row: str(row.delayed), number=True),
     Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
+    Column("ended/min", lambda row: wording.rate(row.throughput_per_minute), number=True),
+    Column("failed", lambda row: wording.share(row.failed_share), number=True),
 )
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 import click
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
@@ -18,7 +19,7 @@ from penstock.config import Settings
 from penstock.events.envelope import new_id
 from penstock.events.recovering import RecoverAnswered, RecoverAsked, Strategy, Suspect
 from penstock.events.subjects import Subjects
-from penstock.views import lookback, wording
+from penstock.views import wording
 
 PATIENCE_SECONDS = 5.0
 """How long the command waits for answers of hosts."""

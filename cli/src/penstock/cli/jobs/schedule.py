@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +12,8 @@ import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
-from penstock.cli.jobs.call import make_call
+from penstock.cli.errors import Failed
+from penstock.cli.jobs.call import load_modules, make_call
 from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import QUEUE, SECONDS, Name
 from penstock.cli.session import Session
@@ -21,6 +23,9 @@ from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.registry import check_tags
+from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.schedules.declaration import Declaration, declared
+from penstock.jobs.schedules.drift import Difference, Drift
 from penstock.jobs.schedules.schedule import Schedule, check, next_tick
 from penstock.views import wording
 from penstock.views.overdue_ticks import standstill
@@ -29,7 +34,12 @@ NAME = Name("schedule")
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One schedule; ``next_at`` is None while it is paused."""
+    """One schedule.
+
+    Attributes:
+        next_at: None while it is paused.
+        origin: ``code`` or ``settings``, where it is declared there; else ``client``.
+    """
 
     name: str
     cron: str
@@ -42,6 +52,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     last_at: datetime | None
     dispatched: int
     words: str
+    origin: str
 
 
 COLUMNS = (
@@ -51,16 +62,24 @@ COLUMNS = (
     Column("job", lambda row: row.function),
     Column("queue", lambda row: row.queue),
     Column("state", lambda row: row.state),
+    Column("origin", lambda row: row.origin),
     Column("next", lambda row: _local(row.next_at, row.zone)),
     Column("last", lambda row: _since(row.last_at)),
     Column("jobs", lambda row: wording.count(row.dispatched), number=True),
 )
+DIFFERENCE_COLUMNS = (
+    Column("schedule", lambda row: row.name),
+    Column("was", lambda row: row.drift),
+    Column("now", lambda row: "as declared" if row.done else "-"),
+    Column("difference", lambda row: row.text),
+)
+Differences = list[Difference]
 EXAMPLE = "penstock schedule add nightly '30 2 * * *' reports.rebuild --zone Europe/Berlin"
 
 
 @click.group(cls=Group, example=EXAMPLE)
 def schedule() -> None:
-    """Add, list, show, pause, resume, run and remove schedules."""
+    """Add, list, show, pause, resume, run and remove schedules; store those that are declared."""
 
 
 @schedule.command(example=EXAMPLE + " --arg table=orders")
@@ -110,6 +129,52 @@ def add(session: Session, /, name: str, cron: str, function: str, **options: Any
         )
     )
     _show(session, added)
+
+
+@schedule.command(example="penstock schedule diff --json")
+@click.pass_obj
+def diff(session: Session) -> None:
+    """Compare the stored schedules with those declared in code and settings.
+
+    Exit code 0: they are equal. 1: they differ.
+    """
+    differences = _differences(session, lambda schedules, wanted: schedules.compare(wanted))
+    drifted = [one for one in differences if one.drift is not Drift.EQUAL]
+    write_rows(session, drifted, DIFFERENCE_COLUMNS, f"{len(differences)} declared, no difference")
+    if drifted:
+        raise Failed(f"{len(drifted)} schedules differ; 'penstock schedule sync' stores them")
+
+
+@schedule.command(example="penstock schedule sync\npenstock schedule sync --prune --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
+@click.option("--prune", is_flag=True, help="Remove schedules that are not declared any more.")
+@click.pass_obj
+def sync(session: Session, dry_run: bool, prune: bool) -> None:
+    """Store the schedules that code and settings declare: with @job(schedule=...), schedule(...)
+    or a table [schedules.NAME].
+
+    A part of each deployment; 'penstock up' does it when it starts. Schedules that clients added
+    are left alone. Exit code 1 if one of them has the name of a declared one.
+    """
+
+    def act(schedules: Schedules, wanted: list[Declaration]) -> Coroutine[Any, Any, Differences]:
+        return schedules.compare(wanted) if dry_run else schedules.sync(wanted, prune=prune)
+
+    differences = _differences(session, act)
+    shown = [one for one in differences if one.drift is not Drift.EQUAL]
+    write_rows(session, shown, DIFFERENCE_COLUMNS, f"{len(differences)} declared, all stored")
+    if conflicts := [one.name for one in shown if one.drift is Drift.CONFLICT]:
+        raise Failed(f"not stored: {', '.join(conflicts)}; remove the schedule of the same name")
+
+
+def _differences(
+    session: Session,
+    act: Callable[[Schedules, list[Declaration]], Coroutine[Any, Any, Differences]],
+) -> Differences:
+    settings = session.settings()
+    load_modules(settings)
+    wanted = declared(settings)
+    return session.with_client(lambda client: act(client.schedules, wanted))
 
 
 @schedule.command(name="ls", example="penstock schedule ls --json")
@@ -187,6 +252,7 @@ def _row(entry: Schedule) -> ScheduleRow:
         last_at=entry.last_tick,
         dispatched=entry.dispatched,
         words=check(entry.cron, entry.zone),
+        origin=entry.origin or "client",
     )
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.access import NotPermitted
 from penstock.bus.protocol import BusError
 from penstock.cli.output import note
@@ -16,7 +17,6 @@ from penstock.config import ConfigError, Settings
 from penstock.events.envelope import Event, MalformedEvent, UnknownEvent, utc_now
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
 
 PATIENCE_SECONDS = 1.0
 HOST_AGE = timedelta(seconds=60)

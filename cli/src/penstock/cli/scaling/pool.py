@@ -6,6 +6,7 @@ import click
 
 from penstock.cli.command import Group
 from penstock.cli.output import Column, write_rows
+from penstock.cli.scaling.holds import hold, release
 from penstock.cli.session import Session
 from penstock.measuring.budget import pace
 from penstock.views import wording
@@ -35,10 +36,13 @@ COLUMNS = (
     Column("waiting", lambda row: wording.count(row.waiting), number=True),
     Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
     Column("running", lambda row: wording.count(row.running), number=True),
+    Column("ended/min", lambda row: wording.rate(row.throughput_per_minute), number=True),
+    Column("failed", lambda row: wording.share(row.failed_share), number=True),
     Column("target", lambda row: wording.count(row.target), number=True),
     Column("planned", lambda row: wording.count(row.planned), number=True),
     Column("started", lambda row: wording.count(row.started), number=True),
     Column("ready", lambda row: wording.count(row.ready), number=True),
+    Column("held", lambda row: row.hold or wording.UNKNOWN),
     Column("measured", lambda row: wording.ago(row.snapshot_age_seconds)),
     Column("last reason", lambda row: row.reason),
 )
@@ -47,6 +51,10 @@ COLUMNS = (
 @click.group(cls=Group, example="penstock pool ls --json")
 def pool() -> None:
     """Pools: what they promise, what waits, and who works."""
+
+
+pool.add_command(hold)
+pool.add_command(release)
 
 
 @pool.command(name="ls", example="penstock pool ls")

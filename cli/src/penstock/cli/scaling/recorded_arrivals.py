@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.bus.since import first_since
 from penstock.cli.scaling.recorded_rounds import Span
@@ -19,7 +20,6 @@ from penstock.decider.simulator.studies import study
 from penstock.decider.simulator.studies.study import Row
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
 
 RUN_SECONDS = "run_seconds"
 _SEEDS = 3

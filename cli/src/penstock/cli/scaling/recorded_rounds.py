@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Bus, Stored
 from penstock.bus.saved_log import Entry, entry, line, outside
 from penstock.bus.since import first_since
@@ -16,7 +17,6 @@ from penstock.decider.publishing.recorder import CHECKPOINT_SECONDS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.subjects import Subjects
-from penstock.views import lookback
 
 Key = tuple[int, int]
 """Epoch and number of a round."""

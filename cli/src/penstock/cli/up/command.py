@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shutil
 import signal
 import sys
@@ -15,14 +14,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus.peers import new_token
 from penstock.bus.protocol import Bus, BusError, StorageTooSmall
 from penstock.cli.command import Command
 from penstock.cli.config import lint, remarks
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
-from penstock.cli.up import cluster, state
+from penstock.cli.up import cluster, own_broker, state
 from penstock.cli.up.disk_guard import DiskGuard
 from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.screen import Lines, Screen, Table
@@ -37,7 +35,7 @@ from penstock.runtime import paths
 from penstock.runtime.broker import Broker
 from penstock.runtime.interpreter import PAUSING
 from penstock.runtime.local_broker import with_url
-from penstock.runtime.paths import check_port, temporary_dir
+from penstock.runtime.paths import temporary_dir
 from penstock.runtime.private_folders import private_dir, remove_private
 from penstock.views import wording
 from penstock.views.pool_board import Board
@@ -50,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     live: bool
     ephemeral: bool
-    port: int
+    port: int | None
 
 
 @click.command(
@@ -65,15 +63,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=0,
-    help="Port of the broker that it starts; 0: any free one.",
+    help="Port of the broker that it starts, 0 for any free one; else that of the last start here.",
 )
 @click.pass_obj
-def up(session: Session, live: bool | None, ephemeral: bool, port: int) -> None:
+def up(session: Session, live: bool | None, ephemeral: bool, port: int | None) -> None:
     """Run everything on this machine: broker, services, workers. Ctrl-C ends it in order.
 
-    Without nats.url a broker is started, which keeps its store in .penstock/ here. The other
-    commands find it from the same folder. A second Ctrl-C does not wait for busy workers.
+    Without nats.url, or where it names a port of this machine at which no server listens, a broker
+    is started, which keeps its store and its port in .penstock/ here. Other commands and programs
+    find it from the same folder. A second Ctrl-C does not wait for busy workers.
     """
     settings = session.settings()
     configured = pools(settings)
@@ -101,10 +99,10 @@ def _prepared(
         here = stack.enter_context(state.held())
         folder = stack.enter_context(temporary_dir()) if options.ephemeral else here.resolve()
         broker = None
-        if not settings.nats.url:
-            _check_port(options.port)
-            broker = stack.enter_context(Broker(folder / "nats", options.port, token=new_token()))
+        if place := own_broker.place(settings, options.port, here):
+            broker = stack.enter_context(Broker(folder / "nats", place.port, token=place.token))
             settings = with_url(settings, broker.url, broker.monitor_url)
+            own_broker.remember(own_broker.Place(broker.port, place.token), here)
         if not settings.host.run_dir:
             names = state.run_folder(here)
             stack.callback(remove_private, *names)
@@ -114,18 +112,6 @@ def _prepared(
         settings = cluster.with_secret(settings, here)
         state.write_url(settings.nats.url, settings.nats.monitor_url)
         yield settings, broker, folder
-
-
-def _check_port(port: int) -> None:
-    """Checks the port before the broker does, whose log has fifteen lines on it. Raises Refused."""
-    if not port:
-        return
-    try:
-        check_port(port)
-    except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        why = "is taken" if taken else f"cannot be used ({error.strerror})"
-        raise Refused(f"port {port} {why}; choose another with --port") from error
 
 
 class _Up:
@@ -142,8 +128,10 @@ class _Up:
         self._session, self._settings, self._folder = session, settings, folder
         self._board = Board()
         self._screen = self._make_screen(options)
-        logs = _fresh_logs(folder) if options.live else None
-        self._processes = Processes(settings, session.flags(), broker, logs, self._screen.report)
+        self._logs = _fresh_logs(folder) if options.live else None
+        self._processes = Processes(
+            settings, session.flags(), broker, self._logs, self._screen.report
+        )
         report = self._screen.report
         self._guard = DiskGuard(broker, folder / "nats", report) if broker else None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
@@ -158,6 +146,8 @@ class _Up:
                 self._screen.report(
                     f"starting all services; broker at {masked(self._settings.nats.url)}"
                 )
+                if self._logs:
+                    self._screen.report(f"all log lines are in {self._logs}")
                 if spark_master := cluster.about(self._settings):
                     self._screen.report(spark_master)
                 await self._report_durability(bus)
@@ -179,7 +169,9 @@ class _Up:
     async def _show(self, bus: Bus) -> None:
         """Draws while everything runs, and while it ends; raises what stops it from drawing."""
         subjects = Subjects(self._settings.prefix)
-        watching = watch(bus, subjects, self._board, self._screen.happened)
+        wrote = self._screen.wrote if self._settings.logs.enabled and self._logs else None
+        watching = watch(bus, subjects, self._board, self._screen.happened, wrote)
+        storing = asyncio.create_task(self._store_schedules(bus, subjects))
         tasks = [asyncio.create_task(watching), asyncio.create_task(self._draw())]
         if self._guard:
             tasks.append(asyncio.create_task(self._guard.run()))
@@ -188,11 +180,25 @@ class _Up:
         await self._stopping.wait()
         self._screen.report("ending; busy workers may finish, Ctrl-C again does not wait for them")
         await self._processes.end(self._hurry)
+        storing.cancel()
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
+
+    async def _store_schedules(self, bus: Bus, subjects: Subjects) -> None:
+        """Stores what is declared, once the services have made the streams."""
+        if not (self._settings.jobs.modules or self._settings.schedules):
+            return
+        while True:
+            try:
+                await bus.extent(subjects.state_stream)
+                break
+            except BusError:
+                await asyncio.sleep(DRAW_SECONDS)
+        if problem := await self._processes.store_schedules():
+            self._screen.report(f"declared schedules are not stored: {problem}")
 
     async def _draw(self) -> None:
         while True:

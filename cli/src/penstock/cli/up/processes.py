@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -64,6 +65,7 @@ class Processes:
             log = self._log("spark-master")
             self.master = Supervised("spark-master", self._begin_master, report, log)
         self._tasks: list[asyncio.Task[None]] = []
+        self._syncing: Child | None = None
 
     @property
     def all(self) -> list[Supervised]:
@@ -78,6 +80,28 @@ class Processes:
         self._tasks = [
             asyncio.create_task(process.keep(), name=process.name) for process in self.all
         ]
+
+    async def store_schedules(self) -> str:
+        """Stores the declared schedules, by a command that imports the modules of the jobs.
+
+        Returns:
+            Why they are not stored; empty if they are.
+        """
+        try:
+            self._syncing = children.start(
+                module_command("penstock.cli.main", "schedule", "sync", *self._flags),
+                name="schedules",
+                output=subprocess.PIPE,  # its table is no log line
+                env=self._environment(),
+            )
+        except ChildFailed as error:
+            return str(error)
+        assert self._syncing.process.stdout
+        printed = await asyncio.to_thread(self._syncing.process.stdout.read)
+        code = await self._syncing.ended()
+        self._syncing.end(0.0)  # has ended: this only closes what belonged to it
+        text = printed.decode("utf-8", "replace").strip()
+        return f"'penstock schedule sync' ended with {code}: {text}" if code else ""
 
     async def end(self, hurry: asyncio.Event) -> None:
         """Ends the services; the broker goes on, so that workers can record the ends of their jobs.
@@ -110,13 +134,17 @@ class Processes:
             name=name,
             log=self._log(name),
             held_back=PAUSING,
-            env={
-                "PENSTOCK_NATS__URL": self._settings.nats.url,
-                "PENSTOCK_NATS__MONITOR_URL": self._settings.nats.monitor_url,
-                "PENSTOCK_HOST__RUN_DIR": self._settings.host.run_dir,
-                "PENSTOCK_CLUSTER__SECRET_FILE": self._settings.cluster.secret_file,
-            },
+            env=self._environment(),
         )
+
+    def _environment(self) -> dict[str, str]:
+        """What the processes are to know of this run, beside the settings that they read."""
+        return {
+            "PENSTOCK_NATS__URL": self._settings.nats.url,
+            "PENSTOCK_NATS__MONITOR_URL": self._settings.nats.monitor_url,
+            "PENSTOCK_HOST__RUN_DIR": self._settings.host.run_dir,
+            "PENSTOCK_CLUSTER__SECRET_FILE": self._settings.cluster.secret_file,
+        }
 
     def _begin_master(self) -> Child:
         return children.start(
@@ -135,4 +163,5 @@ class Processes:
         return self._logs / f"{name}.log" if self._logs else None
 
     def _reap(self) -> None:
-        descendants.reap_adopted({process.pid for process in self.all if process.pid})
+        own = {process.pid for process in self.all if process.pid}
+        descendants.reap_adopted(own | ({self._syncing.pid} if self._syncing else set()))

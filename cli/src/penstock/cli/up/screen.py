@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 import click
@@ -13,9 +15,17 @@ import msgspec
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
+from penstock.events.log_lines import LogChunk
 from penstock.runtime.supervised import Supervised
-from penstock.telemetry.lines import printable, printable_json
-from penstock.views.event_text import line
+from penstock.telemetry.lines import (
+    JsonLines,
+    PlainLines,
+    are_json,
+    one_line,
+    printable,
+    printable_json,
+)
+from penstock.views.event_text import line, named
 from penstock.views.pool_board import Board
 from penstock.views.wording import clock, seconds
 
@@ -34,6 +44,10 @@ class Screen(Protocol):
         """Shows an event of the log."""
         ...
 
+    def wrote(self, chunk: LogChunk) -> None:
+        """Shows what a job wrote."""
+        ...
+
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         """Called twice a second."""
         ...
@@ -42,24 +56,31 @@ class Screen(Protocol):
 
 
 class Lines:
-    """A line for each event, and one about the pools each ten seconds while they change."""
+    """A line for each event, and one about the pools each ten seconds while they change.
+
+    They look as the log lines of the services do, in whose stream they stand.
+    """
 
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self._settings, self._as_json = settings, as_json
         self._pools = pools(settings).values()
         self._drawn_at, self._drawn = 0.0, ""
+        self._formatter = JsonLines() if are_json() else PlainLines()
 
     def report(self, text: str) -> None:
         if self._as_json:
             self._print_json(msgspec.json.encode({"at": utc_now(), "text": text}))
         else:
-            self._print(f"{clock(utc_now())} {text}")
+            self._print("penstock.up", text, utc_now())
 
     def happened(self, event: Event) -> None:
         if self._as_json:
             self._print_json(encode(event))
         else:
-            self._print(line(event))
+            self._print("penstock.events", named(event), event.at)
+
+    def wrote(self, chunk: LogChunk) -> None:
+        """Nothing: the workers' own lines are in the same stream."""
 
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         if self._as_json or time.monotonic() - self._drawn_at < SUMMARY_SECONDS:
@@ -79,8 +100,11 @@ class Lines:
     def close(self) -> None:
         pass
 
-    def _print(self, text: str) -> None:
-        click.echo(printable(text))
+    def _print(self, logger: str, text: str, at: datetime) -> None:
+        record = logging.LogRecord(logger, logging.INFO, "", 0, text, (), None)
+        record.created = at.timestamp()
+        record.msecs = at.microsecond // 1000
+        click.echo(self._formatter.format(record))
 
     def _print_json(self, text: bytes) -> None:
         click.echo(printable_json(text.decode()))
@@ -96,6 +120,7 @@ class Table:
         self._settings, self._title = settings, title
         self._pools = list(pools(settings).values())
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._of_jobs: deque[str] = deque(maxlen=KEPT_LINES)
         self._started_at = time.monotonic()
         self._drawn: tuple[Board, Sequence[Supervised]] = (Board(), ())
         self._live = Live(console=Console(), auto_refresh=False, vertical_overflow="crop")
@@ -106,6 +131,13 @@ class Table:
 
     def happened(self, event: Event) -> None:
         self._lines.append(line(event))
+
+    def wrote(self, chunk: LogChunk) -> None:
+        about = f"{chunk.function} {chunk.job_id}"
+        if chunk.sealed:
+            self._of_jobs.append(f"{clock(utc_now())} {about}: (encrypted lines)")
+        for entry in chunk.lines[-KEPT_LINES:]:
+            self._of_jobs.append(f"{clock(entry.at)} {about}: {one_line(entry.text)}")
 
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         from penstock.cli.up.table import picture  # noqa: PLC0415
@@ -119,6 +151,7 @@ class Table:
                 board.host_rows(lease, now),
                 [(process.name, process.pid, process.starts) for process in processes],
                 [printable(text) for text in self._lines],
+                [printable(text) for text in self._of_jobs],
             ),
             refresh=True,
         )

@@ -20,11 +20,16 @@ class AlreadyUp(ConfigError):
 
 def write_url(url: str, monitor_url: str, folder: Path = FOLDER) -> None:
     """Writes the address for the other commands of this folder, atomically."""
-    half = folder / f"{URL_FILE}.new"
+    write_private(folder / URL_FILE, f"{url}\n{monitor_url}\n")
+
+
+def write_private(file: Path, text: str) -> None:
+    """Writes what may hold a password, atomically, for this user only."""
+    half = file.with_name(f"{file.name}.new")
     half.unlink(missing_ok=True)  # one left behind may have another mode
-    half.touch(mode=0o600, exist_ok=False)  # an address may hold a password
-    half.write_text(f"{url}\n{monitor_url}\n", "utf-8")
-    half.replace(folder / URL_FILE)
+    half.touch(mode=0o600, exist_ok=False)
+    half.write_text(text, "utf-8")
+    half.replace(file)
 
 
 def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:

@@ -32,8 +32,14 @@ def picture(
     hosts: Sequence[HostRow],
     processes: Sequence[Process],
     lines: Sequence[str],
+    job_lines: Sequence[str] = (),
 ) -> RenderableType:
-    """Everything one screen shows, top to bottom."""
+    """Everything one screen shows, top to bottom.
+
+    Args:
+        lines: what happened last.
+        job_lines: what jobs wrote last.
+    """
     return Group(
         Text(title, style="bold"),
         _processes(processes),
@@ -45,6 +51,8 @@ def picture(
         _hosts(hosts),
         Text(),
         *(_one_line(line) for line in lines),
+        *([Text(), Text("jobs write", style="bold")] if job_lines else ()),
+        *(_one_line(line) for line in job_lines),
     )
 
 

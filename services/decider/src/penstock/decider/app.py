@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from contextlib import suppress
 
 from penstock.bus.clock import BrokerClock
@@ -23,6 +24,7 @@ from penstock.decider.own_metrics import Readings, require
 from penstock.decider.program import program
 from penstock.decider.publishing.adopting import Adopted, adopt
 from penstock.decider.rhythm import Rhythm
+from penstock.decider.standing_orders import StandingOrders
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
 from penstock.runtime import service_process
@@ -75,6 +77,7 @@ class Decider:
             clock=clock,
             intake=intake,
             rhythm=rhythm,
+            orders=StandingOrders(running.bus, subjects, self._decide_at_once),
             repeat_seconds=settings.decider.repeat_seconds,
             readings=Readings(running.meters, intake, clock),
         )
@@ -90,6 +93,7 @@ class Decider:
         if excluded := self._service.settings.excluded:
             log.info("queues left alone, as they are excluded: %s", ", ".join(excluded))
         self._service.spawn(setting.intake.follow(setting.bus, setting.subjects), "snapshots")
+        self._service.spawn(setting.orders.follow(), "orders")
         self._service.spawn(self._lease.watch(), "lease")
         leading = self._service.spawn(self._campaign_and_lead(), "leader")
         await self._service.stopping.wait()
@@ -98,6 +102,10 @@ class Decider:
             await leading
         if self._term is not None:
             await self._lease.release(self._term)
+
+    def _decide_at_once(self) -> None:
+        self._setting.rhythm.request_all(time.monotonic())
+        self._setting.intake.changed.set()
 
     async def _campaign_and_lead(self) -> None:
         log.info("standing by for the lease, as %s, program %s", self._setting.holder, program())

@@ -26,6 +26,7 @@ from penstock.decider.publishing.journal import Journal, Made
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.publishing.spans import DecisionSpans
 from penstock.decider.rhythm import Rhythm
+from penstock.decider.standing_orders import StandingOrders
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
@@ -58,6 +59,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     clock: BrokerClock
     intake: Intake
     rhythm: Rhythm
+    orders: StandingOrders
     repeat_seconds: float
     readings: Readings
 
@@ -95,6 +97,7 @@ class Leader:
             try:
                 commands = await self._commander.load()
                 decisions = await self._journal.last_decisions(self._setting.pools)
+                await self._setting.orders.load()
             except BusError as error:
                 log.warning("cannot load the last decisions: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -144,7 +147,7 @@ class Leader:
         """Decides, publishes and commands."""
         setting = self._setting
         began_at, now = time.time(), setting.clock.now()
-        inputs, through = self._inputs(due), setting.intake.through
+        inputs, through = self._inputs(due, now), setting.intake.through
         before, outcome = self._state, decide(self._state, inputs, now)
         if not self._term.held:
             return
@@ -184,7 +187,7 @@ class Leader:
             self._keeps_commands = True
             log.warning("commands of forgotten hosts are kept: %s", error)
 
-    def _inputs(self, due: frozenset[str]) -> Inputs:
+    def _inputs(self, due: frozenset[str], now: float) -> Inputs:
         setting = self._setting
         return Inputs(
             pools=setting.pools,
@@ -194,6 +197,7 @@ class Leader:
             policies=setting.policies,
             rules=setting.rules,
             due=None if len(due) == len(setting.pools) else due,
+            orders=setting.orders.in_force(now),
         )
 
     async def _publish(

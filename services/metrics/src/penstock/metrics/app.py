@@ -19,11 +19,13 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.queues.discovery import QueueDiscovery
 from penstock.measuring.hosts import HostBounds
 from penstock.metrics.core.cadence import Cadence, PublishedState
+from penstock.metrics.core.job_totals import JobTotals
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
 from penstock.metrics.gauges import Readings
-from penstock.metrics.listeners import ForecastListener, WorkerListener
+from penstock.metrics.job_gauges import JobReadings
+from penstock.metrics.listeners import DeadListener, ForecastListener, WorkerListener
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.spark_tasks import SparkTasks
@@ -72,6 +74,7 @@ class Metrics:
             QueueDiscovery(bus, settings) if settings.default_pool else None,
             lambda name: _queue(configured[settings.default_pool], name),
         )
+        self._jobs = JobTotals(settings.metrics.functions, settings.metrics.job_series)
         self._meters: dict[str, PoolMeter] = {
             pool.name: PoolMeter(
                 pool.name,
@@ -80,6 +83,7 @@ class Metrics:
                 settings.metrics.window_seconds,
                 settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
+                self._jobs,
             )
             for pool in queued
         }
@@ -101,6 +105,7 @@ class Metrics:
         )
         self._workers = WorkerListener(bus, subjects, self._meters, self._roster)
         self._forecasts = ForecastListener(bus, subjects, self._meters)
+        self._dead = DeadListener(bus, subjects, self._meters, self._pool_of)
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False
@@ -110,6 +115,7 @@ class Metrics:
             settings.decider.stale_seconds, 3 * self._cadence.interval_seconds
         )
         running.meters.read(Readings(configured, self._meters, self._stored))
+        running.meters.read(JobReadings(self._jobs))
         running.checks.require("measuring", self._why_not_measuring)
 
     async def run(self) -> None:
@@ -118,6 +124,7 @@ class Metrics:
         self._service.spawn(self._workers.follow(), "worker events")
         self._service.spawn(self._workers.follow_hosts(), "host snapshots")
         self._service.spawn(self._forecasts.follow(), "forecasts")
+        self._service.spawn(self._dead.follow(), "dead jobs")
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
         self._service.spawn(self._spark.run(self._service), "spark tasks")

@@ -9,6 +9,7 @@ from penstock import telemetry
 from penstock.config import Pool
 from penstock.events.snapshot import PoolSnapshot, Quantiles
 from penstock.metrics.core.pool import PoolMeter
+from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.totals import Histogram, Totals, Traced
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Exemplar, Reading, Sample, Spread
@@ -36,6 +37,8 @@ class Readings:
             if snapshot := self._stored.get(name):
                 yield from _snapshot(snapshot)
             yield from _totals(name, self._meters[name].totals)
+            if pool.kind != "spark":
+                yield from _queues(name, self._meters[name].queues)
 
 
 def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
@@ -49,6 +52,7 @@ def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
         metrics.THROUGHPUT: snapshot.throughput_per_second,
         metrics.READY: snapshot.workers_ready,
         metrics.IDLE: snapshot.workers_idle,
+        metrics.FAILED_SHARE: snapshot.ended.failed_share if snapshot.ended else None,
         metrics.MEASURED_AGE: max(time.time() - snapshot.at.timestamp(), 0.0),
     }
     yield from (
@@ -74,6 +78,16 @@ def _quantiles(pool: str, of: str, quantiles: Quantiles | None) -> Iterator[Read
         yield Reading(metrics.QUANTILE, quantiles.p99_seconds, (pool, of, "0.99"))
 
 
+def _queues(pool: str, queues: Iterable[Queue]) -> Iterator[Reading]:
+    for queue in queues:
+        labels = (pool, queue.name)
+        if look := queue.look:
+            yield Reading(metrics.QUEUE_WAITING, look.waiting, labels)
+            yield Reading(metrics.QUEUE_RUNNING, look.claimed, labels)
+        if queue.delayed is not None:
+            yield Reading(metrics.QUEUE_DELAYED, queue.delayed, labels)
+
+
 def _totals(pool: str, totals: Totals) -> Iterator[Sample]:
     for queue, counts in totals.queues.items():
         yield Reading(metrics.STARTED, counts.started, (pool, queue))
@@ -81,6 +95,7 @@ def _totals(pool: str, totals: Totals) -> Iterator[Sample]:
         yield Reading(metrics.REDELIVERED, counts.redelivered, (pool, queue))
         yield Reading(metrics.FINISHED, counts.finished, (pool, queue))
         yield Reading(metrics.FAILED, counts.failed, (pool, queue))
+        yield Reading(metrics.DEAD, counts.dead, (pool, queue))
     exemplars = [_exemplar(traced) for traced in totals.traced]
     yield _spread(metrics.PICKUP, totals.pickup, pool)._replace(exemplars=exemplars)
     yield _spread(metrics.RUN, totals.run, pool)

@@ -15,6 +15,7 @@ import msgspec
 from penstock.bus.protocol import Bus, Stored, Subscription
 from penstock.events.envelope import MalformedEvent
 from penstock.events.forecasting import FORECAST_EVENTS, ForecastMade
+from penstock.events.job import JOB_EVENTS, JobDead
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
@@ -149,6 +150,40 @@ class ForecastListener:
             return
         if isinstance(made, ForecastMade) and (meter := self._meters.get(made.pool)):
             meter.use_forecast(None if made.off else _curve(made))
+
+
+class DeadListener:
+    """Counts the jobs that become dead letters, by whatever service. No message can stop it.
+
+    Args:
+        pool_of: the pool of each queue; the service adds queues that it finds later.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        meters: Mapping[str, PoolMeter],
+        pool_of: Mapping[str, str],
+    ) -> None:
+        self._bus, self._subjects, self._meters = bus, subjects, meters
+        self._pool_of = pool_of
+
+    async def follow(self) -> None:
+        """Without end."""
+        subject = self._subjects.events("job", "*", JobDead.__name__)
+        async for stored in self._bus.follow(self._subjects.events_stream, [subject]):
+            with skipping_poison(stored.subject):
+                self._take(stored)
+
+    def _take(self, stored: Stored) -> None:
+        try:
+            event = JOB_EVENTS.decode(stored.body)
+        except MalformedEvent as error:
+            log.warning("%s is ignored: %s", stored.subject, error)
+            return
+        if isinstance(event, JobDead) and (pool := self._pool_of.get(event.queue)):
+            self._meters[pool].totals.died(event.queue)
 
 
 def _curve(made: ForecastMade) -> Curve:

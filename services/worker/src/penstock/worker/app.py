@@ -74,17 +74,19 @@ async def _serve(assignment: Assignment) -> int:
     bus = await connect(assignment.settings, f"worker {assignment.worker}")
     end_telemetry = telemetry.setup("penstock-worker", assignment.worker, assignment.settings)
     try:
-        worker = Worker(assemble(bus, assignment))
-        worker.guard_process()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, worker.stop, "asked to end")
-        loop.add_signal_handler(signal.SIGINT, worker.stop, "interrupted")
-        loop.add_signal_handler(signal.SIGQUIT, worker.quit, "asked to end quickly")
-        loop.add_signal_handler(signal.SIGUSR1, worker.pause)
-        loop.add_signal_handler(signal.SIGUSR2, worker.resume)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
-        await worker.run()
-        return worker.exit_code
+        parts = assemble(bus, assignment)
+        async with parts.output.opened():
+            worker = Worker(parts)
+            worker.guard_process()
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, worker.stop, "asked to end")
+            loop.add_signal_handler(signal.SIGINT, worker.stop, "interrupted")
+            loop.add_signal_handler(signal.SIGQUIT, worker.quit, "asked to end quickly")
+            loop.add_signal_handler(signal.SIGUSR1, worker.pause)
+            loop.add_signal_handler(signal.SIGUSR2, worker.resume)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
+            await worker.run()
+            return worker.exit_code
     finally:
         await bus.close()
         end_telemetry()

@@ -8,6 +8,8 @@ from functools import partial
 
 from penstock.bus.protocol import Bus
 from penstock.config.topology import pools
+from penstock.events.subjects import Subjects
+from penstock.jobs import registry
 from penstock.jobs.client import Client
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.runtime.tasks import Tasks
@@ -19,20 +21,25 @@ from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.exclusive_queue import Exclusive, exclusively
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.claiming.intake import Intake, intake_of
+from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.lost_jobs import LostJobs
 from penstock.worker.core.ahead import Ahead
 from penstock.worker.lifetime import Lifetime
 from penstock.worker.middleware import gates
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.orphan import Orphan
+from penstock.worker.output.job_output import JobOutput
+from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
+from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
+from penstock.worker.running.slots import SlotRunner
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -46,6 +53,7 @@ class WorkerParts:
     assignment: Assignment
     state: WorkerState
     tasks: Tasks
+    slots: int
     claims: Claims
     intake: Intake
     ahead: Ahead
@@ -53,6 +61,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     running: RunningJobs
     runner: JobRunner
+    output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
     ending: Ending
@@ -72,7 +81,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark: instead of the host's own.
     """
     settings, jobs = assignment.settings, assignment.settings.jobs
-    profile, middleware = gates.load(pools(settings)[assignment.pool].profile)
+    pool = pools(settings)[assignment.pool]
+    profile, middleware = gates.load(pool.profile)
+    slots = pool.job_slots
     spark = spark or SparkLease(assignment.run_dir, settings.spark)
     changed = asyncio.Event()
     state = WorkerState(changed)
@@ -81,7 +92,21 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
-    claims = Claims(bus, settings, profile, assignment.host, assignment.worker, claims_file)
+    build = registry.build(jobs.build)
+    is_exclusive = pool.kind == "exclusive"
+    subjects = Subjects(settings.prefix)
+    claims = Claims(
+        bus,
+        settings,
+        profile,
+        assignment.host,
+        assignment.worker,
+        claims_file,
+        slots=slots,
+        builds=LiveBuilds(bus, subjects, assignment.pool, build, settings.host.lease_seconds),
+        give_way=state.stop if is_exclusive else None,
+    )
+    job_metrics = JobMetrics()
     services = RunServices(
         loop=asyncio.get_running_loop(),
         client=Client.over(bus, settings),
@@ -89,13 +114,27 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         commits=Commits(bus, claims.joblog),
         checkpoints=Checkpoints(bus, claims.joblog.subjects, jobs.max_checkpoint_bytes),
         ring=claims.ring,
+        metrics=job_metrics,
         worker=assignment.worker,
+        slots=slots,
     )
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
-    functions = Functions(partial(RunContext, services), pool_gates)
-    runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
+    output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
+    functions = Functions(partial(RunContext, services), pool_gates, output)
+    runner: JobRunner
+    if slots == 1:
+        runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
+    else:
+        runner = SlotRunner(
+            functions,
+            running,
+            slots=slots,
+            claimed=claims_file,
+            claim_deadline=claim_deadline,
+            pulse=pulse,
+        )
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
@@ -105,8 +144,12 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment,
         sla_seconds=profile.sla_seconds,
         in_flight=in_flight,
+        running=running,
+        slots=slots,
         spark=spark,
         state=state,
+        build=build,
+        job_metrics=job_metrics,
     )
     ending = Ending(
         running=running,
@@ -116,7 +159,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark=spark,
         state=state,
         tasks=tasks,
+        slots=slots,
         grace_seconds=jobs.cancel_grace_seconds,
+        drain_seconds=settings.host.drain_seconds,
     )
     lost_jobs = LostJobs(
         bus, claims.joblog, in_flight, ending, spark, jobs.cancel_grace_seconds, tasks
@@ -128,13 +173,15 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment=assignment,
         state=state,
         tasks=tasks,
+        slots=slots,
         claims=claims,
         intake=intake_of(bus, assignment),
-        ahead=Ahead(jobs.claim_ahead_seconds),
+        ahead=Ahead(jobs.claim_ahead_seconds, slots),
         in_flight=in_flight,
         lost_jobs=lost_jobs,
         running=running,
         runner=runner,
+        output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),
         ending=ending,

@@ -14,19 +14,23 @@ import numpy as np
 from datasketches import kll_doubles_sketch
 
 from penstock import telemetry
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, BusError
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, QueueReport, WorkerReport
 from penstock.runtime.workers.assignment import Assignment
 from penstock.telemetry import names
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
+from penstock.worker.core.function_tallies import FunctionTallies
+from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.outcome import FinishedJob
+from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 
 _PAGE = resource.getpagesize()
 _MAX_CLAIMS = 64
+"""Claims that a report names; of more those that are held longest."""
 SKETCH_K = 200
 """KLL accuracy: rank error about 1.3 %; 1 to 3 kB a sketch."""
 
@@ -47,6 +51,8 @@ class Reporter:
 
     Args:
         sla_seconds: a job picked up later than this is late.
+        slots: how many jobs run at a time.
+        build: version of the worker's job code.
     """
 
     def __init__(
@@ -56,18 +62,26 @@ class Reporter:
         *,
         sla_seconds: float,
         in_flight: InFlightJobs,
+        running: RunningJobs,
+        slots: int,
         spark: SparkLease,
         state: WorkerState,
+        job_metrics: JobMetrics,
+        build: str = "",
     ) -> None:
+        self._build = build
         self._bus, self._assignment = bus, assignment
         subjects = Subjects(assignment.settings.prefix)
         self._subject = subjects.worker_report(assignment.host, assignment.worker)
         self._in_flight, self._spark, self._state = in_flight, spark, state
+        self._running, self._slots = running, slots
+        self._job_metrics = job_metrics
         self._sla_seconds = sla_seconds
         self._is_first_job = True
         self._started_at = time.time()
         self._number = 0
         self._tallies: dict[str, _Tally] = {}
+        self._functions = FunctionTallies()
 
     def started(self, jobs: list[ClaimedJob]) -> None:
         if self._is_first_job:
@@ -79,6 +93,7 @@ class Reporter:
             tally.late += job.pickup_seconds > self._sla_seconds
             tally.redelivered += job.delivery.deliveries > 1
             tally.pickups.append(job.pickup_seconds)
+            self._functions.started(job.payload.function)
             if tally.slowest is None or job.pickup_seconds > tally.slowest.pickup_seconds:
                 tally.slowest = job
 
@@ -89,6 +104,8 @@ class Reporter:
             tally = self._tally(job.queue)
             tally.failed += outcome.error is not None
             tally.services.append(outcome.run_seconds)
+            failed = outcome.error is not None
+            self._functions.finished(job.payload.function, outcome.run_seconds, failed)
 
     def _tally(self, queue: str) -> _Tally:
         return self._tallies.setdefault(queue, _Tally())
@@ -101,6 +118,7 @@ class Reporter:
             state = "draining"
         now = time.time()
         tallies, self._tallies = self._tallies, {}
+        series, series_dropped = self._job_metrics.take()
         report = WorkerReport(
             worker=self._assignment.worker,
             host=self._assignment.host,
@@ -122,11 +140,22 @@ class Reporter:
                 )
                 for job in islice(self._in_flight.jobs.values(), _MAX_CLAIMS)
             ),
+            held=len(self._in_flight.jobs),
+            slots=self._slots,
+            slots_used=len(self._running),
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
             spark_session=self._spark.session_id,
             stopping_because=self._state.stopping,
+            build=self._build,
+            functions=self._functions.take(),
+            series=series,
+            series_dropped=series_dropped,
         )
-        await self._bus.signal(self._subject, msgspec.json.encode(report))
+        try:
+            await self._bus.signal(self._subject, msgspec.json.encode(report))
+        except BusError:
+            self._job_metrics.put_back(series, series_dropped)
+            raise
 
 
 def _record_first_job(assignment: Assignment, job: ClaimedJob) -> None:

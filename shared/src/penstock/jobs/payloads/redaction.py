@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from penstock.config.masking import masked
+from penstock.config.masking import MASK, masked
 from penstock.jobs.errors import Undecryptable
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import is_sealed, unpack
+from penstock.jobs.payloads.payload import Payload
+
+_DEEPEST = 20
+_MOST_HIDDEN = 100
+_LEAST_HIDDEN = 4
+"""Shorter texts are not looked for in log lines: they stand in many words."""
 
 
 def arguments(body: bytes) -> Any:
@@ -28,6 +35,48 @@ def arguments(body: bytes) -> Any:
         return masked({**own, **handed}, call.masked)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         return f"(unreadable: {error})"
+
+
+def hidden_texts(call: Payload) -> tuple[str, ...]:
+    """The texts among a call's arguments that are masked where the call is shown.
+
+    They are masked in stored log lines too. Sealed arguments have none: their lines are sealed.
+    """
+    try:
+        if is_sealed(call.arguments):
+            return ()
+        own = msgspec.msgpack.decode(call.all_arguments())
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+        return ()
+    shown = masked(own, call.masked)
+    hidden = dict.fromkeys(_hidden(own, shown, 0))
+    return tuple(sorted(hidden, key=len, reverse=True)[:_MOST_HIDDEN])
+
+
+def _hidden(value: Any, shown: Any, depth: int) -> Iterator[str]:
+    """Texts of ``value`` where its masked copy has the mask."""
+    if depth > _DEEPEST or value == shown:
+        return
+    if isinstance(value, dict) and isinstance(shown, dict):
+        for key, below in value.items():
+            yield from _hidden(below, shown.get(key, MASK), depth + 1)
+    elif isinstance(value, list) and isinstance(shown, list):
+        for below, masked_below in zip(value, shown, strict=False):
+            yield from _hidden(below, masked_below, depth + 1)
+    elif shown == MASK:
+        yield from _texts(value, depth)
+
+
+def _texts(value: Any, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, dict | list):
+        for below in value.values() if isinstance(value, dict) else value:
+            yield from _texts(below, depth + 1)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        text = str(value)
+        if len(text) >= _LEAST_HIDDEN:
+            yield text
 
 
 def result(raw: bytes, body: bytes) -> Any:

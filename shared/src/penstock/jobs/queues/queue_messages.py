@@ -16,12 +16,21 @@ from penstock.events.brief import brief, brief_fields
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.running import worker_loss
 
 JOB = "Penstock-Job"
 SEQUENCE = "Penstock-Seq"
 ATTEMPT = "Penstock-Attempt"
+BESIDE = "Penstock-Beside"
+"""How many jobs may run in its worker, itself included, since it lost one: see `worker_loss`."""
 LOCKED_SINCE = "Penstock-Locked-Since"
 """When a worker first lacked the job's key, POSIX seconds by the broker's clock."""
+UNKNOWN_SINCE = "Penstock-Unknown-Since"
+"""When a worker first did not know the job's function or arguments, likewise."""
+UNKNOWN_TO = "Penstock-Unknown-To"
+"""The versions of the code that do not know it: ``build=host.worker``, separated by commas."""
+AVAILABLE = "Penstock-Available"
+"""Since when a job that was handed on could have started, likewise."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,12 +66,19 @@ def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) 
     return fields
 
 
+def _headers(record: JobRecord, trace: Mapping[str, str]) -> Headers:
+    fields = headers(record.id, record.sequence, record.next_attempt, trace)
+    if beside := worker_loss.most_beside(record):
+        fields = {**fields, BESIDE: str(beside)}
+    return fields
+
+
 def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
     """The queue message of a job that can start now."""
     return Outgoing(
         subjects.queue(record.queue),
         record.payload,
-        headers(record.id, record.sequence, record.next_attempt, trace),
+        _headers(record, trace),
     )
 
 
@@ -76,7 +92,7 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
         subjects.schedule(record.queue, record.id),
         record.payload,
         {
-            **headers(record.id, record.sequence, record.next_attempt, trace),
+            **_headers(record, trace),
             "Nats-Schedule": f"@at {due}",
             "Nats-Schedule-Target": subjects.queue(record.queue),
         },
@@ -112,6 +128,18 @@ def postponed(
             "Nats-Schedule-Target": delivery.subject,
         },
     )
+
+
+def since(delivery: Delivery, header: str) -> float:
+    """The time in a header of a message that was postponed, else when it was stored.
+
+    POSIX seconds by the broker's clock, as :attr:`Delivery.stored_at` is.
+    """
+    try:
+        at = float(delivery.headers.get(header, ""))
+    except ValueError:
+        return delivery.stored_at
+    return at if 0 < at < delivery.stored_at else delivery.stored_at
 
 
 def dead_letter(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:

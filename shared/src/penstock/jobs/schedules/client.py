@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,11 +13,14 @@ import msgspec
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.envelope import check_instant
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import registry
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import BadSchedule, JobRefused, NotFound
+from penstock.jobs.errors import BadSchedule, JobRefused, MissingKey, NotFound
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_type import Call
+from penstock.jobs.schedules.declaration import Declaration
+from penstock.jobs.schedules.drift import Difference, Drift, compare, undeclared
 from penstock.jobs.schedules.schedule import (
     Missed,
     Schedule,
@@ -28,6 +33,7 @@ from penstock.jobs.schedules.schedule import (
 log = logging.getLogger("penstock.jobs")
 
 _MOST_SCHEDULES = 10_000
+_FIRING_PAUSE_SECONDS = 0.2
 
 
 class Schedules:
@@ -71,28 +77,7 @@ class Schedules:
             BadSchedule: an invalid cron expression or zone, or one without a future tick.
             JobRefused: a schedule of that name exists.
         """
-        check_name("schedule", name)
-        check(cron, zone)
-        generation = uuid.uuid4().hex[:20]
-        template = msgspec.structs.replace(terms or Terms(), template=job_prefix(generation))
-        event, now = self._dispatcher.factory.event(call, template), broker_time(self._bus)
-        schedule = Schedule(
-            name=name,
-            cron=cron,
-            zone=zone,
-            queue=event.queue,
-            function=event.function,
-            payload=event.payload,
-            tags=event.tags,
-            tries=event.tries,
-            missed=missed,
-            expires_seconds=expires_seconds,
-            generation=generation,
-            made_at=now,
-            done_until=now,
-        )
-        if next_tick(schedule, now) is None:
-            raise BadSchedule(f"{cron!r} never comes")
+        schedule = self._made(name, call, cron, zone, terms or Terms(), missed, expires_seconds)
 
         async def change(stored: Stored | None) -> Schedule | None:
             record = _readable(stored)
@@ -136,6 +121,56 @@ class Schedules:
         await self._dispatcher.sender.send(event)
         return job_id
 
+    async def compare(self, declarations: Sequence[Declaration]) -> list[Difference]:
+        """How the stored schedules differ from the declared ones; those of clients are left out.
+
+        Args:
+            declarations: all that are declared; see
+                :func:`penstock.jobs.schedules.declaration.declared`.
+
+        Raises:
+            BadSchedule: names a declaration whose job cannot be dispatched.
+        """
+        wanted = [self._declared(declaration) for declaration in declarations]
+        stored = {schedule.name: schedule for schedule in await self.all()}
+        differences = [compare(schedule, stored.get(schedule.name)) for schedule in wanted]
+        names = {schedule.name for schedule in wanted}
+        return differences + [
+            undeclared(schedule)
+            for name, schedule in stored.items()
+            if schedule.origin and name not in names
+        ]
+
+    async def sync(
+        self, declarations: Sequence[Declaration], *, prune: bool = False
+    ) -> list[Difference]:
+        """Stores what is declared, and changes what was stored by an earlier declaration.
+
+        A pause and the count of jobs are kept. Any number of processes may do this at once.
+
+        Args:
+            declarations: as of :meth:`compare`.
+            prune: removes what is not declared any more.
+
+        Returns:
+            What differed before, and whether it is as declared now.
+
+        Raises:
+            BadSchedule: as :meth:`compare` does, before anything is stored.
+            JobRefused: a schedule changes too quickly.
+        """
+        by_name = {declaration.name: self._declared(declaration) for declaration in declarations}
+        outcomes = []
+        for difference in await self.compare(declarations):
+            if difference.drift in (Drift.MISSING, Drift.CHANGED):
+                outcomes.append(await self._store(by_name[difference.name]))
+            elif difference.drift is Drift.UNDECLARED and prune:
+                await self.remove(difference.name)
+                outcomes.append(msgspec.structs.replace(difference, done=True))
+            else:
+                outcomes.append(difference)
+        return outcomes
+
     async def remove(self, name: str) -> None:
         """Removes the schedule, not its jobs; also where its record cannot be read."""
         stored = await self._last(check_name("schedule", name))
@@ -143,7 +178,88 @@ class Schedules:
             await self._change(name, removed=True)
         await self._bus.remove(self._subjects.state_stream, self._subjects.state("schedule", name))
 
+    # --- declared schedules -----------------------------------------------------------------------
+    def _declared(self, declaration: Declaration) -> Schedule:
+        """The record that a declaration makes. Raises BadSchedule, which names it."""
+        try:
+            made = self._made(
+                declaration.name,
+                registry.find(declaration.job)(**declaration.arguments),
+                declaration.cron,
+                declaration.zone,
+                Terms(
+                    queue=declaration.queue, tags=declaration.tags, priority=declaration.priority
+                ),
+                declaration.missed,
+                declaration.expires_seconds,
+            )
+        except (JobRefused, MissingKey, ValueError) as error:
+            raise BadSchedule(f"schedule {declaration.name!r}: {error}") from error
+        return msgspec.structs.replace(
+            made, origin=declaration.origin, declaration=declaration.fingerprint
+        )
+
+    async def _store(self, wanted: Schedule) -> Difference:
+        async def change(message: Stored | None) -> Difference | None:
+            stored = _readable(message)
+            difference = compare(wanted, stored)
+            if difference.drift in (Drift.EQUAL, Drift.CONFLICT):
+                return difference  # another process was first
+            record = wanted
+            if stored and not stored.removed:
+                if stored.firing:  # this tick becomes a job first, by the declaration before
+                    await asyncio.sleep(_FIRING_PAUSE_SECONDS)
+                    return None
+                record = msgspec.structs.replace(
+                    wanted,
+                    paused=stored.paused,
+                    last_tick=stored.last_tick,
+                    dispatched=stored.dispatched,
+                )
+            if not await self._put(record, message):
+                return None
+            return msgspec.structs.replace(difference, done=True)
+
+        return await compare_and_set(
+            lambda: self._last(wanted.name), change, f"schedule {wanted.name}"
+        )
+
     # --- the record -------------------------------------------------------------------------------
+    def _made(
+        self,
+        name: str,
+        call: Call,
+        cron: str,
+        zone: str,
+        terms: Terms,
+        missed: Missed,
+        expires_seconds: float,
+    ) -> Schedule:
+        """A new record. Raises BadName, BadSchedule, JobRefused, MissingKey."""
+        check_name("schedule", name)
+        check(cron, zone)
+        generation = uuid.uuid4().hex[:20]
+        template = msgspec.structs.replace(terms, template=job_prefix(generation))
+        event, now = self._dispatcher.factory.event(call, template), broker_time(self._bus)
+        schedule = Schedule(
+            name=name,
+            cron=cron,
+            zone=zone,
+            queue=event.queue,
+            function=event.function,
+            payload=event.payload,
+            tags=event.tags,
+            tries=event.tries,
+            missed=missed,
+            expires_seconds=expires_seconds,
+            generation=generation,
+            made_at=now,
+            done_until=now,
+        )
+        if next_tick(schedule, now) is None:
+            raise BadSchedule(f"{cron!r} never comes")
+        return schedule
+
     async def _change(self, name: str, **fields: Any) -> Schedule:
         check_name("schedule", name)
 

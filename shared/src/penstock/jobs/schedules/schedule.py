@@ -45,6 +45,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         last_tick: the latest that was dispatched.
         dispatched: how many were.
         removed: kept as a mark until all orchestrators have read it.
+        origin: where it is declared, ``code`` or ``settings``; empty: added by a client.
+        declaration: fingerprint of the declaration that it was made of.
     """
 
     name: str
@@ -65,6 +67,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_tick: Instant | None = None
     dispatched: int = 0
     removed: bool = False
+    origin: str = ""
+    declaration: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields

@@ -24,7 +24,6 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from penstock.measuring.quantiles import SECONDS_BUCKETS
 from penstock.telemetry.meters import Exemplar, Meters, Reading, Sample, Spread
 from penstock.telemetry.otlp.posting import MetricPost
 
@@ -102,7 +101,7 @@ def _spread(spread: Spread, began: int, now: int) -> HistogramDataPoint:
         count=sum(spread.counts),
         sum=spread.total,
         bucket_counts=list(spread.counts),
-        explicit_bounds=list(SECONDS_BUCKETS),
+        explicit_bounds=list(spread.bounds),
         min=inf,
         max=-inf,
         exemplars=[_exemplar(kept) for kept in spread.exemplars if kept is not None],

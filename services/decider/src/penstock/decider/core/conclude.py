@@ -141,9 +141,7 @@ def _explain_share(
     fit = headroom.alone(claim, context.capacities, context.inputs, context.hosts.silent)
     carried = max(min(fit.workers, history.workers), target)
     if fit.bound == "hosts":
-        history.change(
-            "capacity", fit.bound, carried, f"{carried}: no host is there to run workers"
-        )
+        history.change("capacity", fit.bound, carried, f"{carried}: {_no_host(context.hosts)}")
     elif fit.others:
         text = f"{carried} fit, by {fit.bound} of host {fit.host}: other processes than"
         text += f" Penstock's workers use {fit.others} there"
@@ -153,6 +151,13 @@ def _explain_share(
         history.change("capacity", fit.bound, carried, text)
     text = f"{target} is the pool's fair share of capacity that other pools need too"
     history.change("fair-share", "lateness", target, text)
+
+
+def _no_host(hosts: HostLiveness) -> str:
+    held_back = sorted(hosts.paused | hosts.drained)
+    if not held_back:
+        return "no host is there to run workers"
+    return f"no host takes workers, as an operator pauses or drains {', '.join(held_back)}"
 
 
 def _mb(size: float) -> str:
@@ -167,7 +172,8 @@ def _explain_moves(
         return
     for affected, why in (
         (hosts.lost, "lost"),
-        (hosts.draining, "draining"),
+        (hosts.draining - hosts.drained, "draining"),
+        (hosts.drained, "drained by an operator"),
         (hosts.unresponsive, "its commands are not begun"),
     ):
         left = sorted(host for host in before.placement if host in affected and host not in share)

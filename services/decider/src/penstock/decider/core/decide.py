@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -65,6 +65,7 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         now=now,
     )
     desired = {pool.name: _desired(pool, context) for pool in due}
+    _leave_drained_hosts(due, desired, context)
     claims = [_claim(pool, desired[pool.name], context) for pool in due]
     shares = _shares(claims, context)
     decisions = []
@@ -101,6 +102,7 @@ def _desired(pool: Pool, context: RoundContext) -> DesiredWorkers:
         policies=context.inputs.policies,
         stale_seconds=context.inputs.rules.stale_seconds,
         now=context.now,
+        hold=context.inputs.orders.hold(pool.name, context.now),
     )
 
 
@@ -127,6 +129,17 @@ def _claim(pool: Pool, desired: DesiredWorkers, context: RoundContext) -> Claim:
     )
 
 
+def _leave_drained_hosts(
+    due: Sequence[Pool], desired: Mapping[str, DesiredWorkers], context: RoundContext
+) -> None:
+    """An exclusive pool first ends on a host that an operator drains, then starts elsewhere."""
+    for pool in due if context.hosts.drained else ():
+        home = headroom.drained_home(pool.name, context.inputs, context.hosts)
+        if pool.kind == "exclusive" and home is not None:
+            text = f"0 until its worker on {home}, which an operator drains, has ended"
+            desired[pool.name].history.change("placement", "drained", 0, text, host=home)
+
+
 def _begun(pool: Pool, remembered: PoolState, context: RoundContext) -> Mapping[str, int]:
     """The pool's placement without what unresponsive hosts have not begun."""
     return pending.kept(
@@ -145,7 +158,7 @@ def _commanded(
     before: State, after: State, hosts: HostLiveness, inputs: Inputs, now: float
 ) -> tuple[State, frozenset[str]]:
     """The state with what hosts are commanded, and those whose command is sent again."""
-    alive = hosts.fresh | hosts.unresponsive
+    alive = hosts.fresh | hosts.unresponsive | hosts.paused
     repeated = pending.repeated(after.pending, alive, inputs.rules, now)
     if repeated:
         after = msgspec.structs.replace(after, pending={**after.pending, **repeated})

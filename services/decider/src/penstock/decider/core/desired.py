@@ -1,8 +1,12 @@
-"""The workers that one pool desires: demand, bounds, policies. What hosts can carry comes after."""
+"""The workers that one pool desires: demand, bounds, policies, an operator's hold.
+
+What hosts can carry comes after.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -18,6 +22,7 @@ from penstock.decider.core.portable import portable
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import PoolState
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, check, whole
+from penstock.events.orders import Hold
 from penstock.events.snapshot import PoolSnapshot
 
 _MOST_MEMORY_BYTES = 64 * 1024
@@ -59,8 +64,13 @@ def desired_workers(
     policies: Policies,
     stale_seconds: float,
     now: float,
+    hold: Hold | None = None,
 ) -> DesiredWorkers:
-    """The desired workers of one pool, from its measurements and its last plan."""
+    """The desired workers of one pool, from its measurements and its last plan.
+
+    An operator's hold comes last: it stands above the strategy, the policies and the bounds of the
+    settings. Exclusive pools are pinned and cannot be held.
+    """
     fault = _unusable(measurement, now, stale_seconds)
     usable = None if fault else measurement
     proposal = _proposal(pool, state, usable.snapshot if usable else None, now)
@@ -68,7 +78,7 @@ def desired_workers(
         return _pinned(proposal)
     if usable is None:
         # old or missing measurements never lower a worker count
-        return _unchanged(proposal, "stale", "stale", f"the plan stands: {fault}")
+        return _unchanged(proposal, "stale", "stale", f"the plan stands: {fault}", hold)
     inputs = StrategyInputs(
         pool=pool,
         snapshot=usable.snapshot,
@@ -83,8 +93,8 @@ def desired_workers(
     except Exception as error:  # a plug-in's own fault must not end the round of all pools
         name = pool.profile.strategy
         why = f"the plan stands: strategy {name} raised {error!r}"
-        return _unchanged(proposal, "strategy", name, why)
-    return _limited(proposal, state, demand, history, policies)
+        return _unchanged(proposal, "strategy", name, why, hold)
+    return _limited(proposal, state, demand, history, policies, hold)
 
 
 def is_urgent(snapshot: PoolSnapshot, profile: Profile, state: PoolState) -> bool:
@@ -138,9 +148,17 @@ def _demand(strategies: Mapping[str, Strategy], inputs: StrategyInputs, history:
 
 
 def _limited(
-    proposal: Proposal, state: PoolState, demand: Demand, history: History, policies: Policies
+    proposal: Proposal,
+    state: PoolState,
+    demand: Demand,
+    history: History,
+    policies: Policies,
+    hold: Hold | None,
 ) -> DesiredWorkers:
-    """Gaps, bounds, policies, and bounds again: a policy may hold a number that is out of them."""
+    """Gaps, bounds, policies, and bounds again: a policy may leave a number that is out of them.
+
+    An operator's hold is last.
+    """
     profile, snapshot, current = proposal.profile, proposal.snapshot, proposal.current
     own, gap = history.workers, _incomplete(snapshot) if snapshot else None
     if gap and own < current:
@@ -152,10 +170,12 @@ def _limited(
     if not stands:  # else a policy could lower what may not be lowered on such measurements
         chain.apply(proposal, state.policies, policies, history)
         _bound(history, profile)
+    least = _held(history, hold)
+    floor = history.workers if stands else min(max(profile.min_workers, 1), history.workers)
     return DesiredWorkers(
         history=history,
-        floor=history.workers if stands else min(max(profile.min_workers, 1), history.workers),
-        demand=min(wanted, history.workers),
+        floor=max(floor, least),
+        demand=max(min(wanted, history.workers), least),
         proposal=proposal,
         snapshot=snapshot,
         wanted=own,
@@ -190,17 +210,39 @@ def _bound(history: History, profile: Profile) -> None:
         history.change("bounds", "max_workers", most, f"{most}: the pool's maximum")
 
 
+def _held(history: History, hold: Hold | None) -> int:
+    """Applies an operator's hold, visibly even where it changes nothing.
+
+    Returns:
+        The workers that the hold demands, whatever the load.
+    """
+    if hold is None:
+        return 0
+    workers = max(history.workers, hold.at_least)
+    if hold.at_most is not None:
+        workers = min(workers, hold.at_most)
+    until = datetime.fromtimestamp(hold.until, UTC)
+    text = f"{workers}: held {hold.bounds} until {until:%Y-%m-%d %H:%M:%S} UTC by {hold.by}"
+    if hold.reason:
+        text += f": {hold.reason}"
+    history.add("hold", "operator", workers, text, until=hold.until)
+    return min(hold.at_least, workers)
+
+
 def _pinned(proposal: Proposal) -> DesiredWorkers:
     workers, history = proposal.profile.min_workers, History()
     history.add("strategy", "pinned", workers, f"{workers}: the pool is pinned, it is not scaled")
     return _settled(proposal, history)
 
 
-def _unchanged(proposal: Proposal, step: str, rule: str, why: str) -> DesiredWorkers:
-    """The last plan, within the bounds (these are settings, not measurements)."""
+def _unchanged(
+    proposal: Proposal, step: str, rule: str, why: str, hold: Hold | None
+) -> DesiredWorkers:
+    """The last plan, within the bounds and the hold (settings and orders, not measurements)."""
     history = History()
     history.add(step, rule, proposal.current, why)
     _bound(history, proposal.profile)
+    _held(history, hold)
     return _settled(proposal, history)
 
 

@@ -1,4 +1,4 @@
-"""The inputs of a round of decisions: measurements, settings, strategies and policies."""
+"""The inputs of a round of decisions: measurements, settings, orders, strategies, policies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from penstock.config import Pool, Settings
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import Strategies
+from penstock.events.orders import NO_ORDERS, Orders
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot
 from penstock.measuring.hosts import HostBounds, remember
 
@@ -92,6 +93,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         due: pools to decide now; None decides all. The others keep what they have, and only a round
             over all of them takes from one pool to give to another.
+        orders: an operator's, which stand above the settings.
     """
 
     pools: Mapping[str, Pool]
@@ -101,6 +103,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     policies: Policies = SHIPPED
     due: frozenset[str] | None = None
+    orders: Orders = NO_ORDERS
 
     @property
     def due_pools(self) -> Collection[str]:

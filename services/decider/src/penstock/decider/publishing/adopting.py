@@ -20,6 +20,7 @@ from penstock.decider.core.inputs import Rules
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
 from penstock.events.envelope import encode
+from penstock.events.orders import NO_ORDERS, Orders
 from penstock.events.record import RECORDS, SettingsAdopted
 
 T = TypeVar("T")
@@ -31,10 +32,11 @@ _FORMER_FORECASTS = frozenset({"aggressive", "moderate", "hint"})
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """The settings of a round."""
+    """The settings of a round, and the operator's orders that stood above them."""
 
     pools: Mapping[str, Pool]
     rules: Rules
+    orders: Orders = NO_ORDERS
 
 
 def adopt(
@@ -57,11 +59,15 @@ def adopt(
     return adopted[1]
 
 
-def records(pools: Mapping[str, Pool], rules: Rules, source: str = "") -> list[SettingsAdopted]:
+def records(
+    pools: Mapping[str, Pool], rules: Rules, source: str = "", orders: Orders = NO_ORDERS
+) -> list[SettingsAdopted]:
     """Settings as events, named by a fingerprint of their content; names in alphabetical order."""
     content: dict[str, Any] = msgspec.to_builtins(
         {"pools": dict(pools), "rules": rules}, order="deterministic"
     )
+    if orders != NO_ORDERS:
+        content["orders"] = msgspec.to_builtins(orders, order="deterministic")
     name, parts = fingerprint(content), list(in_parts(content["pools"], POOLS_A_PART)) or [{}]
     return [
         SettingsAdopted(
@@ -71,6 +77,7 @@ def records(pools: Mapping[str, Pool], rules: Rules, source: str = "") -> list[S
             parts=len(parts),
             rules=content["rules"],
             pools=part,
+            orders=content.get("orders", {}),
         )
         for number, part in enumerate(parts, 1)
     ]
@@ -108,7 +115,11 @@ def _gather(events: Iterable[SettingsAdopted]) -> list[tuple[str, Adopted]]:
         for number in sorted(parts)
         for name, pool in parts[number].pools.items()
     }
-    return [(first.fingerprint, Adopted(pools, msgspec.convert(first.rules, Rules)))]
+    rules, orders = (
+        msgspec.convert(first.rules, Rules),
+        msgspec.convert(first.orders, Orders),
+    )
+    return [(first.fingerprint, Adopted(pools, rules, orders))]
 
 
 def _without_former_words(pool: Any) -> Any:

@@ -21,6 +21,7 @@ from penstock.decider.core.state import PoolState, State, dump
 from penstock.decider.program import program
 from penstock.decider.publishing.adopting import POOLS_A_PART, in_parts, records
 from penstock.events.envelope import Event, encode
+from penstock.events.orders import NO_ORDERS
 from penstock.events.record import (
     CheckpointTaken,
     KeptHost,
@@ -53,6 +54,7 @@ class Recorder:
         rules: Rules,
     ) -> None:
         self._subjects, self._source, self._epoch = subjects, source, epoch
+        self._pools, self._rules, self._orders = pools, rules, NO_ORDERS
         self._settings = records(pools, rules, source)
         self._number = 0
         self._checkpoint = 0
@@ -75,6 +77,9 @@ class Recorder:
         if self._sent:  # the answers to the last ones never came
             self.start_anew()
         self._number += 1
+        if inputs.orders != self._orders:
+            self._orders, self._settings_at = inputs.orders, float("-inf")
+            self._settings = records(self._pools, self._rules, self._source, inputs.orders)
         common: dict[str, Any] = {
             "at": datetime.fromtimestamp(now, UTC),
             "source": self._source,

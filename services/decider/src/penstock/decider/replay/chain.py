@@ -95,6 +95,7 @@ class Chain:
             policies=self._installed.policies,
             rules=settings.rules,
             due=None if record.due is None else frozenset(record.due),
+            orders=settings.orders,
         )
 
     def _advance(self, through: int, settings: Adopted) -> None:

@@ -74,6 +74,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return Adopted(
             {name: _changed(pool, self.pools) for name, pool in was.pools.items()},
             msgspec.structs.replace(was.rules, **self.rules),
+            was.orders,
         )
 
     def check(self, settings: Iterable[Adopted]) -> None:

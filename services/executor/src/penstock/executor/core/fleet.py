@@ -146,6 +146,7 @@ def _sets(fleet: Fleet, pool: str, now: float) -> PoolWorkers:
         draining=sum(w.phase is Phase.DRAINING for w in workers),
         crash_loop=bool(trouble and trouble.is_loop),
         names=tuple(sorted(worker.name for worker in workers if worker.pid is not None)),
+        builds=tuple(sorted({w.build for w in workers if w.build and _could_take_a_job(w, now)})),
     )
 
 

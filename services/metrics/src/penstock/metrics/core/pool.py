@@ -15,6 +15,8 @@ from penstock.measuring.rates import RateWindow
 from penstock.measuring.running import with_running
 from penstock.measuring.starts import Starts
 from penstock.measuring.trained import Curve
+from penstock.metrics.core.ended_jobs import EndedJobs
+from penstock.metrics.core.job_totals import JobTotals
 from penstock.metrics.core.lapsed import LapsedClaims
 from penstock.metrics.core.line import evenly, evenly_chosen
 from penstock.metrics.core.queue import Look, Queue
@@ -35,6 +37,7 @@ class PoolMeter:
         window_seconds: how far back rates and distributions look.
         interval_seconds: usual time between looks.
         patience_seconds: after which a job that no living worker holds is taken as waiting.
+        jobs: counts by function, shared by all pools; None for counts of its own.
     """
 
     def __init__(
@@ -45,12 +48,15 @@ class PoolMeter:
         window_seconds: float = 60.0,
         interval_seconds: float = 1.0,
         patience_seconds: float = 6.0,
+        jobs: JobTotals | None = None,
     ) -> None:
         self.name = name
         self.queues = tuple(queues)
         self._profile = profile
         self.workers = Workers()
         self.totals = Totals(queue.name for queue in queues)
+        self._job_totals = JobTotals() if jobs is None else jobs
+        self._ended = EndedJobs(window_seconds)
         self._arrivals = RateWindow(window_seconds, interval_seconds)
         self._finishes = RateWindow(window_seconds, interval_seconds)
         self._finished = 0
@@ -107,6 +113,8 @@ class PoolMeter:
         """
         if not self.workers.add_report(report, now):
             return
+        self._job_totals.add(report)
+        self._ended.reported(now)
         own_queues = {queue.name for queue in self.queues}
         failures = [
             failure
@@ -123,6 +131,7 @@ class PoolMeter:
         self._finished += max(done.finished, 0)
         self._ledger.add(done.started, done.late, now)
         self.totals.add(name, done, at)
+        self._ended.add(name, done.finished, done.failed, now)
         try:
             if done.service_sketch:
                 counts = self._service.merge(
@@ -234,6 +243,8 @@ class PoolMeter:
             worker_age_seconds=_since(workers.reported_at, now),
             worker_use_age_seconds=_since(workers.used_at, now),
             wakeup=wakeup,
+            ended=self._ended.total(now),
+            ended_by_queue=self._ended.by_queue(now),
         )
 
     def _worth(self, measured: float | None, configured: float, now: float) -> float | None:

@@ -15,14 +15,19 @@ _MOST = 2**32
 """No report of one second counts more, whatever it says."""
 
 
+_REPORTED = ("started", "late", "redelivered", "finished", "failed")
+
+
 class Counts(msgspec.Struct):
-    """Of one queue, attempts: begun; of these late and repeated; ended; of these failed."""
+    """Of one queue, attempts: begun; of these late and repeated; ended; of these failed. Jobs that
+    are dead."""
 
     started: int = 0
     late: int = 0
     redelivered: int = 0
     finished: int = 0
     failed: int = 0
+    dead: int = 0
 
 
 class Traced(NamedTuple):
@@ -59,10 +64,14 @@ class Totals:
         """Counts a further queue from now on."""
         self.queues.setdefault(queue, Counts())
 
+    def died(self, queue: str) -> None:
+        """One more job of one of the queues became a dead letter."""
+        self.queues[queue].dead += 1
+
     def add(self, queue: str, done: QueueReport, at: float) -> None:
         """A worker's report of what it did on one of the queues; ``at``: POSIX seconds."""
         counts = self.queues[queue]
-        for name in Counts.__struct_fields__:
+        for name in _REPORTED:
             increase = min(max(getattr(done, name), 0), _MOST)
             setattr(counts, name, getattr(counts, name) + increase)
         if done.slowest_trace:

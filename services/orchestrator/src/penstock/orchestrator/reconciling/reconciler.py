@@ -25,6 +25,8 @@ _JOBS_A_ROUND = 200
 _QUEUES_A_ROUND = 200
 """Queues whose first waiting message is requested in one round."""
 _AT_ONCE = 20
+_LONGEST_POSTPONED_SECONDS = 600.0
+"""Twice the longest time for which a worker puts a message off; an older one will not fire."""
 
 
 class Reconciler:
@@ -162,8 +164,20 @@ class Reconciler:
             entry.queue = record.queue
         return True
 
+    async def _is_postponed(self, entry: Entry, now: float) -> bool:
+        """Whether a worker that could not run the job put its message off: it comes by itself.
+
+        It lacked the job's key, or its code did not know the job.
+        """
+        subject = self._subjects.schedule(entry.queue, entry.job_id)
+        schedule = await self._bus.last(self._subjects.jobs_stream, subject)
+        return schedule is not None and now - schedule.at.timestamp() < _LONGEST_POSTPONED_SECONDS
+
     async def _complete(self, entry: Entry, now: float) -> None:
         is_stored = False
+        if entry.awaits is Awaits.QUEUE_MESSAGE and await self._is_postponed(entry, now):
+            self._table.wait_longer(entry, now)
+            return
         record = await self.completer.record(entry.job_id)
         if record is not None and record.changed_by <= entry.sequence:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from penstock.bus import bounded
@@ -24,6 +24,7 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.subjects import Subjects
+from penstock.jobs import registry
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
@@ -33,8 +34,10 @@ from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.jobs.running import worker_loss
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.claiming.reading import Envelope, Locked, Reader, Rejected
-from penstock.worker.claiming.refusing import AT_ONCE, NO_EVENT, Refusals
+from penstock.worker.claiming.live_builds import LiveBuilds
+from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
+from penstock.worker.claiming.refusing import AT_ONCE, Refusals
+from penstock.worker.claiming.unknown_jobs import NO_EVENT, UnknownJobs
 from penstock.worker.core.settle import Action, settle
 
 log = logging.getLogger("penstock.worker")
@@ -48,6 +51,9 @@ class Claims:
         host: of the worker, for the events.
         worker: its id.
         claimed: where the executor reads what this worker holds; None for one without.
+        slots: how many jobs it runs at a time, for the events.
+        builds: versions of the job code in its pool; None where no other worker is known.
+        give_way: see :class:`UnknownJobs`.
     """
 
     def __init__(
@@ -58,16 +64,31 @@ class Claims:
         host: str,
         worker: str,
         claimed: Claimed | None = None,
+        *,
+        slots: int = 1,
+        builds: LiveBuilds | None = None,
+        give_way: Callable[[str], None] | None = None,
     ) -> None:
         self.claimed = claimed or Claimed("", worker)
         self._bus = bus
         self._settings = settings
-        self._host, self._worker = host, worker
+        self._host, self._worker, self._slots = host, worker, slots
         self.joblog = JobLog(bus, Subjects(settings.prefix), f"worker/{host}.{worker}")
         self.ring = encryption.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
         self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions, bus.now)
-        self._refusals = Refusals(bus, self.joblog, settings.encryption.missing_key_seconds)
+        unknown_jobs = UnknownJobs(
+            bus,
+            self.joblog,
+            builds or LiveBuilds(bus, self.joblog.subjects, "", registry.build()),
+            host=host,
+            worker=worker,
+            after_seconds=settings.jobs.unknown_after_seconds,
+            max_lost_workers=settings.jobs.max_lost_workers,
+            give_way=give_way,
+        )
+        missing_key_seconds = settings.encryption.missing_key_seconds
+        self._refusals = Refusals(bus, self.joblog, unknown_jobs, missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
     async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
@@ -86,7 +107,7 @@ class Claims:
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         starts: list[tuple[ClaimedJob, JobStarted]] = []
         expired: list[tuple[Delivery, Envelope]] = []
-        refused: list[tuple[Delivery, Rejected | Locked]] = []
+        refused: list[tuple[Delivery, Refused]] = []
         for delivery in deliveries:
             try:
                 envelope = self._reader.envelope(delivery)
@@ -94,7 +115,7 @@ class Claims:
                     expired.append((delivery, envelope))
                     continue
                 job = self._reader.read(delivery, envelope)
-            except (Rejected, Locked) as reason:
+            except Refused as reason:
                 refused.append((delivery, reason))
                 continue
             starts.append((job, self._started(job)))
@@ -148,6 +169,7 @@ class Claims:
             pickup_seconds=whole_micros(job.pickup_seconds),
             message=job.delivery.sequence,
             max_lost=job.max_lost,
+            slots=self._slots,
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
@@ -156,7 +178,7 @@ class Claims:
     async def _not_ended(
         self,
         expired: Sequence[tuple[Delivery, Envelope]],
-        refused: list[tuple[Delivery, Rejected | Locked]],
+        refused: list[tuple[Delivery, Refused]],
     ) -> list[ClaimedJob]:
         """Ends those of the jobs that were never started; returns the others that can be read."""
         ended = await bounded.gather(self._expired, expired, AT_ONCE)
@@ -166,7 +188,7 @@ class Claims:
                 continue
             try:
                 others.append(self._reader.read(delivery, envelope))
-            except (Rejected, Locked) as reason:
+            except Refused as reason:
                 refused.append((delivery, reason))
         return others
 
@@ -231,6 +253,7 @@ class Claims:
             worker_loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
+        job.most_beside = worker_loss.most_beside(record)
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
         return await self._act(action, job, record)
 
@@ -240,6 +263,7 @@ class Claims:
                 job.sequence = record.sequence
                 if action is Action.RECOVER:
                     job.sequence = await self._recover(job, record)
+                    job.most_beside = worker_loss.smaller(record.slots)
                 start = self._start(job, self._started(job))
                 job.token = job.sequence = await self._bus.append(start)
                 return True
@@ -266,6 +290,7 @@ class Claims:
             source=self.joblog.source,
             now=broker_time(self._bus),
             delayed=False,
+            together=record.slots,  # how many of them ran is not known here
         )
         return await self._bus.append(self.joblog.outgoing(event, record.sequence, job.trace))
 

@@ -24,7 +24,11 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 _MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31
 
 
-class Rejected(Exception):
+class Refused(Exception):
+    """A queue message that this worker does not run."""
+
+
+class Rejected(Refused):
     """A queue message that cannot be run, with the kind of error to record."""
 
     def __init__(self, kind: str, message: str, job_id: str = "", made_from: int = 0) -> None:
@@ -33,7 +37,33 @@ class Rejected(Exception):
         self.job_id, self.made_from = job_id, made_from
 
 
-class Locked(Exception):
+class Unknown(Refused):
+    """A call that the job code of this worker does not know: another version's may.
+
+    Attributes:
+        kind: of the error that is recorded when no worker knows it.
+        signature_differs: of the function, or there is none of that name; else it is a value that
+            does not fit, which another version of the function may take.
+        job_id: of the job.
+        made_from: as of :class:`Rejected`.
+        attempt: that the message was made for.
+    """
+
+    def __init__(
+        self, kind: str, message: str, envelope: Envelope, signature_differs: bool = True
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.signature_differs = kind, signature_differs
+        self.job_id, self.made_from = envelope.call.id, envelope.sequence
+        self.attempt = envelope.attempt
+
+    def rejected(self, why: str = "") -> Rejected:
+        """The refusal of a job that no worker knows."""
+        message = f"{self}; {why}" if why else str(self)
+        return Rejected(self.kind, message, self.job_id, self.made_from)
+
+
+class Locked(Refused):
     """A job that this worker has no key for: another may have it, or this one later.
 
     Attributes:
@@ -85,12 +115,14 @@ class Reader:
             envelope: the message's, where it was read before.
 
         Raises:
-            Rejected, Locked
+            Rejected, Locked, Unknown
         """
-        call, sequence, attempt = envelope or self.envelope(delivery)
-        kind, decoded = self._typed(call, sequence)
+        envelope = envelope or self.envelope(delivery)
+        call, sequence, attempt = envelope
+        kind, decoded = self._typed(envelope)
         now, tries = self._now(), call.tries or kind.tries
-        available = max(delivery.stored_at, self._resumptions.at.get(call.queue, 0.0))
+        stored_at = queue_messages.since(delivery, queue_messages.AVAILABLE)
+        available = max(stored_at, self._resumptions.at.get(call.queue, 0.0))
         return ClaimedJob(
             delivery=delivery,
             payload=call,
@@ -106,6 +138,7 @@ class Reader:
             or self._profile.timeout_seconds,
             tries=tries or self._profile.tries,
             started_at=now,
+            most_beside=_most_beside(delivery),
             max_lost=worker_loss.own_limit(kind.max_lost, tries),
         )
 
@@ -128,9 +161,8 @@ class Reader:
             raise Rejected("malformed", "its sequence or attempt is out of range")
         return Envelope(call, sequence, attempt)
 
-    def _typed(
-        self, call: payload.Payload, sequence: int
-    ) -> tuple[JobType[Any, Any], dict[str, Any]]:
+    def _typed(self, envelope: Envelope) -> tuple[JobType[Any, Any], dict[str, Any]]:
+        call, sequence, _ = envelope
         try:
             kind = registry.find(call.function)
             if kind.encrypted and not is_sealed(call.arguments):
@@ -143,10 +175,21 @@ class Reader:
                 )
             return kind, kind.decode(arguments(call, self._ring))
         except UnknownJob as error:
-            raise Rejected("unknown-job", str(error), call.id, sequence) from error
-        except (BadArguments, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise Unknown("unknown-job", str(error), envelope) from error
+        except BadArguments as error:
+            differs = error.signature_differs
+            raise Unknown("bad-arguments", str(error), envelope, differs) from error
+        except (ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise Rejected("bad-arguments", str(error), call.id, sequence) from error
         except Undecryptable as error:
             raise Rejected("undecryptable", str(error), call.id, sequence) from error
         except MissingKey as error:
             raise Locked(str(error), error.key, call.id, sequence) from error
+
+
+def _most_beside(delivery: Delivery) -> int:
+    """What the message says of losses before it; the job's own events say more where it is old."""
+    try:
+        return max(int(delivery.headers.get(queue_messages.BESIDE, "0")), 0)
+    except ValueError:
+        return 0

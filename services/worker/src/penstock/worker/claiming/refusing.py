@@ -1,4 +1,4 @@
-"""Queue messages that cannot be run here: dead letters, and what waits for a key."""
+"""Queue messages that cannot be run here: dead letters, and what waits for a key or other code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from penstock.jobs.lifecycle import State
 from penstock.jobs.queues import queue_messages
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.poison_messages import note
-from penstock.worker.claiming.reading import Locked, Rejected
+from penstock.worker.claiming.reading import Locked, Refused, Rejected, Unknown
+from penstock.worker.claiming.unknown_jobs import NO_EVENT, UnknownJobs
 
 log = logging.getLogger("penstock.worker")
-
-NO_EVENT = "no event of this job exists"
 
 _LATER_SECONDS = 0.2
 _LOCKED_SECONDS, _MAX_LOCKED_SECONDS = 15.0, 300.0
@@ -38,18 +37,28 @@ class Refusals:
     """What becomes of a delivery that is not run: nothing of it is lost.
 
     Args:
+        bus: a connection.
+        joblog: of this worker.
+        unknown_jobs: hands on what this worker's code does not know.
         missing_key_seconds: a job without its key is dead after this.
     """
 
-    def __init__(self, bus: Bus, joblog: JobLog, missing_key_seconds: float) -> None:
-        self._bus, self._joblog = bus, joblog
+    def __init__(
+        self, bus: Bus, joblog: JobLog, unknown_jobs: UnknownJobs, missing_key_seconds: float
+    ) -> None:
+        self._bus, self._joblog, self._unknown_jobs = bus, joblog, unknown_jobs
         self._missing_key_seconds = missing_key_seconds
         self._log = LimitedLog(log)
 
-    async def refuse(self, refused: Sequence[tuple[Delivery, Rejected | Locked]]) -> None:
+    async def refuse(self, refused: Sequence[tuple[Delivery, Refused]]) -> None:
         """Deals with messages that cannot be run, many at a time."""
         rejected = [(one, why) for one, why in refused if isinstance(why, Rejected)]
         locked = [(one, why) for one, why in refused if isinstance(why, Locked)]
+        unknown = [(one, why) for one, why in refused if isinstance(why, Unknown)]
+        if unknown:
+            handed_on = await self._unknown_jobs.hand_on(unknown)
+            rejected += handed_on.rejected
+            await self.give_back_later(handed_on.failed)
         if locked:
             rejected += await self._postpone(await self._dispatched(locked))
         await bounded.gather(lambda one: self.reject(*one), rejected, AT_ONCE)
@@ -170,7 +179,8 @@ class Refusals:
         waiting: list[Delivery] = []
         messages: list[Outgoing] = []
         for delivery, reason in locked:
-            waited = delivery.stored_at - _locked_since(delivery)
+            since = queue_messages.since(delivery, queue_messages.LOCKED_SINCE)
+            waited = delivery.stored_at - since
             if waited >= self._missing_key_seconds:
                 why = f"{reason}; waited {waited:.0f} s for it (encryption.missing_key_seconds)"
                 over.append((delivery, _rejected("missing-key", why, reason)))
@@ -228,15 +238,3 @@ def pause_seconds(waited_seconds: float, chance: float) -> float:
 
 def _rejected(kind: str, why: str, reason: Locked) -> Rejected:
     return Rejected(kind, why, reason.job_id, reason.made_from)
-
-
-def _locked_since(delivery: Delivery) -> float:
-    """When a message was stored that was refused for want of this key, this one at the latest.
-
-    POSIX seconds by the broker's clock, as :attr:`Delivery.stored_at` is.
-    """
-    try:
-        since = float(delivery.headers.get(queue_messages.LOCKED_SINCE, ""))
-    except ValueError:
-        return delivery.stored_at
-    return since if 0 < since < delivery.stored_at else delivery.stored_at

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_result
 from penstock.worker.middleware import gates as middleware
 from penstock.worker.middleware.gates import Gates
+from penstock.worker.output.job_output import JobOutput
 from penstock.worker.running.outcome import Outcome
 from penstock.worker.running.running_jobs import ThreadRun
 
@@ -33,10 +34,17 @@ class Functions:
     Args:
         make_context: gives a held job its :class:`penstock.jobs.Context`.
         gates: the middleware that jobs run inside; None for none.
+        output: what jobs write while they run; None leaves it as it is.
     """
 
-    def __init__(self, make_context: MakeContext, gates: Gates | None) -> None:
-        self._make_context, self._gates = make_context, gates
+    def __init__(
+        self, make_context: MakeContext, gates: Gates | None, output: JobOutput | None = None
+    ) -> None:
+        self._make_context, self._gates, self._output = make_context, gates, output
+
+    def writing(self, job: ClaimedJob) -> AbstractContextManager[None]:
+        """A block in which what is written in this thread or task belongs to the job."""
+        return self._output.of(job) if self._output else nullcontext()
 
     def call(self, job: ClaimedJob, run: ThreadRun) -> bytes:
         """The encoded result, in the job's own thread. Raises what the function raises."""
@@ -59,6 +67,17 @@ class Functions:
         ):
             return _await(middleware.call_async(arounds, call), run)
         return middleware.call(arounds, call)
+
+    async def result(self, job: ClaimedJob) -> bytes:
+        """The encoded result of an asynchronous job, in a loop that others share. Raises what its
+        function raises."""
+        if not self._has_middleware(job):
+            return _encoded(job, await self._bare_call(job)())
+        context = self._make_context(job)
+        assert self._gates is not None
+        arounds = self._gates.around(job, context, in_loop=True)
+        call = self._bare_call(job, context)
+        return _encoded(job, await middleware.call_async(arounds, call))
 
     def _bare_call(self, job: ClaimedJob, context: Any = None) -> Callable[[], Any]:
         kind = job.kind

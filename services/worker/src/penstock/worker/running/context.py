@@ -19,6 +19,8 @@ from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
+from penstock.worker.running.job_metrics import JobMetrics
+from penstock.worker.spark.lease import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +39,7 @@ class RunServices:
     Attributes:
         loop: the worker's, which everything that talks to the broker is handed to.
         worker: its id.
+        slots: how many jobs it runs at a time.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -45,7 +48,9 @@ class RunServices:
     commits: Commits
     checkpoints: Checkpoints
     ring: KeyRing
+    metrics: JobMetrics
     worker: str
+    slots: int = 1
 
 
 class RunContext:
@@ -83,11 +88,8 @@ class RunContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        about = {
-            "job_id": self._job.id,
-            "attempt": self._job.attempt,
-            "worker": self._services.worker,
-        }
+        output = self._job.live.output
+        about = output.extra() if output else {}
         return logging.LoggerAdapter(logging.getLogger(self._job.payload.function), about)
 
     @property
@@ -95,9 +97,19 @@ class RunContext:
         return self._job.live.span
 
     @property
+    def metrics(self) -> JobMetrics:
+        return self._services.metrics
+
+    @property
     def spark(self) -> SparkSession:
         if self._job.lost:
             raise Cancelled
+        if self._services.slots > 1:
+            raise SparkUnavailable(
+                f"this worker runs {self._services.slots} jobs at a time, and has one Spark session"
+                ", in which one job at a time is tagged, cancelled and measured: run jobs that use "
+                "context.spark in a pool with slots = 1"
+            )
         live = self._job.live
         session = self._services.spark.session(self._job.id, self._job.token, live.is_active)
         live.spark_session = session.session_id

@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,12 +26,13 @@ from penstock.bus.protocol import (
     broker_time,
 )
 from penstock.events.envelope import whole_micros
-from penstock.events.job import JobCompleted, JobEvent, JobProgressed
+from penstock.events.job import JobCompleted, JobError, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import about_result, holds_sealed
 from penstock.jobs.running.checkpoints import Checkpoints
+from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
@@ -197,7 +199,15 @@ class Recorder:
         first_line = outcome.error.message.partition("\n")[0]
         if await self._record_patiently(job, events, first_line):
             name = events[-1].name
-            log.warning("job %s attempt %d failed (%s): %s", job.id, job.attempt, name, first_line)
+            log.warning(
+                "job %s attempt %d failed (%s): %s: %s",
+                job.id,
+                job.attempt,
+                name,
+                outcome.error.kind,
+                first_line,
+                extra=_about(job, outcome.error),
+            )
 
     async def _record_patiently(
         self, job: ClaimedJob, events: tuple[JobEvent, ...], what: str
@@ -279,3 +289,9 @@ class Recorder:
 def _runs(record: JobRecord, job: ClaimedJob) -> bool:
     """Whether the attempt that runs is this one."""
     return record.state is State.RUNNING and record.token == job.token
+
+
+def _about(job: ClaimedJob, error: JobError) -> dict[str, Any]:
+    """What the line about a failure carries: its job, the error's type, and where it was raised."""
+    about = job.live.output.extra() if job.live.output else {}
+    return {**about, ERROR_TYPE: error.kind, TRACEBACK: error.traceback}

@@ -79,12 +79,13 @@ def host_capacities(
 ) -> dict[str, HostCapacity]:
     """The capacity of each host that is not lost, holding all pools but those to be placed.
 
-    A silent host has exactly the capacity that it was planned to need. A draining host keeps its
-    share only while there is no other to take it.
+    A silent host has exactly the capacity that it was planned to need. A host whose executor ends
+    keeps its share only while there is no other to take it; one that an operator drains keeps none.
     """
     capacities: dict[str, HostCapacity] = {}
     planned, held = _loads(state, inputs, moving, needs)
-    for host in sorted(hosts.fresh.union(hosts.silent, hosts.draining, hosts.unresponsive)):
+    present = hosts.fresh.union(hosts.silent, hosts.draining, hosts.unresponsive, hosts.paused)
+    for host in sorted(present):
         draining, load = host in hosts.draining, planned.get(host) or Load()
         limit = (
             Budget(load.cpu_cores, load.memory_bytes, load.workers)
@@ -95,7 +96,7 @@ def host_capacities(
             host,
             limit,
             accepts=host in hosts.fresh,
-            keeps=not draining or not hosts.fresh,
+            keeps=host not in hosts.drained and (not draining or not hosts.fresh),
         )
         if host in held:
             capacities[host].hold(held[host])
@@ -103,13 +104,24 @@ def host_capacities(
 
 
 def anchor(pool: str, remembered: PoolState, inputs: Inputs, hosts: HostLiveness) -> str | None:
-    """The draining host on which an exclusive pool's workers still live: two hosts at a time would
-    break the exclusion, so that it stays there until they are gone."""
+    """The host whose executor ends and on which an exclusive pool's workers still live.
+
+    Two hosts at a time would break the exclusion, so that it stays there until they are gone.
+    """
     for host in sorted(remembered.placement):
-        if host in hosts.draining:
+        if host in hosts.draining - hosts.drained:
             workers = inputs.measured_hosts[host].snapshot.pools.get(pool)
             if workers and workers.started + workers.draining > 0:
                 return host
+    return None
+
+
+def drained_home(pool: str, inputs: Inputs, hosts: HostLiveness) -> str | None:
+    """The host that an operator drains and on which workers of a pool still live."""
+    for host in sorted(hosts.drained):
+        workers = inputs.measured_hosts[host].snapshot.pools.get(pool)
+        if workers and workers.started + workers.draining > 0:
+            return host
     return None
 
 
@@ -136,7 +148,7 @@ def alone(
     fits = [
         _fit(claim, host, inputs, host in silent)
         for host, capacity in sorted(capacities.items())
-        if capacity.accepts or claim.placement.get(host)
+        if capacity.accepts or (capacity.keeps and claim.placement.get(host))
     ]
     if not fits:
         return Fit(0, "hosts")

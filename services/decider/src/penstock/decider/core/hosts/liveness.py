@@ -12,19 +12,23 @@ from penstock.decider.core.hosts import pending
 from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import State
+from penstock.events.orders import Orders
 from penstock.events.worker import HostJoined, HostLost
 from penstock.measuring.hosts import FORGET_LEASES
 
 
 class HostLiveness(msgspec.Struct, frozen=True, kw_only=True):
-    """Every host is in exactly one set.
+    """Every host is in exactly one of the first six sets.
 
     Attributes:
         fresh: takes workers.
         silent: keeps what it has: without a recent snapshot, and not yet given up.
-        draining: its executor is ending, its workers move.
+        draining: its executor is ending, or an operator drains it: its workers move.
         lost: silent beyond its lease.
         unresponsive: does not begin what it is commanded, takes nothing new; see `pending`.
+        paused: by an operator: keeps what it has, takes nothing new.
+        drained: those of ``draining`` that an operator drains: they keep nothing, even if no other
+            host takes their workers.
         telemetry_gap: the decider received no measurement at all lately, so that the fault may be
             its own: no host is lost.
         all_hosts_lost: no host to move anything to, so that the plan stands.
@@ -35,6 +39,8 @@ class HostLiveness(msgspec.Struct, frozen=True, kw_only=True):
     draining: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     unresponsive: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
+    drained: frozenset[str] = frozenset()
     telemetry_gap: bool = False
     all_hosts_lost: bool = False
 
@@ -53,8 +59,8 @@ def assess(state: State, inputs: Inputs, now: float) -> tuple[HostLiveness, Stat
     state = _without_forgotten(_without_obeyed(state, inputs), placed, inputs, now)
     hosts = _classified(placed.union(inputs.measured_hosts), state, inputs, now, gap)
     state = pending.welcome(state, hosts.fresh, inputs, now)
-    hosts = _without_unresponsive(hosts, state, inputs, now)
-    alive = hosts.fresh.union(hosts.draining, hosts.unresponsive)
+    hosts = _with_orders(_without_unresponsive(hosts, state, inputs, now), inputs.orders)
+    alive = hosts.fresh.union(hosts.draining, hosts.unresponsive, hosts.paused)
     joined = state.joined.union(alive)
     lost = state.lost.difference(alive).union(hosts.lost)
     if joined == state.joined and lost == state.lost:  # as nearly always
@@ -117,6 +123,22 @@ def _without_unresponsive(
     return replace(hosts, fresh=hosts.fresh - late, unresponsive=late) if late else hosts
 
 
+def _with_orders(hosts: HostLiveness, orders: Orders) -> HostLiveness:
+    """The hosts that live, as an operator pauses and drains them."""
+    if not orders.hosts:
+        return hosts
+    drained = (hosts.fresh | hosts.unresponsive) & orders.in_state("drained")
+    paused = hosts.fresh & orders.in_state("paused")
+    return replace(
+        hosts,
+        fresh=hosts.fresh - drained - paused,
+        unresponsive=hosts.unresponsive - drained,
+        draining=hosts.draining | drained,
+        drained=drained,
+        paused=paused,
+    )
+
+
 def _has_telemetry_gap(inputs: Inputs, now: float) -> bool:
     stale = inputs.rules.stale_seconds
     measurements: Iterable[MeasuredHost | MeasuredPool] = chain(
@@ -141,7 +163,8 @@ def _standing(host: str, state: State, inputs: Inputs, now: float) -> str:
 def _joined(
     hosts: HostLiveness, state: State, measured: Mapping[str, MeasuredHost]
 ) -> list[Notice]:
-    new = (hosts.fresh | hosts.draining | hosts.unresponsive) - (state.joined - state.lost)
+    alive = hosts.fresh | hosts.draining | hosts.unresponsive | hosts.paused
+    new = alive - (state.joined - state.lost)
     return [
         Notice(
             event=HostJoined,

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.bus import lookback
 from penstock.bus.protocol import Outgoing
 from penstock.bus.since import first_since
 from penstock.testing.memory.bus import MemoryBus
-from penstock.views import lookback
 
 STREAM, ANY = "EVENTS", "penstock.events.pool.*.*"
 

@@ -1,0 +1,136 @@
+"""`penstock job logs`: what a job wrote, attempt by attempt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+
+import click
+import msgspec
+
+from penstock.cli.command import Command
+from penstock.cli.errors import Failed
+from penstock.cli.output import note, write_line
+from penstock.cli.parameters import JOB_ID
+from penstock.cli.session import Session
+from penstock.events.log_lines import LogLine
+from penstock.jobs.client import Client
+from penstock.jobs.errors import NotFound
+from penstock.jobs.lifecycle import State
+from penstock.jobs.reading.job_logs import AttemptLines
+from penstock.telemetry.lines import one_line, printable, printable_json
+
+_CONTINUED = "\n  | "
+
+
+@click.command(cls=Command, example="penstock job logs 0193… --follow")
+@click.argument("id", type=JOB_ID)
+@click.option("--follow", is_flag=True, help="Wait for further lines until the job has ended.")
+@click.option(
+    "--attempt", type=click.IntRange(min=1), default=None, help="Only lines of this attempt."
+)
+@click.pass_obj
+def logs(session: Session, id: str, follow: bool, attempt: int | None) -> None:
+    """Print what a job wrote: lines of its loggers, and what it printed.
+
+    With --json one object a line. Lines are kept for logs.max_age_hours, within logs.max_bytes of
+    all jobs; a worker publishes them each 0.2 s.
+    """
+    shown = _Shown(session.as_json)
+
+    async def read(client: Client) -> None:
+        parts = _parts(client, id, attempt or 0, follow)
+        async for part in parts:
+            shown.write(part)
+        if not shown.attempts:
+            await _check_known(client, id)
+        elif cut_off := shown.attempts - shown.ended:
+            await _note_cut_off(client, id, cut_off)
+
+    with suppress(KeyboardInterrupt):  # the usual end of following
+        session.with_client(read)
+
+
+async def _parts(
+    client: Client, job_id: str, attempt: int, follow: bool
+) -> AsyncIterator[AttemptLines]:
+    if follow:
+        async for part in client.jobs.follow_logs(job_id, attempt):
+            yield part
+        return
+    for part in await client.jobs.logs(job_id, attempt):
+        yield part
+
+
+async def _check_known(client: Client, job_id: str) -> None:
+    try:
+        view = await client.job(job_id)
+    except NotFound as error:
+        raise Failed(str(error)) from error
+    wrote = (
+        "wrote nothing yet" if not view.attempts else "wrote nothing, or its lines have aged out"
+    )
+    note(f"job {job_id} is {view.state} and {wrote}; they are kept for logs.max_age_hours")
+
+
+async def _note_cut_off(client: Client, job_id: str, attempts: set[int]) -> None:
+    """Names the attempts that wrote something and did not end, but for one that still runs."""
+    with suppress(NotFound):
+        view = await client.job(job_id)
+        if view.state is State.RUNNING:
+            attempts = attempts - {view.attempts}
+    for attempt in sorted(attempts):
+        note(f"attempt {attempt} was cut off with its worker: lines of its last 0.2 s may be lost")
+
+
+class _Shown:
+    """What was printed already, so that each attempt has one heading."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self.attempts: set[int] = set()
+        self.ended: set[int] = set()
+        self._heading = ""
+
+    def write(self, part: AttemptLines) -> None:
+        self.attempts.add(part.attempt)
+        if part.ended:
+            self.ended.add(part.attempt)
+        if self._as_json:
+            for line in _json_lines(part):
+                click.echo(printable_json(line))
+        else:
+            self._write_text(part)
+        if part.unreadable:
+            note(part.unreadable)
+        if part.dropped:
+            note(f"{part.dropped:,} lines of attempt {part.attempt} were dropped here")
+
+    def _write_text(self, part: AttemptLines) -> None:
+        heading = f"attempt {part.attempt}, worker {part.worker} on {part.host}"
+        if part.lines and heading != self._heading:
+            self._heading = heading
+            write_line(one_line(heading))
+        for line in part.lines:
+            write_line(text_of(line))
+
+
+def text_of(line: LogLine) -> str:
+    """A stored line as services write theirs."""
+    clock = line.at.astimezone().strftime("%H:%M:%S.%f")[:-3]
+    text = "\n".join(filter(None, (line.text, line.traceback.rstrip())))
+    whole = f"{clock} {line.level.upper():<7} {line.logger}  {text}"
+    return printable(whole).replace("\n", _CONTINUED)
+
+
+def _json_lines(part: AttemptLines) -> Iterator[str]:
+    about = {
+        "job_id": part.job_id,
+        "attempt": part.attempt,
+        "worker": part.worker,
+        "host": part.host,
+    }
+    for line in part.lines:
+        yield msgspec.json.encode(about | msgspec.to_builtins(line)).decode()
+    if part.dropped:
+        yield msgspec.json.encode(about | {"dropped": part.dropped}).decode()

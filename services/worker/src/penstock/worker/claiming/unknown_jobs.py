@@ -1,0 +1,284 @@
+"""Jobs that this worker's code does not know: handed on to workers with another version of it.
+
+During a rolling deploy two versions of the job code run beside each other. See
+``docs/decisions/0027-an-unknown-job-is-handed-on.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from penstock.bus import bounded
+from penstock.bus.protocol import Bus, BusError, Delivery, Headers, WrongSequence, broker_time
+from penstock.events.job import JobEvent, JobRetrying, JobStarted
+from penstock.jobs import lifecycle
+from penstock.jobs.errors import UnreadableJob
+from penstock.jobs.job_log import JobLog, trace_of
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.running import worker_loss
+from penstock.runtime.limited_log import LimitedLog
+from penstock.worker.claiming.live_builds import LiveBuilds
+from penstock.worker.claiming.reading import Rejected, Unknown
+from penstock.worker.core.settle import Action, settle
+
+log = logging.getLogger("penstock.worker")
+
+NO_EVENT = "no event of this job exists"
+GIVES_WAY = "limit: its exclusive queue holds a job for another version of the job code"
+
+_QUICK_SECONDS, _MAX_QUICK_SECONDS = 0.05, 2.0
+"""First and longest pause while a live worker of the pool has a build that was not tried yet."""
+_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0
+"""The same while none has: the worker that knows the job is still to be started."""
+_AT_ONCE = 256
+_LEAST_HELD_SECONDS = 5.0
+"""An exclusive queue stays with a worker for at least so long, whatever its jobs ask for."""
+_MAX_TRIED = 16
+_TRIED = re.compile(r"([A-Za-z0-9_.-]{1,64})=([A-Za-z0-9_.-]{1,160})")
+
+
+class HandedOn(NamedTuple):
+    """What became of unknown jobs.
+
+    Attributes:
+        rejected: no worker knows them.
+        failed: the broker did not take what was to be stored.
+    """
+
+    rejected: list[tuple[Delivery, Rejected]]
+    failed: list[Delivery]
+
+
+class UnknownJobs:
+    """Hands unknown jobs on, without using up a try and behind all that wait in their queue.
+
+    Args:
+        bus: a connection.
+        joblog: of this worker.
+        builds: of the pool's live workers.
+        host: of this worker.
+        worker: its id.
+        after_seconds: ``jobs.unknown_after_seconds``.
+        max_lost_workers: ``jobs.max_lost_workers``.
+        give_way: ends this worker, for the reason that it is called with; None where other workers
+            take jobs of the same queues beside it.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        joblog: JobLog,
+        builds: LiveBuilds,
+        *,
+        host: str,
+        worker: str,
+        after_seconds: float,
+        max_lost_workers: int,
+        give_way: Callable[[str], None] | None = None,
+    ) -> None:
+        self._bus, self._joblog, self._builds = bus, joblog, builds
+        self._host, self._worker = host, worker
+        self._after_seconds, self._max_lost_workers = after_seconds, max_lost_workers
+        self._give_way = give_way
+        self._began = time.monotonic()
+        self._log = LimitedLog(log)
+
+    async def hand_on(self, unknown: Sequence[tuple[Delivery, Unknown]]) -> HandedOn:
+        """Stores each message again, to be delivered later; acknowledges it here."""
+        try:
+            others = await self._builds.others()
+        except BusError as error:
+            log.warning("%d unknown jobs are given back: %s", len(unknown), error)
+            return HandedOn([], [delivery for delivery, _ in unknown])
+        outcomes = await bounded.gather(partial(self._try, others), unknown, _AT_ONCE)
+        results = [(delivery, out) for (delivery, _), out in zip(unknown, outcomes, strict=True)]
+        await self._bus.ack([delivery for delivery, out in results if out is None])
+        return HandedOn(
+            rejected=[(delivery, out) for delivery, out in results if isinstance(out, Rejected)],
+            failed=[delivery for delivery, out in results if isinstance(out, BusError)],
+        )
+
+    async def _try(
+        self, others: frozenset[str], message: tuple[Delivery, Unknown]
+    ) -> Rejected | BusError | None:
+        delivery, reason = message
+        try:
+            return await self._judge(others, delivery, reason)
+        except UnreadableJob as error:
+            return Rejected("malformed", str(error))
+        except BusError as error:  # also WrongSequence: another process decides about the job
+            level = logging.DEBUG if isinstance(error, WrongSequence) else logging.WARNING
+            log.log(level, "job %s is given back: %s", reason.job_id, error)
+            return error
+
+    async def _judge(
+        self, others: frozenset[str], delivery: Delivery, reason: Unknown
+    ) -> Rejected | None:
+        now = self._bus.now()
+        is_first = queue_messages.UNKNOWN_SINCE not in delivery.headers
+        since = now if is_first else queue_messages.since(delivery, queue_messages.UNKNOWN_SINCE)
+        tried = {self._builds.own: f"{self._host}.{self._worker}", **_tried(delivery.headers)}
+        untried = others - tried.keys()
+        is_over = now - since >= self._after_seconds or not reason.signature_differs
+        if is_over and not untried:
+            return reason.rejected(_whom(tried, now - since))
+        self._note(reason, untried)
+        pause = pause_seconds(now - since, bool(untried), random.random())  # noqa: S311
+        due = datetime.fromtimestamp(now + pause, UTC)
+        headers = {
+            queue_messages.UNKNOWN_SINCE: f"{since:.3f}",
+            queue_messages.UNKNOWN_TO: _listed(tried),
+            queue_messages.AVAILABLE: (
+                f"{queue_messages.since(delivery, queue_messages.AVAILABLE):.3f}"
+            ),
+        }
+        # A copy that was never delivered before is none that an attempt was started from.
+        if is_first or delivery.deliveries > 1:
+            return await self._settle(delivery, reason, due, headers)
+        await self._postpone(delivery, reason, due, headers)
+        return None
+
+    async def _settle(
+        self, delivery: Delivery, reason: Unknown, due: datetime, headers: Headers
+    ) -> Rejected | None:
+        """Looks at the job's events before a message leaves that an attempt may have come from."""
+        record = await self._joblog.read_checked(reason.job_id)
+        if record is None:
+            return Rejected("malformed", NO_EVENT, reason.job_id, reason.made_from)
+        now = broker_time(self._bus)
+        limit = worker_loss.limit(record, self._max_lost_workers)
+        action = settle(record, delivery.sequence, reason.made_from, reason.attempt, now, limit)
+        trace = trace_of(delivery.headers)
+        match action:
+            case Action.START if record.state is State.WAITING and record.message:
+                await self._schedule(record, self._put_off(record, delivery, due), trace, headers)
+            case Action.START:
+                await self._postpone(delivery, reason, due, headers)
+            case Action.RECOVER:
+                recovered = worker_loss.recovered(
+                    record, _lapsed(record), source=self._joblog.source, now=now, delayed=True
+                )
+                later = replace(recovered, due_at=max(due, recovered.due_at or due))
+                await self._schedule(record, (later,), trace, headers)
+            case Action.POISON:
+                dead = worker_loss.poisoned(
+                    record, _lapsed(record), source=self._joblog.source, now=now
+                )
+                await self._joblog.bury(record, dead, trace)
+            case Action.FOLLOW_UP:
+                await self._joblog.follow_up(record, trace)
+            case Action.DROP:
+                pass
+        return None
+
+    async def _postpone(
+        self, delivery: Delivery, reason: Unknown, due: datetime, headers: Headers
+    ) -> None:
+        subjects = self._joblog.subjects
+        await self._bus.append(
+            queue_messages.postponed(subjects, delivery, reason.job_id, due, headers)
+        )
+
+    def _put_off(
+        self, record: JobRecord, delivery: Delivery, due: datetime
+    ) -> tuple[JobEvent, ...]:
+        """The events of a job that another worker began and gave back, as it ended for a deploy.
+
+        Its message may have been acknowledged by that worker, so that no copy of it is started
+        from. The events make it one that is put off, which is started from its schedule.
+        """
+        started = JobStarted(
+            job_id=record.id,
+            source=self._joblog.source,
+            queue=record.queue,
+            attempt=record.next_attempt,
+            host=self._host,
+            worker=self._worker,
+            pickup_seconds=0.0,
+            message=delivery.sequence,
+            max_lost=record.max_lost,
+        )
+        retrying = JobRetrying(
+            job_id=record.id,
+            correlation_id=record.id,
+            source=self._joblog.source,
+            attempt=record.next_attempt,
+            due_at=due,
+            put_off=f"build {self._builds.own} of worker {self._worker} does not know it",
+        )
+        return started, retrying
+
+    async def _schedule(
+        self,
+        record: JobRecord,
+        events: tuple[JobEvent, ...],
+        trace: Mapping[str, str],
+        headers: Headers,
+    ) -> None:
+        """Appends events of which the last puts the job off, then stores its schedule.
+
+        Not in one atomic batch, of which the broker allows only 50 at a time: a job that was
+        started and not put off has a message that will come again.
+        """
+        for event in events:
+            message = self._joblog.outgoing(event, record.sequence, trace)
+            record = lifecycle.evolve(record, event, await self._bus.append(message))
+        schedule = queue_messages.scheduled(self._joblog.subjects, record, trace)
+        await self._bus.append(replace(schedule, headers={**schedule.headers, **headers}))
+
+    def _note(self, reason: Unknown, untried: frozenset[str]) -> None:
+        own = self._builds.own
+        whom = f"workers with build {', '.join(sorted(untried))}" if untried else "later workers"
+        self._log.write(
+            logging.WARNING, str(reason),
+            "job %s: %s (build %s); handed on to %s", reason.job_id, reason, own, whom,
+        )  # fmt: skip
+        if self._give_way and untried and time.monotonic() - self._began > _LEAST_HELD_SECONDS:
+            self._give_way(GIVES_WAY)
+
+
+def pause_seconds(waited_seconds: float, is_untried: bool, chance: float) -> float:
+    """How long an unknown job is not offered again.
+
+    Args:
+        waited_seconds: since a worker first did not know it.
+        is_untried: a live worker of the pool has a build that may know it.
+        chance: in [0, 1), so that jobs that were refused together do not come back together.
+    """
+    first, most = (
+        (_QUICK_SECONDS, _MAX_QUICK_SECONDS) if is_untried else (_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
+    )
+    return min(max(waited_seconds, first), most) * (1 + chance) / 2
+
+
+def _tried(headers: Mapping[str, str]) -> dict[str, str]:
+    """By build that was tried, a worker that has it."""
+    entries = headers.get(queue_messages.UNKNOWN_TO, "").split(",")[:_MAX_TRIED]
+    matches = [match for entry in entries if (match := _TRIED.fullmatch(entry))]
+    return {match[1]: match[2] for match in matches}
+
+
+def _listed(tried: Mapping[str, str]) -> str:
+    return ",".join([f"{build}={worker}" for build, worker in tried.items()][:_MAX_TRIED])
+
+
+def _whom(tried: Mapping[str, str], waited_seconds: float) -> str:
+    builds = ", ".join(f"build {build} (worker {worker})" for build, worker in tried.items())
+    return (
+        f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; "
+        "no live worker of its pool has another build"
+    )
+
+
+def _lapsed(record: JobRecord) -> str:
+    return f"worker {record.worker} on {record.host} was lost: its claim lapsed"

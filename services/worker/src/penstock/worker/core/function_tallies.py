@@ -1,0 +1,65 @@
+"""What a worker did by job function, counted until its next report. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+from penstock.events.worker import FunctionReport
+from penstock.measuring.quantiles import SECONDS_BUCKETS
+
+MAX_FUNCTIONS = 64
+"""Functions in one report; the others are counted together."""
+OTHER = "other"
+
+
+@dataclass
+class _Tally:
+    started: int = 0
+    failed: int = 0
+    finished: int = 0
+    run_seconds: float = 0.0
+    buckets: Counter[int] = field(default_factory=Counter)
+
+
+class FunctionTallies:
+    """Attempts by function; further functions than `MAX_FUNCTIONS` count as `OTHER`."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[str, _Tally] = {}
+
+    def started(self, function: str) -> None:
+        self._of(function).started += 1
+
+    def finished(self, function: str, run_seconds: float, failed: bool) -> None:
+        """An attempt returned or raised.
+
+        Args:
+            run_seconds: how long it ran.
+            failed: it raised.
+        """
+        tally = self._of(function)
+        tally.finished += 1
+        tally.failed += failed
+        tally.run_seconds += run_seconds
+        tally.buckets[bisect_left(SECONDS_BUCKETS, run_seconds)] += 1
+
+    def take(self) -> dict[str, FunctionReport]:
+        """What was counted since the last call."""
+        tallies, self._tallies = self._tallies, {}
+        return {
+            function: FunctionReport(
+                started=tally.started,
+                finished=tally.finished,
+                failed=tally.failed,
+                run_sum_seconds=tally.run_seconds,
+                run_buckets=tuple(sorted(tally.buckets.items())),
+            )
+            for function, tally in tallies.items()
+        }
+
+    def _of(self, function: str) -> _Tally:
+        if function not in self._tallies and len(self._tallies) >= MAX_FUNCTIONS:
+            function = OTHER
+        return self._tallies.setdefault(function, _Tally())

@@ -1,0 +1,1 @@
+"""What running jobs write: lines of loggers and prints, attributed and stored."""

@@ -1,0 +1,103 @@
+"""Which job a log line belongs to: known by the context in which the line is written.
+
+A context variable, not a global: one process may run several jobs at once, in threads or as tasks
+of an event loop. A thread that a job starts by itself begins with an empty context; its lines
+belong to the job where it runs ``contextvars.copy_context().run(function)``, or logs by
+``context.logger``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from penstock.telemetry.spans import trace_id
+
+Fields = dict[str, str | int]
+_RUNNING = "running_job"
+ERROR_TYPE, TRACEBACK, STREAM = "error_type", "error_traceback", "stream"
+"""Attributes of a record: of the line about a failed attempt, and of what a job printed."""
+
+
+class RunningJob:
+    """The attempt that lines belong to.
+
+    Args:
+        job_id: of the job.
+        attempt: 1 for the first.
+        function: registered name.
+        worker: that runs it.
+        trace: id of the trace that its dispatch began; empty for none.
+    """
+
+    __slots__ = ("attempt", "function", "job_id", "trace", "worker")
+
+    def __init__(self, job_id: str, attempt: int, function: str, worker: str, trace: str) -> None:
+        self.job_id, self.attempt = job_id, attempt
+        self.function, self.worker, self.trace = function, worker, trace
+
+    def fields(self) -> Fields:
+        """What its lines carry: job_id, attempt, function, worker, and trace_id if it has one."""
+        fields: Fields = {
+            "job_id": self.job_id,
+            "attempt": self.attempt,
+            "function": self.function,
+            "worker": self.worker,
+        }
+        if trace := trace_id() or self.trace:
+            fields["trace_id"] = trace
+        return fields
+
+    def extra(self) -> dict[str, Any]:
+        """For ``log.info(..., extra=...)`` outside of the job's own context."""
+        return {_RUNNING: self, **self.fields()}
+
+
+_running: ContextVar[RunningJob | None] = ContextVar("penstock_running_job", default=None)
+
+
+def running_job() -> RunningJob | None:
+    """The job in whose context this is called; None outside of jobs."""
+    return _running.get()
+
+
+@contextmanager
+def written_by(job: RunningJob) -> Iterator[None]:
+    """Lines that are written inside the block belong to ``job``."""
+    token = _running.set(job)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+def job_of(record: logging.LogRecord) -> RunningJob | None:
+    """The job that a line belongs to."""
+    return _running.get() or getattr(record, _RUNNING, None)
+
+
+def of_job(record: logging.LogRecord) -> Fields:
+    """Job, attempt, function, worker and trace of a line; empty where it belongs to no job."""
+    job = job_of(record)
+    return job.fields() if job else {}
+
+
+def failure_of(record: logging.LogRecord, formatted: Callable[[], str]) -> Fields:
+    """Error type and traceback of a line, where it has them.
+
+    Args:
+        formatted: the traceback of ``record.exc_info``.
+    """
+    fields: Fields = {}
+    if kind := getattr(record, ERROR_TYPE, ""):
+        fields["error_type"] = kind
+    elif record.exc_info and (raised := record.exc_info[0]):
+        fields["error_type"] = f"{raised.__module__}.{raised.__qualname__}"
+    if trace := getattr(record, TRACEBACK, ""):
+        fields["traceback"] = trace
+    elif record.exc_info:
+        fields["traceback"] = formatted()
+    return fields
