@@ -84,6 +84,15 @@ def in_lane(queue: str, priority: Priority) -> str:
     return queue if priority == "normal" else f"{queue}--{priority}"
 
 
+def of_lane(queue: str) -> tuple[str, Priority]:
+    """The inverse of :func:`in_lane`: the queue and the priority."""
+    head, _, last = queue.rpartition("--")
+    for priority in PRIORITIES:
+        if head and last == priority != "normal":
+            return head, priority
+    return queue, "normal"
+
+
 def with_lanes(settings: Settings) -> frozenset[str]:
     """The queues that have priorities."""
     return frozenset(

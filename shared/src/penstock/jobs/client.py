@@ -304,7 +304,11 @@ class Client:
             if view.state.ended:
                 return view
             event = JobCancelled(
-                job_id=job_id, correlation_id=job_id, source=self._log.source, reason=reason
+                job_id=job_id,
+                correlation_id=job_id,
+                source=self._log.source,
+                reason=reason,
+                function=view.record.function,
             )
             if not await self._log.append_if(view.record, event):
                 return None

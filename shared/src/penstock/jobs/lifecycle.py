@@ -117,6 +117,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         tries: how often it may be started, as dispatched; 0 for as its pool has it.
         void_before: checkpoints of attempts with a lower token are void.
         moved: sequence of the last JobMoved; 0 for none.
+        cpu_seconds: of the thread that ran the last attempt; 0 where it has not ended.
+        peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
+            where it was not measured.
     """
 
     id: str
@@ -156,6 +159,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
     void_before: int = 0
     moved: int = 0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -312,6 +317,8 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "result": event.result,
                 "finished_at": event.at,
                 "run_seconds": event.run_seconds,
+                "cpu_seconds": event.cpu_seconds,
+                "peak_memory_bytes": event.peak_memory_bytes,
                 "error": None,
             }
         case JobFailed():
@@ -319,6 +326,8 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "error": event.error,
                 "finished_at": event.at,
                 "run_seconds": event.run_seconds,
+                "cpu_seconds": event.cpu_seconds,
+                "peak_memory_bytes": event.peak_memory_bytes,
                 "lost_workers": 0,
                 "lost_together": 0,
                 "lost_beside": 0,

@@ -18,6 +18,7 @@ from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.client import Client
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.job_type import Call
+from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
@@ -178,6 +179,14 @@ class SyncDeadLetters(Blocking):
     delete_all = iterating(DeadLetters.delete_all)
 
 
+class SyncQueuePauses(Blocking):
+    """See :class:`QueuePauses`."""
+
+    pause = blocking(QueuePauses.pause)
+    resume = blocking(QueuePauses.resume)
+    all = blocking(QueuePauses.all)
+
+
 class SyncClient(Blocking):
     """A :class:`Client` for code without an event loop: all its verbs, without ``await``.
 
@@ -200,6 +209,7 @@ class SyncClient(Blocking):
         dead: jobs that will not run again by themselves.
         bulk: operations on many jobs.
         jobs: lists of jobs, and what they wrote.
+        pauses: queues that are paused.
     """
 
     dispatch = blocking(Client.dispatch)
@@ -234,6 +244,7 @@ class SyncClient(Blocking):
         self.dead = SyncDeadLetters(client.dead, self.call)
         self.bulk = SyncBulk(client.bulk, self.call)
         self.jobs = SyncJobs(client.jobs, self.call)
+        self.pauses = SyncQueuePauses(client.pauses, self.call)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in this client's event loop and returns its result.

@@ -127,8 +127,9 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "notices.cancel.*",
             "notices.recovered.*",
+            "notices.reloaded.*",
         ),
-        listens=("beats.worker.>", "notices.recover.*"),
+        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*"),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         follows=("COMMANDS",),
         answers=True,
@@ -202,9 +203,10 @@ ROLES: dict[str, Role] = {
             *(f"events.host.*.{event}" for event in ("HostPaused", "HostDrained", "HostResumed")),
             "state.health.probe",
             "notices.recover.*",
+            "notices.reload.*",
             "notices.queue.*",
         ),
-        listens=("events.>", "beats.worker.>", "notices.recovered.*"),
+        listens=("events.>", "beats.worker.>", "notices.recovered.*", "notices.reloaded.*"),
         reads=STREAMS,
         purges=("DEAD", "STATE"),
         deletes=("JOBS",),  # messages of jobs that it cancelled or moved; others are made again
@@ -243,7 +245,8 @@ def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
             "schedules.*.*": tuple(f"schedules.{queue}.*" for queue in queues),
             "dead.*.*": tuple(f"dead.{queue}.*" for queue in queues),
         }
-    listened = {**pairs, "notices.recover.*": (f"notices.recover.{host}",)} if host else pairs
+    requests = ("notices.recover", "notices.reload") if host else ()
+    listened = {**pairs, **{f"{request}.*": (f"{request}.{host}",) for request in requests}}
     return msgspec.structs.replace(
         role,
         publishes=tuple(s for one in role.publishes for s in pairs.get(one, (one,))),
