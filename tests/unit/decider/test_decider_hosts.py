@@ -113,6 +113,14 @@ def test_a_silent_host_gets_nothing_new():
     assert placed(outcome) == {"a": 3, "b": 1}
 
 
+def test_a_host_that_left_in_order_is_not_lost():
+    gone = [host("a"), host("b", draining=True, pools={"emails": living(0)})]
+    ages = {"b": 7.0}
+    assert told(one_round(pool(), wants(1), hosts=gone, host_age=ages)) == ["HostLeft"]
+    killed = [host("a"), host("b", draining=True, pools={"emails": living(2)})]
+    assert told(one_round(pool(), wants(1), hosts=killed, host_age=ages)) == ["HostLost"]
+
+
 def test_a_draining_hosts_share_moves_unless_there_is_no_other():
     before = state(emails={"a": 3, "b": 3})
     leaving = [host("a"), host("b", draining=True)]
