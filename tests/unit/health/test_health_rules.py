@@ -125,6 +125,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (workers(2, 0), "workers", D, "none is ready"),
         (workers(0, 0), "workers", H, ""),
         (workers(2, 2, crash_loop=True), "workers", D, "end as soon as they start"),
+        (host(reload_error="jobs: SyntaxError"), "workers", D, "failed: jobs: SyntaxError"),
         (host(memory_share=0.99), "workers", D, "memory of host a"),
         (host(spark="down"), "spark", D, "supervisor"),
         (host(spark=""), "spark", H, ""),

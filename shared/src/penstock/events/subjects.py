@@ -155,6 +155,13 @@ class Subjects:
     def recover_answered(self, token: str) -> str:
         return f"{self.prefix}.notices.recovered.{token}"
 
+    def reload_requested(self, host: str) -> str:
+        """Asks a host's executor to reload the job code."""
+        return f"{self.prefix}.notices.reload.{host}"
+
+    def reload_reported(self, token: str) -> str:
+        return f"{self.prefix}.notices.reloaded.{token}"
+
     def cancel_notice(self, job_id: str) -> str:
         """Notifies a worker at once that its job was cancelled; the event itself decides."""
         return f"{self.prefix}.notices.cancel.{job_id}"

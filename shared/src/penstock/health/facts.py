@@ -108,6 +108,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
         skew_seconds: its clock before (+) the broker's.
         spark: ``unused``, ``running``, ``remote``, ``down``; empty if not reported.
         order: an operator's: ``paused`` or ``drained``, by whom and why; empty for none.
+        reload_error: why its last reload of the job code failed; empty where it did not.
     """
 
     name: str
@@ -117,6 +118,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
     memory_share: float | None = None
     spark: str = ""
     order: str = ""
+    reload_error: str = ""
     pools: dict[str, PoolWorkers] = {}
 
 

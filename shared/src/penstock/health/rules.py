@@ -273,6 +273,12 @@ def _lost(host: HostFacts, facts: Facts) -> bool:
 
 
 def _host_workers(host: HostFacts) -> Reasons:
+    if host.reload_error:
+        yield (
+            State.DEGRADED,
+            f"host {host.name}: its workers have the job code from before a reload, which failed: "
+            f"{host.reload_error[:300]}",
+        )
     for pool, workers in host.pools.items():
         where = f"pool {pool} on host {host.name}"
         if workers.crash_loop:

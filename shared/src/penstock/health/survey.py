@@ -313,6 +313,7 @@ def _host(stored: Stored) -> HostFacts | None:
         draining=snapshot.draining,
         memory_share=snapshot.memory_used_bytes / max(snapshot.memory_bytes, 1),
         spark=snapshot.spark,
+        reload_error=snapshot.reload_error,
         pools=snapshot.pools,
     )
 

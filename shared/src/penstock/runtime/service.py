@@ -38,6 +38,8 @@ class Service:
         self.meters, self.checks = Meters(), Checks(name)
         self._pause_switch: Callable[[bool], None] | None = None
         self._pause_requested: bool | None = None
+        self._on_reload: Callable[[], None] | None = None
+        self._reload_requested = False
         self.failure: BaseException | None = None
         self._tasks = Tasks(self._died)
 
@@ -60,6 +62,20 @@ class Service:
         self._pause_switch = switch
         if self._pause_requested is not None:
             switch(self._pause_requested)
+
+    def reload(self) -> None:
+        """Reloads the job code, if the service has any."""
+        self._reload_requested = True
+        if self._on_reload is None:
+            log.warning("%s has no job code to reload: the signal is ignored", self.name)
+        else:
+            self._on_reload()
+
+    def on_reload(self, reload: Callable[[], None]) -> None:
+        """Has ``reload`` called at SIGHUP; for one that came earlier at once."""
+        self._on_reload = reload
+        if self._reload_requested:
+            reload()
 
     def _died(self, error: BaseException) -> None:
         self.failure = self.failure or error

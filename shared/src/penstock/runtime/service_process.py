@@ -10,7 +10,7 @@ import uvloop
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
-from penstock.runtime.interpreter import PAUSING
+from penstock.runtime.interpreter import HELD_BACK, has_terminal
 from penstock.runtime.presence import shown
 from penstock.runtime.service import Service
 
@@ -25,7 +25,7 @@ def run(name: str, settings: Settings, body: Body, *, makes_streams: bool = Fals
     """
     from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, PAUSING)  # one that comes early waits
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # one that comes early waits
 
     async def connect_and_serve() -> None:
         bus = await connect(settings, makes_streams=makes_streams)
@@ -38,6 +38,8 @@ def run(name: str, settings: Settings, body: Body, *, makes_streams: bool = Fals
 async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
     """Runs a service in this loop until it is asked to stop (SIGTERM, SIGINT, SIGQUIT) or dies.
 
+    SIGHUP asks it to reload, and to stop where its terminal was closed.
+
     Raises:
         BaseException: what killed one of its loops, after everything was closed.
     """
@@ -47,7 +49,9 @@ async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
         loop.add_signal_handler(number, service.stopping.set)
     loop.add_signal_handler(signal.SIGUSR1, service.switch_pause, True)
     loop.add_signal_handler(signal.SIGUSR2, service.switch_pause, False)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
+    had_terminal = has_terminal()
+    loop.add_signal_handler(signal.SIGHUP, _on_hangup, service, had_terminal)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
     try:
         async with shown(service):
             await body(service)
@@ -57,3 +61,10 @@ async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
         await bus.close()
     if service.failure:
         raise service.failure
+
+
+def _on_hangup(service: Service, had_terminal: bool) -> None:
+    if had_terminal and not has_terminal():
+        service.stopping.set()
+    else:
+        service.reload()

@@ -32,6 +32,7 @@ from penstock.executor.recovering.job_recovery import Recovery
 from penstock.executor.recovering.recover_requests import RecoverRequests
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.stuck_jobs import ROUND_SECONDS, StuckWatch
+from penstock.executor.reloading.reloads import Reloads
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.host_spark import HostSpark
@@ -98,6 +99,14 @@ class _Shell:
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._announce_stuck)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._recover_requests = RecoverRequests(self._bus, self._subjects, self._host, self._stuck)
+        self._reloads = Reloads(
+            self._bus,
+            self._subjects,
+            self._executor,
+            folder,
+            pools=pools(running.settings),
+            spawn=running.spawn,
+        )
         self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
         self._kept = {
@@ -118,7 +127,8 @@ class _Shell:
         reports = await self._bus.listen(
             self._subjects.worker_report(self._host, "*"), self._on_report
         )
-        spawn(executor.warm_parent.run(), "warm-parent")
+        executor.warm_parents.start(spawn)
+        spawn(self._reloads.run(), "reloads")
         spawn(executor.spark_workers.run(self._bus), "spark-workers")
         if executor.spark_workers.pools:
             host = self._running.settings.host
@@ -140,7 +150,9 @@ class _Shell:
         spawn(self._watch(), "stuck jobs")
         spawn(self._keep_claims(), "held claims")
         self._running.on_pause(executor.pause)
+        self._running.on_reload(self._reloads.begin)
         requests = await self._recover_requests.open()
+        reload_requests = await self._reloads.open()
         try:
             await self._running.stopping.wait()
             if self._running.failure is None:  # else they live on, for the next executor to adopt
@@ -149,6 +161,7 @@ class _Shell:
             with suppress(BusError):
                 await reports.unsubscribe()
                 await requests.unsubscribe()
+                await reload_requests.unsubscribe()
             executor.close()
 
     async def _end(self) -> None:
@@ -206,7 +219,7 @@ class _Shell:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._executor.learn(Ticked())
-            awaited = {self._executor.warm_parent.pid, self._spark.pid}
+            awaited = {*self._executor.warm_parents.pids, self._spark.pid}
             reap_strays(awaited.union(self._executor.processes.pids))
 
     async def _watch(self) -> None:
@@ -274,6 +287,7 @@ class _Shell:
             pools=by_pool(fleet, time.monotonic()),
             draining=fleet.ending,
             spark=self._spark.state,
+            reload_error=self._reloads.error,
             **msgspec.structs.asdict(use),
         )
 

@@ -31,6 +31,7 @@ from penstock.executor.processes import Processes
 from penstock.executor.recovering.held_claims import begun_jobs, held_claims, last_claim
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.vitals import OomKills
+from penstock.executor.reloading.warm_parents import WarmParents
 from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
@@ -80,7 +81,7 @@ class Executor:
         self._oom_kills = OomKills()
         self._published: Any = None
         self.processes = Processes(self._exited)
-        self.warm_parent = WarmParent(settings, self)
+        self.warm_parents = WarmParents(lambda: WarmParent(settings, self), settings.jobs.modules)
         self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
         self.changed, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
@@ -193,7 +194,7 @@ class Executor:
         if start.pool in self.spark_workers.pools:
             self.spark_workers.start(start.worker, start.pool)
         else:
-            self.warm_parent.fork(assignment)
+            self.warm_parents.fork(assignment)
 
     def _assignment(self, start: instruction.Start) -> Assignment:
         commanded_at = time.time() - (time.monotonic() - start.commanded_at)

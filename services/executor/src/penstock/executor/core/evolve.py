@@ -65,6 +65,8 @@ def evolve(fleet: Fleet, fact: facts.Fact, now: float) -> Step:
             return replace(fleet, ending=True), []
         case facts.PauseRequested():
             return _pause_requested(fleet, fact.paused)
+        case facts.CodeReloaded():
+            return _code_reloaded(fleet, fact)
         case facts.Ticked():
             return fleet, []
         case _:
@@ -141,6 +143,21 @@ def _pause_requested(fleet: Fleet, paused: bool) -> Step:
     note = Note(text="paused: no worker starts, and none takes a job" if paused else "resumed")
     resumed = [] if paused else [Resume(worker=w.name) for w in fleet.job_workers()]
     return replace(fleet, paused=paused), [note, *resumed]
+
+
+def _code_reloaded(fleet: Fleet, fact: facts.CodeReloaded) -> Step:
+    """Spark's own workers run no job code. The new code may start where the old one did not."""
+    outdated = [
+        worker
+        for worker in fleet.job_workers()
+        if worker.active
+        and worker.pool in fact.pools
+        and (worker.cause == "adopted" or not fact.only_adopted)
+    ]
+    note = Note(text=f"reloaded the job code: {len(outdated)} workers are replaced")
+    for pool in fact.pools:
+        fleet = fleet.in_trouble(pool, None)
+    return fleet.having(*(replace(worker, outdated=True) for worker in outdated)), [note]
 
 
 # --- workers come --------------------------------------------------------------------------------
@@ -279,7 +296,7 @@ def _condemned(fleet: Fleet, worker: Worker, now: float) -> Step:
 
 def _ended_late(worker: Worker) -> bool:
     """By this executor, after its drain deadline: its job is not to blame."""
-    return worker.killed and worker.ending_because in {"scaled-down", "shutdown"}
+    return worker.killed and worker.ending_because in {"scaled-down", "shutdown", "reloaded"}
 
 
 def _is_failure(worker: Worker, fact: facts.Exited, now: float) -> bool:

@@ -95,6 +95,18 @@ class PauseRequested(_Fact, frozen=True, kw_only=True):
     paused: bool
 
 
+class CodeReloaded(_Fact, frozen=True, kw_only=True):
+    """Workers that start from now on have another version of the job code.
+
+    Attributes:
+        pools: whose workers are replaced; those of others keep their code until they end.
+        only_adopted: those that this executor started have the new code already.
+    """
+
+    pools: frozenset[str]
+    only_adopted: bool = False
+
+
 class Ticked(_Fact, frozen=True, kw_only=True):
     """Time passed."""
 
@@ -111,5 +123,6 @@ Fact = (
     | BusChecked
     | EndRequested
     | PauseRequested
+    | CodeReloaded
     | Ticked
 )
