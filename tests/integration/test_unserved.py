@@ -101,7 +101,7 @@ async def test_health_names_the_queue_and_its_jobs_until_a_pool_takes_it(
         ]
         assert finding.state == "degraded"
         assert "queue stray: 3 jobs, the oldest for" in finding.reasons[0]
-        assert "queue old_mail, 1 job" in finding.reasons[1]
+        assert "queue old_mail: 1 job" in finding.reasons[1]
 
         repaired = settings(pools={"reports": {}, "stray": {}})
         assert [queue.name for queue in (await survey(bus, repaired)).unserved] == ["old_mail"]
