@@ -17,6 +17,8 @@ import pytest
 from tests.integration.shell import Shell
 from tests.integration.test_up import running_up
 
+from penstock.runtime.paths import free_port
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 first_hour = importlib.import_module("first_hour")  # the same way, timed
 
@@ -68,6 +70,9 @@ def test_a_light_client_dispatches_by_name(install: Install, tmp_path: Path) -> 
 
     project = tmp_path / "shop"
     Shell(tmp_path).call("init", "shop")
+    settings = project / "penstock.toml"  # one file for `penstock up` and for its clients
+    named = f'[nats]\nurl = "nats://127.0.0.1:{free_port()}"\n'
+    settings.write_text(settings.read_text() + named)
     (tmp_path / "by_name.py").write_text(BY_NAME)
     with running_up(project, 20.0) as up:
         up.until_ready()
@@ -103,3 +108,10 @@ def test_a_first_project_runs_from_wheels_without_spark(tmp_path: Path) -> None:
     assert done.printed.endswith("completed 6\n")
     assert len(done.steps) <= 12
     assert not list((folder / ".venv").glob("lib/*/site-packages/pyspark"))
+
+    place = json.loads((folder / ".penstock" / "broker.json").read_text())
+    newcomer = first_hour.Newcomer(folder, run_time)
+    with newcomer.keeps("penstock", "up", "--no-live"):
+        url = (folder / ".penstock" / "nats-url").read_text().splitlines()[0]
+        assert url == f"nats://{place['token']}@127.0.0.1:{place['port']}"
+        assert newcomer.types("python", "client.py").endswith("completed 6\n")
