@@ -53,8 +53,11 @@ def install(tmp_path: Path) -> Install:
         python = environment / "bin" / "python"
         subprocess.run([first_hour.PYTHON, "-m", "venv", str(environment)], check=True)
         first_hour.build_wheels(tmp_path / "dist", ["./shared"])
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--find-links", "dist", package]
-        done = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True, check=False)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--find-links", "dist"]
+        wheel = first_hour.wheel_of(package, "dist")
+        done = subprocess.run(
+            [*pip, wheel], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             pytest.skip(f"pip cannot install what {package} needs: {done.stderr[-300:]}")
         return python

@@ -29,5 +29,5 @@ def test_a_warm_parent_imports_what_is_there() -> None:
 
 @pytest.mark.usefixtures("no_spark")
 def test_the_package_to_install_is_named() -> None:
-    with pytest.raises(SparkMissing, match=r"run: pip install 'penstock\[spark\]'"):
+    with pytest.raises(SparkMissing, match=r"install penstock\[spark\]"):
         find_spark()
