@@ -15,7 +15,7 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         kind: dotted name of the exception, or one of ``timeout``, ``poison``, ``unknown-job``,
             ``bad-arguments``, ``malformed``, ``undecryptable``, ``not-encrypted``, ``missing-key``,
-            ``wrong-result``, ``result-too-large``.
+            ``wrong-result``, ``result-too-large``, ``memory-limit``, ``cpu-limit``.
         message: its text, at most 4,000 characters.
         traceback: formatted, at most 16,000 characters; empty when there is none.
     """
@@ -124,6 +124,7 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
     """An attempt failed; JobRetrying or JobDead is appended in the same atomic batch.
 
     Attributes:
+        cpu_seconds: CPU time of the attempt's thread.
         peak_memory_bytes: as in JobCompleted.
     """
 
@@ -132,6 +133,7 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
     error: JobError
     run_seconds: float = 0.0
     peak_memory_bytes: Int64 = 0
+    cpu_seconds: float = 0.0
 
 
 class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -40,6 +40,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         cause: ``scaled-down``, ``shutdown``, ``crashed``, ``killed`` (by a stranger),
             ``drain-deadline`` (by us, after waiting), ``stuck`` (by us, its job made no progress),
+            ``memory-limit`` (by us, its job used too much and did not let itself be ended),
             ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
         job_id: the job it was running, given back to its queue.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,11 +22,11 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.core.function_tallies import FunctionTallies
 from penstock.worker.running.job_metrics import JobMetrics
+from penstock.worker.running.memory_peak import resident_bytes
 from penstock.worker.running.outcome import FinishedJob
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 
-_PAGE = resource.getpagesize()
 _MAX_CLAIMS = 64
 SKETCH_K = 200
 """KLL accuracy: rank error about 1.3 %; 1 to 3 kB a sketch."""
@@ -192,9 +191,3 @@ def _sketch(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bytes:
     sketch = kll_doubles_sketch(SKETCH_K)
     sketch.update(values)
     return bytes(sketch.serialize())
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in use, pages shared with others included."""
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - read each second
-        return int(file.read().split()[1]) * _PAGE

@@ -61,8 +61,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         stopping_because: why it stops, by its own report; empty while it does not.
         paused: it takes no jobs for now.
         pause_requested_at: when it was last asked to pause.
-        ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``, ``lost`` or
-            ``stuck``; empty when it did not.
+        ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``, ``lost``,
+            ``stuck`` or ``memory-limit``; empty when it did not.
+        ending_detail: more about that, for people.
         drain_deadline: when it is killed if it still runs; None when it was not asked to end.
         history: its last moves: when, to what, why.
     """
@@ -84,6 +85,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     pause_requested_at: float = -math.inf
     ending_because: str = ""
+    ending_detail: str = ""
     drain_deadline: float | None = None
     killed: bool = False
     history: tuple[tuple[float, str, str], ...] = ()

@@ -74,7 +74,7 @@ class Ending:
             async with asyncio.timeout(_QUIT_SECONDS):
                 await self._in_flight.release(self._in_flight.take_back(), why)
                 if not job.lost:
-                    error = timed_out(job.timeout_seconds)
+                    error = job.live.exceeded or timed_out(job.timeout_seconds)
                     outcome = Outcome(error=error, run_seconds=job.live.running_seconds())
                     await self._recorder.record([FinishedJob(job, outcome)])
                 self._in_flight.forget(job)

@@ -192,6 +192,7 @@ class Recorder:
             error=outcome.error,
             run_seconds=outcome.run_seconds,
             peak_memory_bytes=outcome.peak_memory_bytes,
+            cpu_seconds=whole_micros(outcome.cpu_seconds),
             now=broker_time(self._bus),
             source=self._joblog.source,
             outlook=outcome.outlook,
