@@ -25,10 +25,10 @@ def meanings_of(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _declared(kind: type) -> Iterator[tuple[str, str]]:
-    source = _source(kind)
+    source = source_of(kind)
     if source is None:
         return
-    for section in _sections(source):
+    for section in sections_of(source):
         if isinstance(section, griffe.DocstringSectionAttributes):
             for attribute in section.value:
                 yield attribute.name.strip("`"), capital(" ".join(attribute.description.split()))
@@ -44,17 +44,18 @@ def attribute_docstrings(scope: griffe.Module | griffe.Class) -> Iterator[tuple[
 
 def prose(kind: type) -> str:
     """The text of a class's docstring, without its sections."""
-    source = _source(kind)
-    sections = _sections(source) if source is not None else []
+    source = source_of(kind)
+    sections = sections_of(source) if source is not None else []
     texts = [part.value for part in sections if isinstance(part, griffe.DocstringSectionText)]
     return "\n\n".join(texts).strip().replace("``", "`")
 
 
-def _sections(source: griffe.Class) -> list[griffe.DocstringSection]:
-    return source.docstring.parse("google") if source.docstring is not None else []
+def sections_of(source: griffe.Object) -> list[griffe.DocstringSection]:
+    """The parts of a docstring: text, arguments, errors and so on."""
+    return source.docstring.parse("google", warnings=False) if source.docstring is not None else []
 
 
-def _source(kind: type) -> griffe.Class | None:
+def source_of(kind: type) -> griffe.Class | None:
     """The class as its source declares it; None for one that was made at run time."""
     module = inspect.getmodule(kind)
     member = module_source(module).members.get(kind.__name__) if module is not None else None

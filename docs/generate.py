@@ -1,7 +1,7 @@
 """Writes the generated pages of this folder, and parts of pages, from the code.
 
-python docs/generate.py            writes events.md, settings.md, cli.md, telemetry.md, parts of
-                                   strategies.md and policies.md
+python docs/generate.py            writes events.md, settings.md, cli.md, api.md, telemetry.md,
+                                   parts of strategies.md and policies.md
 python docs/generate.py --check    compares; exit code 1 and a summary when one is out of date
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from api_page import api_page
 from cli_page import cli_page
 from docstrings import capital, prose
 from tables import field_table, table
@@ -45,6 +46,7 @@ NOTE_END = "<!-- Written by hand from here on. -->"
 
 def main(arguments: list[str]) -> int:
     pages = {"events.md": events_page, "settings.md": settings_page, "cli.md": cli_page}
+    pages["api.md"] = api_page
     pages["telemetry.md"] = partial(telemetry_page, table)
     texts = {HERE / name: f"{NOTE}\n{make().strip()}\n" for name, make in pages.items()}
     parts = {"strategies.md": strategies_part, "policies.md": policies_part}

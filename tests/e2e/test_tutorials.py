@@ -19,7 +19,8 @@ from typing import NamedTuple
 import pytest
 from tests.integration.test_up import running_up
 
-TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.md"))
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = [DOCS / "first-project.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 START = "penstock up --no-live &"
 _FILE = re.compile(r"# ([\w./]+\.(?:py|toml))\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import sys
 import typing
@@ -16,10 +17,18 @@ import msgspec
 import pytest
 from tests.unit.decider.asking import wanted
 
+import penstock.bus.protocol
+import penstock.jobs.errors
+import penstock.jobs.middleware
 from penstock.config import Settings
 from penstock.config.profiles import Profile, ProfileOverride
 from penstock.decider.core import options
 from penstock.decider.core.registry import BUILTIN, with_installed
+from penstock.jobs import Client
+from penstock.jobs.batches.client import Batches
+from penstock.jobs.dead_letters.client import DeadLetters
+from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.workflows.client import Graphs
 
 GENERATE = Path(__file__).parents[3] / "docs" / "generate.py"
 
@@ -99,3 +108,50 @@ def test_an_outdated_page_is_reported(generate, tmp_path, capsys) -> None:
     assert "docs/events.md is out of date; run: make docs" in capsys.readouterr().out
     page.write_text("new\n")
     assert generate.check({page: "new\n"}) == 0
+
+
+PAGES = [
+    page
+    for page in sorted(GENERATE.parent.rglob("*.md"))
+    if page.parent.name != "decisions" and page.name != "new-user-findings.md"
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_imports_exists(page: Path) -> None:
+    statement = r"^from (penstock[\w.]*) import (?:\(([^)]*)\)|(.+))$"
+    for module, several, one in re.findall(statement, page.read_text("utf-8"), re.M):
+        names = re.findall(r"\w+", re.sub(r"#.*", "", several or one))
+        missing = [name for name in names if not hasattr(importlib.import_module(module), name)]
+        assert missing == [], f"{page.name}: from {module} import {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_jobs_exports_the_errors_and_values_that_a_page_names(page: Path) -> None:
+    declared = {
+        name: value
+        for module in (penstock.bus.protocol, penstock.jobs.errors, penstock.jobs.middleware)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    named = set(re.findall(r"`([A-Z]\w+)`", page.read_text("utf-8"))) & declared.keys()
+    assert {name for name in named if declared[name] is not getattr(penstock.jobs, name, None)} <= {
+        "Bus",  # for those who write a broker of their own
+        "Verdict",  # of a scaling policy
+    }
+
+
+def test_the_api_page_describes_all_that_jobs_exports(generate: ModuleType) -> None:
+    page = generate.api_page()
+    absent = [
+        name
+        for name in penstock.jobs.__all__
+        if not re.search(rf"^### `?{name}\b|^.*─ {name}\b|`penstock\.jobs\.{name}`", page, re.M)
+    ]
+    assert [name for name in absent if name != "JobsError"] == []
+
+
+@pytest.mark.parametrize("kind", [Client, Batches, Graphs, Schedules, DeadLetters])
+def test_every_verb_of_a_client_is_described(kind: type) -> None:
+    verbs = [name for name in vars(kind) if not name.startswith("_")]
+    assert [name for name in verbs if not inspect.getdoc(getattr(kind, name))] == []

@@ -94,7 +94,7 @@ def test_the_job_that_ran_is_charged_with_the_end_of_its_worker_and_no_other(
     )
     [returned] = of(GiveBack, played.play(exited))
     assert returned.job_ids == ("ahead", "bad")
-    assert (returned.ran, returned.ended) == ("bad", f"worker {name} on {HOST} {ended}")
+    assert (returned.ran, returned.ended) == (("bad",), f"worker {name} on {HOST} {ended}")
 
 
 def test_workers_whose_jobs_end_them_are_replaced_at_once_however_often() -> None:

@@ -101,7 +101,7 @@ def test_a_condemned_worker_is_killed_at_once_replaced_and_no_failed_start() -> 
     assert played.play(facts.Condemned(worker=name)) == []
     then = played.play(facts.Exited(worker=name, code=-9))
     assert [event.cause for event in of(WorkerStopped, then)] == ["stuck"]
-    assert [(each.job_ids, each.ran) for each in of(GiveBack, then)] == [(("a",), "")]
+    assert [(each.job_ids, each.ran) for each in of(GiveBack, then)] == [(("a",), ())]
     assert played.fleet.troubles == {}
 
 
@@ -112,4 +112,4 @@ def test_what_is_killed_at_its_drain_deadline_loses_its_worker_by_no_fault_of_it
     played.play(facts.EndRequested())
     assert of(Kill, played.play(facts.Ticked(), after=31))
     [returned] = of(GiveBack, played.play(facts.Exited(worker=name, code=-9)))
-    assert (returned.ran, returned.ended) == ("", f"worker {name} on {HOST} did not end in time")
+    assert (returned.ran, returned.ended) == ((), f"worker {name} on {HOST} did not end in time")

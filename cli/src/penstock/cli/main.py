@@ -15,6 +15,7 @@ from penstock.runtime.interpreter import PAUSING, working_directory_last
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
+    "init": Lazy("project.command", "Make the files of a new project.", RUN),
     "up": Lazy("up.command", "Everything on this machine, with a live table.", RUN),
     "metrics": Lazy("service", "Run the metrics service.", RUN),
     "decider": Lazy("service", "Run the decider.", RUN),
@@ -96,7 +97,8 @@ class Penstock(LazyGroup):
     cls=Penstock,
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    example="penstock up\npenstock job submit reports.rebuild --arg table=orders --wait\n"
+    example="penstock init shop\npenstock up\n"
+    "penstock job submit reports.rebuild --arg table=orders --wait\n"
     "penstock decision explain reports",
 )
 @click.version_option(package_name="penstock-cli", message="%(prog)s %(version)s")

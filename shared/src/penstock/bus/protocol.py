@@ -46,7 +46,7 @@ class PayloadTooLarge(BusError):
 
 
 class BusUnavailable(BusError):
-    pass
+    """The broker did not answer in time, or there is no connection to it."""
 
 
 class TooManyBatches(BusUnavailable):

@@ -203,7 +203,8 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
             ``exclusive`` (pinned workers, never scaled) or ``spark`` (Workers of the Spark cluster
             under ``[cluster]``, scaled by its tasks; see spark.md).
         queues: in priority order; empty means one queue of the pool's name.
-        slots: of a Spark Worker: how many tasks it runs at a time. Its need of cores, where
+        slots: how many jobs each worker runs at a time: for jobs that wait for others most of the
+            time; see jobs.md. Of a Spark Worker: how many tasks; its need of cores, where
             ``cpu_cores`` is not set.
         slot_memory_bytes: of a Spark Worker: memory for each task. Its need of memory, where
             ``memory_bytes`` is not set.
@@ -226,7 +227,11 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool as it is used: profile and overrides worked out."""
+    """A pool as it is used: profile and overrides worked out.
+
+    Attributes:
+        slots: jobs that one worker runs at a time; tasks, of a Spark Worker.
+    """
 
     name: str
     kind: PoolKind
@@ -240,3 +245,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scalable(self) -> bool:
         return self.kind != "exclusive" and self.profile.scalable
+
+    @property
+    def job_slots(self) -> int:
+        """Jobs that one worker runs at a time. What a pool measures of a Spark Worker with several
+        slots is in whole Workers."""
+        return 1 if self.kind == "spark" else self.slots

@@ -24,8 +24,8 @@ def pools(settings: Settings) -> dict[str, Pool]:
     Raises:
         ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
             unknown profile, a name that cannot be a subject, a pool on an excluded queue, a Spark
-            pool without a cluster or one that serves a pool that is not there, a default pool that
-            is none or takes no further queues.
+            pool without a cluster or one that serves a pool that is not there, slots where jobs
+            run one at a time, a default pool that is none or takes no further queues.
     """
     pools = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -65,6 +65,12 @@ def _check_served(pool: Pool, pools: Mapping[str, Pool]) -> None:
             "say it in the Spark pool that this pool's jobs work on"
         )
     for name in pool.serves:
+        if name in pools and pools[name].job_slots > 1:
+            raise ConfigError(
+                f"pools.{name}: slots = {pools[name].slots}, but its jobs work on the cluster of "
+                f"pools.{pool.name} (serves); a worker has one Spark session, in which one job at "
+                "a time is tagged, cancelled and measured: set slots = 1"
+            )
         if name not in pools or pools[name].kind == "spark":
             pools_of_jobs = ", ".join(sorted(p.name for p in pools.values() if p.kind != "spark"))
             raise ConfigError(
@@ -156,6 +162,11 @@ def _check(pool: Pool) -> None:
         raise ConfigError(f"{here}: a pool of kind {pool.kind!r} has one queue; use kind = 'group'")
     if len(set(pool.queues)) != len(pool.queues):
         raise ConfigError(f"{here}: a queue is named twice")
+    if pool.kind == "exclusive" and pool.slots > 1:
+        raise ConfigError(
+            f"{here}: slots = {pool.slots}, but jobs of an exclusive pool run one at a time: "
+            "remove slots, or use kind = 'queue'"
+        )
     if pool.kind == "group" and not profile.scalable:
         raise ConfigError(f"{here}: a group cannot be pinned; use kind = 'exclusive' per queue")
     if profile.min_workers > profile.max_workers:

@@ -58,6 +58,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
         message: sequence of the queue message it was started from: only that message, delivered
             again, proves that the worker was lost.
         max_lost: lost workers in a row after which the job is dead; 0: as the settings say.
+        slots: how many jobs its worker runs at a time.
     """
 
     queue: str
@@ -67,6 +68,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     message: Int64 = 0
     pickup_seconds: float = 0.0
     max_lost: Int64 = 0
+    slots: Int64 = 1
 
 
 class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -164,12 +166,14 @@ class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: when the job runs again; None: at once.
         strategy: for a stuck job: ``graceful``, ``checkpoint`` or ``restart``; else empty.
         from_checkpoint: the job continues from its last checkpoint, if it has one.
+        together: how many jobs the worker ran when it was lost, this one included.
     """
 
     reason: str
     due_at: Instant | None = None
     strategy: str = ""
     from_checkpoint: bool = True
+    together: Int64 = 1
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -236,7 +240,10 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     attempt: Int64 = 0
     next_attempt: Int64 = 1
     lost_workers: Int64 = 0
+    lost_together: Int64 = 0
+    lost_beside: Int64 = 0
     max_lost: Int64 = 0
+    slots: Int64 = 1
     started_at: Instant | None = None
     finished_at: Instant | None = None
     host: str = ""

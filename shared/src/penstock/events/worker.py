@@ -43,7 +43,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
             ``memory-limit`` (by us, its job used too much and did not let itself be ended),
             ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
-        job_id: the job it was running, given back to its queue.
+        job_id: the job it was running, given back to its queue; of several the first.
     """
 
     pid: Int64
@@ -183,7 +183,10 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         state: ``starting``, ``idle``, ``busy`` or ``draining``.
         number: counts up, so that a gap shows lost reports.
-        claims: what it holds now.
+        claims: what it holds now; of many, those that it claimed first.
+        held: how many it holds now; 0 where that is not reported: as many as ``claims``.
+        slots: how many jobs it runs at a time.
+        slots_used: how many it runs now; None where that is not reported.
         queues: what it did since the last report.
         spark_session: id of the Spark session that it has open; empty for none.
         build: version of its job code; see `penstock.jobs.registry.build`.
@@ -203,6 +206,9 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     cpu_seconds: float = 0.0
     memory_bytes: Int64 = 0
     claims: tuple[Claim, ...] = ()
+    held: Int64 = 0
+    slots: Int64 = 1
+    slots_used: Int64 | None = None
     queues: dict[str, QueueReport] = {}
     spark_session: str = ""
     stopping_because: str = ""

@@ -1,19 +1,34 @@
 """The author's side: mark a function as a job, dispatch it, ask how it went."""
 
+from penstock.bus.protocol import BusError, BusUnavailable, StreamFull
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.client import Client
+from penstock.jobs.dead_letters.letter import LetterFilter
 from penstock.jobs.dispatch.awaiting import Awaiting, awaiting
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import (
     AlreadyDispatched,
     BadArguments,
+    BadSchedule,
+    BadTime,
     Cancelled,
+    CommitRefused,
     Defer,
     JobRefused,
+    JobsError,
+    MissingKey,
     NotFound,
+    OutboxFull,
+    PayloadTooLarge,
     Skip,
+    TimedOut,
+    Undecryptable,
     UnknownJob,
+    WrongResult,
 )
 from penstock.jobs.job_type import Call, JobType, NamedJob
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import State
 from penstock.jobs.middleware import RateLimited, Timeout, Unique, WithoutOverlapping
 from penstock.jobs.registry import job
 from penstock.jobs.retry import Backoff
@@ -21,30 +36,49 @@ from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
+from penstock.jobs.workflows.graph_order import BadGraph
 
 __all__ = [
     "AlreadyDispatched",
     "Awaiting",
     "Backoff",
     "BadArguments",
+    "BadGraph",
+    "BadSchedule",
+    "BadTime",
+    "BusError",
+    "BusUnavailable",
     "Call",
     "Cancelled",
     "Client",
+    "CommitRefused",
     "Context",
     "Defer",
     "JobRefused",
     "JobType",
+    "JobView",
+    "JobsError",
+    "LetterFilter",
+    "MissingKey",
     "NamedJob",
     "NotFound",
+    "OutboxFull",
     "Outcome",
+    "PayloadTooLarge",
     "RateLimited",
     "Skip",
+    "State",
     "Step",
+    "StreamFull",
     "SyncClient",
+    "Terms",
+    "TimedOut",
     "Timeout",
+    "Undecryptable",
     "Unique",
     "UnknownJob",
     "WithoutOverlapping",
+    "WrongResult",
     "awaiting",
     "job",
     "schedule",

@@ -96,8 +96,12 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         put_off: why it waits although it did not fail.
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
-        lost_workers: how often in a row a worker was lost with it.
+        lost_workers: how often in a row a worker was lost that ran this job alone.
+        lost_together: how often in a row one was lost that ran others beside it.
+        lost_beside: how many jobs the worker that was lost last ran, this one included; 0 where
+            none was lost.
         max_lost: after how many lost workers it is dead; 0: as the settings have it.
+        slots: how many jobs its last worker runs at a time.
         message: queue message that the running attempt was started from.
         token: sequence of the last JobStarted: the fencing token of that attempt.
         life: 1 for the first; a dead or cancelled job that is requeued begins another.
@@ -124,7 +128,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     next_attempt: int = 1
     lost_workers: int = 0
+    lost_together: int = 0
+    lost_beside: int = 0
     max_lost: int = 0
+    slots: int = 1
     started_at: datetime | None = None
     finished_at: datetime | None = None
     host: str = ""
@@ -283,6 +290,7 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "worker": event.worker,
                 "message": event.message,
                 "max_lost": event.max_lost,
+                "slots": event.slots,
             }
         case JobProgressed():
             return {"done": event.done, "total": event.total}
@@ -301,6 +309,8 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "finished_at": event.at,
                 "run_seconds": event.run_seconds,
                 "lost_workers": 0,
+                "lost_together": 0,
+                "lost_beside": 0,
             }
         case JobRetrying():
             retrying: dict[str, Any] = {
@@ -321,7 +331,11 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
 
 
 def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:
-    lost: dict[str, Any] = {"lost_workers": record.lost_workers + 1}
+    counted = "lost_together" if event.together > 1 else "lost_workers"
+    lost: dict[str, Any] = {
+        counted: getattr(record, counted) + 1,
+        "lost_beside": max(event.together, 1),
+    }
     if not event.from_checkpoint:
         lost["void_before"] = sequence
     if event.due_at is None:

@@ -169,7 +169,10 @@ class SyncDeadLetters(Blocking):
 
 
 class SyncClient(Blocking):
-    """A :class:`Client` for code without an event loop.
+    """A :class:`Client` for code without an event loop: all its verbs, without ``await``.
+
+    Those of its attributes, too. One serves all threads of a process; a process that is forked
+    makes one of its own.
 
     Example::
 

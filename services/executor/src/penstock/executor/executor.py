@@ -28,7 +28,7 @@ from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
-from penstock.executor.recovering.held_claims import held_claims, last_claim
+from penstock.executor.recovering.held_claims import begun_jobs, held_claims, last_claim
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.vitals import OomKills
 from penstock.executor.spark.workers import SparkWorkers
@@ -152,6 +152,7 @@ class Executor:
                 code=code,
                 claim=last_claim(self._run_dir, worker),
                 held=held_claims(self._run_dir, worker),
+                begun=begun_jobs(self._run_dir, worker),
                 out_of_memory=self._oom_kills.rose(),
             )
         )

@@ -25,7 +25,7 @@ _LEAST_WATCH_SECONDS = 0.01
 
 
 class Worker:
-    """One process, one job at a time.
+    """One process; one job at a time, or as many as its pool has slots.
 
     Args:
         parts: see :func:`penstock.worker.parts.assemble`.
@@ -135,18 +135,24 @@ class Worker:
     async def _take_some(self) -> None:
         self._in_flight.changed.clear()  # before looking, so that no change in between is missed
         unfinished = self._in_flight.unfinished
-        capacity = 0 if self._long_jobs else self._ahead.capacity(unfinished)
-        capacity = self._lifetime.capacity(capacity, unfinished)
+        capacity = self._lifetime.capacity(self._capacity(unfinished), unfinished)
         if not capacity or not self._may_begin or len(self._in_flight.jobs) > _MAX_UNRECORDED:
             await self._in_flight.changed.wait()
             return
-        idle = unfinished == 0
+        idle = self._ahead.free(unfinished) > 0
         taking = self._tasks.spawn(self._take(capacity, wait=idle))
         self._state.requests(taking)
         await asyncio.wait([taking])  # an error of it is logged, and ends the worker, by its tasks
         failed = taking.cancelled() or taking.exception()
         if not failed and not taking.result() and not idle:
             await self._in_flight.changed.wait()
+
+    def _capacity(self, unfinished: int) -> int:
+        if self._runner.is_held_up:
+            return 0
+        # behind a job that runs for long none is claimed: another worker may be free
+        count = self._ahead.free if self._long_jobs else self._ahead.capacity
+        return count(unfinished)
 
     async def _take(self, capacity: int, wait: bool) -> bool:
         """Claims up to ``capacity`` jobs; False when there were none."""
@@ -239,6 +245,9 @@ class Worker:
     def _look_at_running_jobs(self) -> None:
         self._watch = None
         self._collect()  # the jobs that run do not delay the records of those that have ended
+        self._hurry()
+        if behind := self._in_flight.give_up_waiting():
+            self._give_back(behind, "its worker has no room for it")
         limit = self._settings.jobs.claim_ahead_seconds
         for job in self._running.jobs:
             if job not in self._long_jobs and job.live.running_seconds() >= limit:
@@ -249,8 +258,9 @@ class Worker:
     def _note_long(self, job: ClaimedJob) -> None:
         self._long_jobs.add(job)
         self._ahead.saw(job.live.running_seconds())
-        if behind := self._in_flight.take_back():
-            self._tasks.spawn(self._in_flight.release(behind, "held behind a long job"))
+        no_slot_ends_soon = len(self._long_jobs) >= self._parts.slots
+        if no_slot_ends_soon and (behind := self._in_flight.take_back()):
+            self._give_back(behind, "held behind a long job")
         if not self._reported_busy:
             self._reported_busy = True
             self._tasks.spawn(self._reporter.send())
@@ -258,3 +268,6 @@ class Worker:
             left = job.live.begun_at + job.timeout_seconds - time.monotonic()
             end, why = self._parts.ending.end, "it timed out"
             self._loop.call_later(max(left, 0.0), end, job, TimedOut, why)
+
+    def _give_back(self, jobs: list[ClaimedJob], why: str) -> None:
+        self._tasks.spawn(self._in_flight.release(jobs, why))

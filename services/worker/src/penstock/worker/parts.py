@@ -40,6 +40,7 @@ from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
+from penstock.worker.running.slots import SlotRunner
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -53,6 +54,7 @@ class WorkerParts:
     assignment: Assignment
     state: WorkerState
     tasks: Tasks
+    slots: int
     claims: Claims
     intake: Intake
     ahead: Ahead
@@ -80,7 +82,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark: instead of the host's own.
     """
     settings, jobs = assignment.settings, assignment.settings.jobs
-    profile, middleware = gates.load(pools(settings)[assignment.pool].profile)
+    pool = pools(settings)[assignment.pool]
+    profile, middleware = gates.load(pool.profile)
+    slots = pool.job_slots
     spark = spark or SparkLease(assignment.run_dir, settings.spark)
     changed = asyncio.Event()
     state = WorkerState(changed)
@@ -90,7 +94,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
     build = registry.build(jobs.build)
-    is_exclusive = pools(settings)[assignment.pool].kind == "exclusive"
+    is_exclusive = pool.kind == "exclusive"
     subjects = Subjects(settings.prefix)
     claims = Claims(
         bus,
@@ -99,6 +103,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment.host,
         assignment.worker,
         claims_file,
+        slots=slots,
         builds=LiveBuilds(bus, subjects, assignment.pool, build, settings.host.lease_seconds),
         give_way=state.stop if is_exclusive else None,
     )
@@ -112,13 +117,25 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         ring=claims.ring,
         metrics=job_metrics,
         worker=assignment.worker,
+        slots=slots,
     )
     pulse = pulse_of(assignment)
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
     output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
     functions = Functions(partial(RunContext, services), pool_gates, output)
-    runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
+    runner: JobRunner
+    if slots == 1:
+        runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
+    else:
+        runner = SlotRunner(
+            functions,
+            running,
+            slots=slots,
+            claimed=claims_file,
+            claim_deadline=claim_deadline,
+            pulse=pulse,
+        )
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
@@ -128,6 +145,8 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment,
         sla_seconds=profile.sla_seconds,
         in_flight=in_flight,
+        running=running,
+        slots=slots,
         spark=spark,
         state=state,
         build=build,
@@ -141,7 +160,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         spark=spark,
         state=state,
         tasks=tasks,
+        slots=slots,
         grace_seconds=jobs.cancel_grace_seconds,
+        drain_seconds=settings.host.drain_seconds,
     )
     lost_jobs = LostJobs(
         bus, claims.joblog, in_flight, ending, spark, jobs.cancel_grace_seconds, tasks
@@ -153,9 +174,10 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         assignment=assignment,
         state=state,
         tasks=tasks,
+        slots=slots,
         claims=claims,
         intake=intake_of(bus, assignment),
-        ahead=Ahead(jobs.claim_ahead_seconds),
+        ahead=Ahead(jobs.claim_ahead_seconds, slots),
         in_flight=in_flight,
         lost_jobs=lost_jobs,
         running=running,

@@ -24,10 +24,12 @@ from penstock.worker.core.function_tallies import FunctionTallies
 from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.memory_peak import resident_bytes
 from penstock.worker.running.outcome import FinishedJob
+from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 
 _MAX_CLAIMS = 64
+"""Claims that a report names; of more those that are held longest."""
 SKETCH_K = 200
 """KLL accuracy: rank error about 1.3 %; 1 to 3 kB a sketch."""
 
@@ -48,6 +50,7 @@ class Reporter:
 
     Args:
         sla_seconds: a job picked up later than this is late.
+        slots: how many jobs run at a time.
         build: version of the worker's job code.
     """
 
@@ -58,6 +61,8 @@ class Reporter:
         *,
         sla_seconds: float,
         in_flight: InFlightJobs,
+        running: RunningJobs,
+        slots: int,
         spark: SparkLease,
         state: WorkerState,
         job_metrics: JobMetrics,
@@ -68,6 +73,7 @@ class Reporter:
         subjects = Subjects(assignment.settings.prefix)
         self._subject = subjects.worker_report(assignment.host, assignment.worker)
         self._in_flight, self._spark, self._state = in_flight, spark, state
+        self._running, self._slots = running, slots
         self._job_metrics = job_metrics
         self._sla_seconds = sla_seconds
         self._is_first_job = True
@@ -133,6 +139,9 @@ class Reporter:
                 )
                 for job in islice(self._in_flight.jobs.values(), _MAX_CLAIMS)
             ),
+            held=len(self._in_flight.jobs),
+            slots=self._slots,
+            slots_used=len(self._running),
             queues={queue: _queue_report(tally) for queue, tally in tallies.items()},
             spark_session=self._spark.session_id,
             stopping_because=self._state.stopping,

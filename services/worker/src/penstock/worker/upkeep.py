@@ -7,10 +7,11 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.bus.protocol import Bus, BusError
-from penstock.worker.claiming.claimed_job import ClaimDeadline
+from penstock.runtime.limited_log import LimitedLog
+from penstock.worker.claiming.claimed_job import ClaimDeadline, ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.claiming.lost_jobs import LostJobs
 from penstock.worker.lifetime import Lifetime
@@ -26,6 +27,10 @@ log = logging.getLogger("penstock.worker")
 _TICK_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
+_CONFIRMED_AT_ONCE = 64
+"""Jobs of which the broker is asked, in each check, whether they still are this worker's. A lost
+claim is noticed at once by other means; this is for notices that were lost."""
+_HELD_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,7 @@ class Upkeep:
     reporter: Reporter
     runner: JobRunner
     state: WorkerState
+    _log: LimitedLog = field(default_factory=lambda: LimitedLog(log))
 
     async def run(self) -> None:
         """Without end. What the broker refuses is tried again at the next tick."""
@@ -79,7 +85,32 @@ class Upkeep:
         if self.orphan.is_orphaned():
             self.state.stop(ORPHANED)
         self.lifetime.end_at_limit()
-        for job in self.runner.running.jobs:
-            if job.live.running_seconds() >= _CHECK_SECONDS:
-                await self.recorder.progress(job)
-                await self.lost_jobs.confirm(job)
+        self._look_at_holder()
+        for job in self._next_to_confirm():
+            await self.recorder.progress(job)
+            await self.lost_jobs.confirm(job)
+
+    def _next_to_confirm(self) -> list[ClaimedJob]:
+        """All jobs that run for a while; of many some at a time, in turn."""
+        long = [
+            job for job in self.runner.running.jobs if job.live.running_seconds() >= _CHECK_SECONDS
+        ]
+        if len(long) <= _CONFIRMED_AT_ONCE:
+            return long
+        long.sort(key=lambda job: job.confirmed_at)
+        del long[_CONFIRMED_AT_ONCE:]
+        for job in long:
+            job.confirmed_at = time.monotonic()
+        return long
+
+    def _look_at_holder(self) -> None:
+        if (holder := self.runner.holder) is None:
+            return
+        job, since = holder
+        if (seconds := time.monotonic() - since) >= _HELD_SECONDS:
+            self._log.write(
+                logging.WARNING, job.id,
+                "job %s (%s) has kept the event loop of asynchronous jobs for %.1f s: the others "
+                "of this worker wait; await what takes long, or use asyncio.to_thread",
+                job.id, job.payload.function, seconds,
+            )  # fmt: skip

@@ -16,10 +16,13 @@ from penstock.events.brief import brief, brief_fields
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.running import worker_loss
 
 JOB = "Penstock-Job"
 SEQUENCE = "Penstock-Seq"
 ATTEMPT = "Penstock-Attempt"
+BESIDE = "Penstock-Beside"
+"""How many jobs may run in its worker, itself included, since it lost one: see `worker_loss`."""
 LOCKED_SINCE = "Penstock-Locked-Since"
 """When a worker first lacked the job's key, POSIX seconds by the broker's clock."""
 UNKNOWN_SINCE = "Penstock-Unknown-Since"
@@ -63,12 +66,19 @@ def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) 
     return fields
 
 
+def _headers(record: JobRecord, trace: Mapping[str, str]) -> Headers:
+    fields = headers(record.id, record.sequence, record.next_attempt, trace)
+    if beside := worker_loss.most_beside(record):
+        fields = {**fields, BESIDE: str(beside)}
+    return fields
+
+
 def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
     """The queue message of a job that can start now."""
     return Outgoing(
         subjects.queue(record.queue),
         record.payload,
-        headers(record.id, record.sequence, record.next_attempt, trace),
+        _headers(record, trace),
     )
 
 
@@ -82,7 +92,7 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
         subjects.schedule(record.queue, record.id),
         record.payload,
         {
-            **headers(record.id, record.sequence, record.next_attempt, trace),
+            **_headers(record, trace),
             "Nats-Schedule": f"@at {due}",
             "Nats-Schedule-Target": subjects.queue(record.queue),
         },

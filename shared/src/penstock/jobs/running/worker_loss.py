@@ -2,6 +2,10 @@
 
 The executor of the worker's host records it, since it knows how the process ended; where no
 executor is left, the worker that gets the message again once the claim has lapsed does.
+
+A worker with several slots takes many jobs along, of which one may be to blame. None of them is
+charged with a loss that it shared; instead each runs in smaller company from then on, an eighth at
+a time, until it is alone. Only the loss of a worker that ran nothing else counts towards its limit.
 """
 
 from __future__ import annotations
@@ -20,6 +24,11 @@ The first loss is most likely not the job's fault (a host under memory pressure,
 all others any more, so that it does not delay them.
 """
 
+MOST_SHARED_LOSSES = 8
+"""A job that loses so many workers in a row together with others is dead: from the largest company
+it takes four losses to be alone, and further ones mean that it was never given the room."""
+_SMALLER = 8
+"""After a shared loss a job runs with so many times fewer others."""
 _REASON_LIMIT = 1_000
 
 
@@ -44,6 +53,33 @@ def own_limit(max_lost: int, tries: int) -> int:
     return max_lost or (1 if tries == 1 else 0)
 
 
+def is_last(record: JobRecord, max_lost_workers: int, together: int) -> bool:
+    """Whether the job is dead after this loss.
+
+    Args:
+        max_lost_workers: for jobs whose author set no limit.
+        together: how many jobs the lost worker ran, this one included.
+    """
+    most = limit(record, max_lost_workers)
+    if together > 1 and most > 1:  # with a limit of one it may be harmful to run it again at all
+        return record.lost_together + 1 >= MOST_SHARED_LOSSES
+    return record.lost_workers + 1 >= most
+
+
+def most_beside(record: JobRecord) -> int:
+    """How many jobs may run in the worker that runs this one next, itself included.
+
+    Returns:
+        0 for any number: it lost no worker since it last failed or began.
+    """
+    return smaller(record.lost_beside) if record.lost_beside else 0
+
+
+def smaller(together: int) -> int:
+    """In what company a job runs after a worker was lost that ran so many."""
+    return max(together // _SMALLER, 1)
+
+
 def delay_seconds(losses: int, draw: float | None = None) -> float:
     """How long a job waits after its worker was lost for the ``losses``-th time in a row.
 
@@ -54,7 +90,13 @@ def delay_seconds(losses: int, draw: float | None = None) -> float:
 
 
 def recovered(
-    record: JobRecord, reason: str, *, source: str, now: datetime, delayed: bool
+    record: JobRecord,
+    reason: str,
+    *,
+    source: str,
+    now: datetime,
+    delayed: bool,
+    together: int = 1,
 ) -> JobRecovered:
     """The event after which a job is retried.
 
@@ -62,8 +104,10 @@ def recovered(
         reason: which worker was lost, and how it ended.
         now: by the broker's clock.
         delayed: it waits for :func:`delay_seconds`; else it is retried at once.
+        together: how many jobs the lost worker ran, this one included.
     """
-    seconds = delay_seconds(record.lost_workers + 1) if delayed else 0.0
+    losses = record.lost_workers + record.lost_together + 1
+    seconds = delay_seconds(losses) if delayed else 0.0
     return JobRecovered(
         job_id=record.id,
         correlation_id=record.id,
@@ -71,12 +115,13 @@ def recovered(
         at=now,
         reason=reason[:_REASON_LIMIT],
         due_at=now + timedelta(seconds=seconds) if seconds else None,
+        together=together,
     )
 
 
 def poisoned(record: JobRecord, reason: str, *, source: str, now: datetime) -> JobDead:
     """The event that ends a job which has lost as many workers as it may."""
-    lost = record.lost_workers + 1
+    lost = record.lost_workers + record.lost_together + 1
     times = "its worker" if lost == 1 else f"its worker {lost} times in a row; the last time"
     message = f"lost {times}: {reason[:_REASON_LIMIT]}"
     return JobDead(

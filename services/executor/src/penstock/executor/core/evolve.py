@@ -180,6 +180,8 @@ def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float
         worker,
         reported_at=now,
         claims=report.claims,
+        slots=report.slots,
+        slots_used=report.slots_used or 0,
         build=report.build[:_MAX_BUILD_LENGTH],
         stopping_because=stopping,
         paused=report.state == "draining" and not stopping,
@@ -225,7 +227,7 @@ def _exited(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> Ste
 def _give_back(fleet: Fleet, worker: Worker, fact: facts.Exited) -> list[Instruction]:
     """One that ended well settled what it had; a job that ended its process by exit code 0 did not.
 
-    Only the job that ran is charged with the loss: those claimed ahead of it did nothing yet.
+    Only jobs that ran are charged with the loss: those claimed ahead of them did nothing yet.
     """
     held = worker.claims if fact.held is None else fact.held
     claims = {claim.job_id: claim.ack_subject for claim in held}
@@ -246,21 +248,23 @@ def _give_back(fleet: Fleet, worker: Worker, fact: facts.Exited) -> list[Instruc
             worker=worker.name,
             ack_subjects=tuple(claims.values()),
             job_ids=tuple(claims),
-            ran="" if is_blameless else _ran(worker, fact),
+            ran=() if is_blameless else _ran(worker, fact),
             ended=f"worker {worker.name} on {fleet.host} {ended}",
         )
     ]
 
 
-def _ran(worker: Worker, fact: facts.Exited) -> str:
-    """The job that ran when the process ended; empty for none.
+def _ran(worker: Worker, fact: facts.Exited) -> tuple[str, ...]:
+    """The jobs that ran when the process ended.
 
     Where only reports are known, the one begun last: the job's events decide whether it had ended.
     """
+    if fact.begun:
+        return fact.begun
     last = fact.claim.job_id if fact.claim else worker.job_id or ""
-    if fact.held is not None and last not in {claim.job_id for claim in fact.held}:
-        return ""
-    return last
+    has_ended = fact.held is not None and last not in {claim.job_id for claim in fact.held}
+    # one with several slots marks what runs: the one begun last had ended when none was marked
+    return () if has_ended or not last or worker.slots > 1 else (last,)
 
 
 def _condemned(fleet: Fleet, worker: Worker, fact: facts.Condemned, now: float) -> Step:
@@ -336,7 +340,7 @@ def _stopped(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> An
         pid=worker.pid or 0,
         cause=stop_cause(worker, code),
         exit_code=code,
-        job_id=(_ran(worker, fact) or None) if code != 0 else None,
+        job_id=next(iter(_ran(worker, fact)), None) if code != 0 else None,
         lived_seconds=now - worker.requested_at,
     )
 

@@ -48,6 +48,7 @@ class Exited(_Fact, frozen=True, kw_only=True):
         code: as of ``waitpid``; None when it was no child of this process.
         claim: of the job that it began last.
         held: what it held; None where only its reports are known.
+        begun: ids of the jobs that it ran, of a worker that runs several at a time.
         out_of_memory: the kernel ended a process for lack of memory just before.
     """
 
@@ -55,6 +56,7 @@ class Exited(_Fact, frozen=True, kw_only=True):
     code: int | None
     claim: Claim | None = None
     held: tuple[Claim, ...] | None = None
+    begun: tuple[str, ...] = ()
     out_of_memory: bool = False
 
 

@@ -52,15 +52,15 @@ class GiveBack(_Order, frozen=True, kw_only=True):
 
     Attributes:
         job_ids: of the messages, in their order.
-        ran: the job among them that ran when its process died, which counts as a lost worker;
-            empty where it was not the job's doing.
+        ran: the jobs among them that ran when its process died, which lose a worker; empty where
+            that was not the doing of any job.
         ended: how the worker ended, for people.
     """
 
     worker: str
     ack_subjects: tuple[str, ...]
     job_ids: tuple[str, ...] = ()
-    ran: str = ""
+    ran: tuple[str, ...] = ()
     ended: str = ""
 
 

@@ -105,8 +105,16 @@ _LEAST_LOSS: Final = {Phase.STARTING: 0, Phase.IDLE: 1, Phase.BUSY: 2}
 
 def _dispensable(workers: list[Worker], planned: int) -> list[Worker]:
     """Workers to end: first where least is lost; among equals the youngest."""
-    ranked = sorted(workers, key=lambda w: (_LEAST_LOSS[w.phase], -w.requested_at, w.name))
+    ranked = sorted(
+        workers,
+        key=lambda w: (_LEAST_LOSS[w.phase], _used_beyond_one(w), -w.requested_at, w.name),
+    )
     return ranked[: max(0, len(workers) - planned)]
+
+
+def _used_beyond_one(worker: Worker) -> int:
+    """Of workers with several slots those with fewer jobs end first."""
+    return worker.slots_used if worker.slots > 1 else 0
 
 
 def _end(fleet: Fleet, workers: list[Worker], because: str, now: float) -> Step:

@@ -56,7 +56,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         ready_at: None until it asked for a job.
         reported_at: when it last reported.
         computed_at: when it last used its processor although it could not report.
-        claims: what it held at its last report.
+        claims: what it held at its last report; of many, those that it claimed first.
+        slots: how many jobs it runs at a time.
+        slots_used: how many it ran at its last report.
         build: version of its job code, by its own report; empty before.
         stopping_because: why it stops, by its own report; empty while it does not.
         paused: it takes no jobs for now.
@@ -80,6 +82,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     reported_at: float | None = None
     computed_at: float = 0.0
     claims: tuple[Claim, ...] = ()
+    slots: int = 1
+    slots_used: int = 0
     build: str = ""
     stopping_because: str = ""
     paused: bool = False

@@ -42,7 +42,7 @@ class Pulses:
         Returns:
             The late ones that used their processor since the last look: they compute.
         """
-        late: dict[str, Delivery] = {}
+        late: list[Delivery] = []
         used: dict[str, float] = {}
         for worker, pid in workers:
             reading = pulse.read(self._run_dir, worker)
@@ -50,16 +50,22 @@ class Pulses:
                 continue
             seconds = _cpu_seconds(pid)
             if seconds is not None and ACK_SUBJECT.fullmatch(reading.claim):
-                late[worker] = delivery("", reading.claim.encode(), b"", None)
+                late += self._running(worker, reading.claim)
                 used[worker] = seconds
         computing = [name for name in used if used[name] > self._used.get(name, used[name])]
         self._used = used
         # Extended here although no worker asked: C code may compute for hours without harm.
         try:
-            await self._bus.extend(list(late.values()))
+            await self._bus.extend(late)
         except BusError as error:
             log.debug("claims not extended: %s", error)
         return computing
+
+    def _running(self, worker: str, last: str) -> list[Delivery]:
+        """The claims of the jobs that a worker runs; the one begun last where it marks none."""
+        held = claims_file.read(self._run_dir, worker) or []
+        begun = [one.claim for one in held if one.begun and ACK_SUBJECT.fullmatch(one.claim)]
+        return [delivery("", claim.encode(), b"", None) for claim in begun or [last]]
 
 
 def last_claim(run_dir: Path, worker: str) -> Claim | None:
@@ -76,8 +82,13 @@ def held_claims(run_dir: Path, worker: str) -> tuple[Claim, ...] | None:
     if held is None:
         return None
     return tuple(
-        Claim(job_id=job_id, ack_subject=claim, running_seconds=0.0) for job_id, claim in held
+        Claim(job_id=one.job_id, ack_subject=one.claim, running_seconds=0.0) for one in held
     )
+
+
+def begun_jobs(run_dir: Path, worker: str) -> tuple[str, ...]:
+    """The jobs that a worker ran last; empty for one that runs one at a time."""
+    return tuple(one.job_id for one in claims_file.read(run_dir, worker) or () if one.begun)
 
 
 def _cpu_seconds(pid: int) -> float | None:

@@ -58,7 +58,9 @@ class Recovery:
             event = replace(event, strategy=strategy, from_checkpoint=strategy != "restart")
         return await self._append(record, event) is not None
 
-    async def lost(self, job_id: str, worker: str, claim: str, reason: str, *, ran: bool) -> Return:
+    async def lost(
+        self, job_id: str, worker: str, claim: str, reason: str, *, together: int
+    ) -> Return:
         """Records what became of a job that a dead worker held.
 
         Fenced by compare-and-set on the job's last event, and by the message in hand: only the one
@@ -67,8 +69,9 @@ class Recovery:
         Args:
             claim: ack subject of the message.
             reason: how the worker ended.
-            ran: the job ran when its worker died, so it may be the cause: it loses a worker, and
-                waits before it goes again, or is dead. Else it goes back as if it had never begun.
+            together: how many jobs ran when the worker died, this one included, which may be the
+                cause: it loses a worker, and waits before it goes again, or is dead. 0: this one
+                did not, and goes back as if it had never begun.
 
         Returns:
             The answer to the message.
@@ -82,14 +85,14 @@ class Recovery:
             if record.worker != worker or record.message not in (0, message_of(claim)):
                 return Return.LATER  # another worker runs it by now
             event: JobEvent = (
-                self._after_loss(record, reason, delayed=True)
-                if ran
+                self._after_loss(record, reason, delayed=True, together=together)
+                if together
                 else self._released(job_id, reason)
             )
             after = await self._append(record, event)
             if after is None:
                 return None
-            if ran:
+            if together:
                 log.warning("job %s is %s: %s", job_id, after.state, reason)
             return Return.AT_ONCE if after.state is State.WAITING else Return.SETTLED
 
@@ -105,12 +108,14 @@ class Recovery:
         await self._bus.ack([delivery("", claim.encode(), b"", None)])
 
     def _after_loss(
-        self, record: JobRecord, reason: str, *, delayed: bool
+        self, record: JobRecord, reason: str, *, delayed: bool, together: int = 1
     ) -> JobRecovered | JobDead:
         now = broker_time(self._bus)
-        if record.lost_workers + 1 >= worker_loss.limit(record, self._max_lost_workers):
+        if worker_loss.is_last(record, self._max_lost_workers, together):
             return worker_loss.poisoned(record, reason, source=self._source, now=now)
-        return worker_loss.recovered(record, reason, source=self._source, now=now, delayed=delayed)
+        return worker_loss.recovered(
+            record, reason, source=self._source, now=now, delayed=delayed, together=together
+        )
 
     def _released(self, job_id: str, reason: str) -> JobReleased:
         return JobReleased(job_id=job_id, correlation_id=job_id, source=self._source, reason=reason)

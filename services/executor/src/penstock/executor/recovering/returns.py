@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from penstock.bus import bounded
@@ -33,14 +33,14 @@ class Returns:
         worker: str = "",
         job_ids: Sequence[str] = (),
         *,
-        ran: str = "",
+        ran: Collection[str] = (),
         ended: str = "",
     ) -> None:
         """Returns messages to their queues, after the reason was recorded in the jobs' events.
 
         Args:
             job_ids: of the messages, in their order.
-            ran: the job that ran when its process died.
+            ran: the jobs that ran when their process died.
             ended: how the worker ended.
         """
         claims = {
@@ -52,14 +52,20 @@ class Returns:
             log.warning("a worker reported claims that are no ack subjects: %r", ack_subjects)
         self._tasks.spawn(self._send(claims, worker, ran, ended))
 
-    async def _send(self, claims: Mapping[str, str], worker: str, ran: str, ended: str) -> None:
-        """The jobs that did not run first: they can start while the other one is looked at."""
-        waiting = sorted(claims.items(), key=lambda claim: claim[1] == ran)
-        behind = f"{ended}; this job waited there behind {ran}" if ran else ended
+    async def _send(
+        self, claims: Mapping[str, str], worker: str, ran: Collection[str], ended: str
+    ) -> None:
+        """The jobs that did not run first: they can start while the others are looked at."""
+        waiting = sorted(claims.items(), key=lambda claim: claim[1] in ran)
+        behind = f"{ended}; this job waited there behind {_named(ran)}" if ran else ended
+        beside = f"{ended}; it ran {len(ran)} jobs" if len(ran) > 1 else ended
 
         async def give_back(claim: tuple[str, str]) -> None:
             subject, job = claim
-            await self._one(subject, job, worker, job == ran, ended if job == ran else behind)
+            if job in ran:
+                await self._one(subject, job, worker, len(ran), beside)
+            else:
+                await self._one(subject, job, worker, 0, behind)
 
         try:
             await bounded.gather(give_back, waiting, _AT_ONCE)
@@ -68,13 +74,20 @@ class Returns:
                 "%d claims cannot be given back and lapse by themselves: %s", len(claims), error
             )
 
-    async def _one(self, subject: str, job_id: str, worker: str, ran: bool, reason: str) -> None:
+    async def _one(
+        self, subject: str, job_id: str, worker: str, together: int, reason: str
+    ) -> None:
         """Neither answer is fenced: what another worker runs by now would be taken from it."""
         if not job_id:
             await self._bus.give_back([subject])
             return
-        how = await self._recovery.lost(job_id, worker, subject, reason, ran=ran)
+        how = await self._recovery.lost(job_id, worker, subject, reason, together=together)
         if how is Return.AT_ONCE:
             await self._bus.give_back([subject])
         elif how is Return.SETTLED:
             await self._recovery.ack(subject)
+
+
+def _named(jobs: Collection[str]) -> str:
+    """A job's id, or how many there are."""
+    return next(iter(jobs)) if len(jobs) == 1 else f"{len(jobs)} jobs"

@@ -80,11 +80,15 @@ class ClaimedJob:
         token: sequence of this attempt's JobStarted: the fencing token.
         sequence: of the job's last known event; what the next append expects.
         started_at: POSIX seconds of the claim, broker's clock.
+        most_beside: how many jobs may run in this process while it runs, itself included; 0 for any
+            number.
         live: what the run shows of itself while it goes on.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.
         recorded_progress: the progress that its last JobProgressed holds.
         appending: a progress event or commit under way; the end waits for it.
+        confirmed_at: when it was last looked up whether it still is this worker's; monotonic
+            seconds.
         recorded_apart: the events of its end are stored one by one: the broker took no batch.
     """
 
@@ -100,12 +104,14 @@ class ClaimedJob:
     tries: int
     started_at: float
     max_lost: int = 0
+    most_beside: int = 0
     live: LiveRun = field(default_factory=LiveRun)
     yielded: str = ""
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None
     appending: Future[int] | None = None
     recorded_apart: bool = False
+    confirmed_at: float = 0.0
 
     @property
     def id(self) -> str:

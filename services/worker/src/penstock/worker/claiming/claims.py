@@ -51,6 +51,7 @@ class Claims:
         host: of the worker, for the events.
         worker: its id.
         claimed: where the executor reads what this worker holds; None for one without.
+        slots: how many jobs it runs at a time, for the events.
         builds: versions of the job code in its pool; None where no other worker is known.
         give_way: see :class:`UnknownJobs`.
     """
@@ -64,13 +65,14 @@ class Claims:
         worker: str,
         claimed: Claimed | None = None,
         *,
+        slots: int = 1,
         builds: LiveBuilds | None = None,
         give_way: Callable[[str], None] | None = None,
     ) -> None:
         self.claimed = claimed or Claimed("", worker)
         self._bus = bus
         self._settings = settings
-        self._host, self._worker = host, worker
+        self._host, self._worker, self._slots = host, worker, slots
         self.joblog = JobLog(bus, Subjects(settings.prefix), f"worker/{host}.{worker}")
         self.ring = encryption.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
@@ -167,6 +169,7 @@ class Claims:
             pickup_seconds=whole_micros(job.pickup_seconds),
             message=job.delivery.sequence,
             max_lost=job.max_lost,
+            slots=self._slots,
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
@@ -250,6 +253,7 @@ class Claims:
             worker_loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
+        job.most_beside = worker_loss.most_beside(record)
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
         return await self._act(action, job, record)
 
@@ -259,6 +263,7 @@ class Claims:
                 job.sequence = record.sequence
                 if action is Action.RECOVER:
                     job.sequence = await self._recover(job, record)
+                    job.most_beside = worker_loss.smaller(record.slots)
                 start = self._start(job, self._started(job))
                 job.token = job.sequence = await self._bus.append(start)
                 return True
@@ -285,6 +290,7 @@ class Claims:
             source=self.joblog.source,
             now=broker_time(self._bus),
             delayed=False,
+            together=record.slots,  # how many of them ran is not known here
         )
         return await self._bus.append(self.joblog.outgoing(event, record.sequence, job.trace))
 

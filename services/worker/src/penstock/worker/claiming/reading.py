@@ -138,6 +138,7 @@ class Reader:
             or self._profile.timeout_seconds,
             tries=tries or self._profile.tries,
             started_at=now,
+            most_beside=_most_beside(delivery),
             max_lost=worker_loss.own_limit(kind.max_lost, tries),
         )
 
@@ -184,3 +185,11 @@ class Reader:
             raise Rejected("undecryptable", str(error), call.id, sequence) from error
         except MissingKey as error:
             raise Locked(str(error), error.key, call.id, sequence) from error
+
+
+def _most_beside(delivery: Delivery) -> int:
+    """What the message says of losses before it; the job's own events say more where it is old."""
+    try:
+        return max(int(delivery.headers.get(queue_messages.BESIDE, "0")), 0)
+    except ValueError:
+        return 0

@@ -1,4 +1,4 @@
-"""How many jobs a worker may claim ahead of the one it runs. Pure.
+"""How many jobs a worker may claim ahead of those it runs. Pure.
 
 For jobs of a few microseconds the round trips to the broker cost more than the jobs, so they are
 claimed many at a time; a long job must never hold others behind it while some worker is idle.
@@ -15,11 +15,12 @@ class Ahead:
     """Expected run time of a queue's jobs, quicker to rise than to fall.
 
     Args:
-        budget_seconds: expected work that may be claimed beyond the running job.
+        budget_seconds: expected work that may be claimed beyond the running jobs, for each slot.
+        slots: how many jobs run at a time.
     """
 
-    def __init__(self, budget_seconds: float) -> None:
-        self.budget_seconds = budget_seconds
+    def __init__(self, budget_seconds: float, slots: int = 1) -> None:
+        self.budget_seconds, self.slots = budget_seconds, slots
         self.expected_seconds: float | None = None
         self._refused = 0
 
@@ -40,16 +41,19 @@ class Ahead:
         weight = _RISE if run_seconds > expected else _FALL
         self.expected_seconds = max(expected + weight * (run_seconds - expected), _FLOOR_SECONDS)
 
+    def free(self, unfinished: int) -> int:
+        """Slots that no job waits for."""
+        return max(self.slots - unfinished, 0)
+
     def capacity(self, unfinished: int) -> int:
         """How many more may be claimed with ``unfinished`` jobs claimed and not finished.
 
-        One when there is none, whatever is known; none while a job of unknown length runs.
+        One for each free slot, whatever is known; no others while jobs of unknown length run.
         """
+        free = self.free(unfinished)
         if unfinished == 0 and self._refused:
-            return min(self._refused, MOST)
-        if unfinished == 0 and self.expected_seconds is None:
-            return 1
+            return max(min(self._refused, MOST), free)
         if self.expected_seconds is None:
-            return 0
-        capacity = int(self.budget_seconds / self.expected_seconds) - unfinished
-        return min(max(capacity, 0 if unfinished else 1), MOST)
+            return free
+        capacity = int(self.slots * self.budget_seconds / self.expected_seconds) - unfinished
+        return max(min(capacity, MOST), free)

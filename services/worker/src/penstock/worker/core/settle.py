@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.running import worker_loss
 
 
 class Action(Enum):
@@ -62,5 +63,5 @@ def settle(
         return Action.DROP  # its own message is still claimed, or comes again
     if record.state is State.WAITING:
         return Action.START
-    lost = record.lost_workers + 1
-    return Action.POISON if lost >= max_lost_workers else Action.RECOVER
+    is_last = worker_loss.is_last(record, max_lost_workers, record.slots)
+    return Action.POISON if is_last else Action.RECOVER

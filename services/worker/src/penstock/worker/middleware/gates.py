@@ -6,7 +6,13 @@ import asyncio
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    suppress,
+)
 from typing import Any, Final
 
 import msgspec
@@ -54,14 +60,25 @@ class Gates:
         self._rates = RateLimits(bus, subjects, loop)
         self._semaphores = Semaphores(bus, subjects, assignment.worker, seconds, loop, lost)
 
-    def around(self, job: ClaimedJob, context: Any) -> list[Around]:
-        """What this run goes through, outermost first; none is entered yet."""
+    def around(self, job: ClaimedJob, context: Any, in_loop: bool = False) -> list[Around]:
+        """What this run goes through, outermost first; none is entered yet.
+
+        Args:
+            in_loop: it runs in an event loop that other jobs share, so that none of ours may block.
+        """
         own = f"job {job.kind.name}"
-        managers = [
-            *(self._manager(one, self._pool_name, job, context) for one in self.pool),
-            *(self._manager(one, own, job, context) for one in job.kind.middleware),
+        named = [
+            *((one, self._pool_name) for one in self.pool),
+            *((one, own) for one in job.kind.middleware),
         ]
-        return [manager for manager in managers if manager is not None]
+        managers: list[Around] = []
+        for one, owner in named:
+            manager = self._manager(one, owner, job, context)
+            if in_loop and _is_value(one) and isinstance(manager, AbstractContextManager):
+                manager = _EnteredInThread(manager)
+            if manager is not None:
+                managers.append(manager)
+        return managers
 
     def ended(self, jobs: Sequence[ClaimedJob]) -> None:
         """Releases the slots that they still hold, wherever an interruption struck them."""
@@ -85,6 +102,29 @@ class Gates:
                 return None
             case _:
                 return middleware(context)
+
+
+class _EnteredInThread(AbstractAsyncContextManager[Any]):
+    """A context manager that waits for the broker when it is entered, and not when it is left."""
+
+    def __init__(self, manager: AbstractContextManager[Any]) -> None:
+        self._manager = manager
+
+    async def __aenter__(self) -> Any:
+        entering = asyncio.get_running_loop().run_in_executor(None, self._manager.__enter__)
+        try:
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            entering.add_done_callback(self._leave)  # it may still be entered
+            raise
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return self._manager.__exit__(*error)
+
+    def _leave(self, entering: asyncio.Future[Any]) -> None:
+        if not entering.cancelled() and entering.exception() is None:
+            with suppress(Exception):
+                self._manager.__exit__(None, None, None)
 
 
 def call(arounds: Sequence[Around], function: Callable[[], Any]) -> Any:

@@ -30,6 +30,7 @@ _KEPT_SECONDS = 3600
 
 @dataclass(slots=True, eq=False)
 class _Slot:
+    token: str
     lease: Lease
     term: Term
     job: ClaimedJob
@@ -38,7 +39,7 @@ class _Slot:
 
 
 class Semaphores:
-    """The slots that this worker holds. Used in the job thread.
+    """The slots that this worker holds. Used in the threads of jobs.
 
     Args:
         holder: unique among workers.
@@ -58,6 +59,8 @@ class Semaphores:
         self._guard = LeaseGuard(bus, holder, lease_seconds)
         self._leases: OrderedDict[str, Lease] = OrderedDict()
         self._held: set[_Slot] = set()
+        self._taken: set[str] = set()
+        self._releasing: dict[str, asyncio.Task[None]] = {}
         self._tasks = Tasks()
 
     @contextmanager
@@ -86,9 +89,22 @@ class Semaphores:
     ) -> _Slot | None:
         numbers = random.sample(range(rule.limit), rule.limit)
         for number in numbers:
-            lease = self._lease(name_of(name, key, str(number)))
-            if term := await lease.attempt():
-                slot = _Slot(lease, term, job)
+            token = name_of(name, key, str(number))
+            if (releasing := self._releasing.get(token)) is not None:
+                await asyncio.wait([releasing])
+            if (
+                token in self._taken
+            ):  # by a job beside this one: the lease is this process's already
+                continue
+            self._taken.add(token)
+            lease, term = self._lease(token), None
+            try:
+                term = await lease.attempt()
+            finally:
+                if term is None:
+                    self._taken.discard(token)
+            if term is not None:
+                slot = _Slot(token, lease, term, job)
                 self._held.add(slot)
                 slot.keeping = self._tasks.spawn(self._keep(slot))
                 return slot
@@ -132,13 +148,17 @@ class Semaphores:
         self._held.discard(slot)
         slot.left = True
         self._guard.disarm(slot.lease)
-        self._tasks.spawn(self._release(slot))
+        self._releasing[slot.token] = self._tasks.spawn(self._release(slot))
 
     async def _release(self, slot: _Slot) -> None:
-        if slot.keeping is not None:
-            slot.keeping.cancel()
-            await asyncio.wait([slot.keeping])
-        await slot.lease.release(slot.term)
+        try:
+            if slot.keeping is not None:
+                slot.keeping.cancel()
+                await asyncio.wait([slot.keeping])
+            await slot.lease.release(slot.term)
+        finally:
+            self._taken.discard(slot.token)
+            self._releasing.pop(slot.token, None)
 
 
 def _refused(rule: WithoutOverlapping, key: str) -> Defer | Skip:

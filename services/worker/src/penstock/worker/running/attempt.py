@@ -68,6 +68,17 @@ class Functions:
             return _await(middleware.call_async(arounds, call), run)
         return middleware.call(arounds, call)
 
+    async def result(self, job: ClaimedJob) -> bytes:
+        """The encoded result of an asynchronous job, in a loop that others share. Raises what its
+        function raises."""
+        if not self._has_middleware(job):
+            return _encoded(job, await self._bare_call(job)())
+        context = self._make_context(job)
+        assert self._gates is not None
+        arounds = self._gates.around(job, context, in_loop=True)
+        call = self._bare_call(job, context)
+        return _encoded(job, await middleware.call_async(arounds, call))
+
     def _bare_call(self, job: ClaimedJob, context: Any = None) -> Callable[[], Any]:
         kind = job.kind
         call = partial(kind.function, **job.arguments)

@@ -20,6 +20,7 @@ from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.checkpoint import RunCheckpoint
 from penstock.worker.running.job_metrics import JobMetrics
+from penstock.worker.spark.lease import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +39,7 @@ class RunServices:
     Attributes:
         loop: the worker's, which everything that talks to the broker is handed to.
         worker: its id.
+        slots: how many jobs it runs at a time.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -48,6 +50,7 @@ class RunServices:
     ring: KeyRing
     metrics: JobMetrics
     worker: str
+    slots: int = 1
 
 
 class RunContext:
@@ -101,6 +104,12 @@ class RunContext:
     def spark(self) -> SparkSession:
         if self._job.lost:
             raise Cancelled
+        if self._services.slots > 1:
+            raise SparkUnavailable(
+                f"this worker runs {self._services.slots} jobs at a time, and has one Spark session"
+                ", in which one job at a time is tagged, cancelled and measured: run jobs that use "
+                "context.spark in a pool with slots = 1"
+            )
         live = self._job.live
         session = self._services.spark.session(self._job.id, self._job.token, live.is_active)
         live.spark_session = session.session_id

@@ -1,15 +1,22 @@
-"""Ending a running job from outside: by an interruption, or in the end with this process."""
+"""Ending a running job from outside: by an interruption, or in the end with this process.
+
+A thread cannot be killed, nor a task that swallows its cancellation. Where such a job shares its
+process with others, the worker takes no more jobs, and the others may go on for
+``host.drain_seconds``; what still runs then is interrupted and goes back to its queue. The end of
+the job that does not stop is recorded last, so that it is not retried while it still runs here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from penstock.bus.protocol import BusError
-from penstock.jobs.errors import Interruption
-from penstock.runtime.tasks import Tasks
+from penstock.jobs.errors import Cancelled, Interruption
+from penstock.runtime.tasks import Tasks, within
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.core.outcome import timed_out
@@ -27,14 +34,17 @@ UNRESPONSIVE = 75
 _QUIT_SECONDS = 5.0
 """What a process that ends with its job takes at most to report that."""
 _LEAST_GRACE_SECONDS = 0.5
+_POLL_SECONDS = 0.05
 
 
 class Ending:
-    """Interrupts the running job; when it does not stop, records its end and ends the process.
+    """Interrupts a running job; when it does not stop, records its end and ends the process.
 
     Args:
-        grace_seconds: how long an interrupted job may go on.
         tasks: the worker's.
+        slots: how many jobs it runs at a time.
+        grace_seconds: how long an interrupted job may go on.
+        drain_seconds: how long the others may go on when one does not stop.
     """
 
     def __init__(
@@ -47,11 +57,16 @@ class Ending:
         spark: SparkLease,
         state: WorkerState,
         tasks: Tasks,
+        slots: int,
         grace_seconds: float,
+        drain_seconds: float,
     ) -> None:
         self._running, self._in_flight, self._recorder = running, in_flight, recorder
         self._reporter, self._spark, self._state, self._tasks = reporter, spark, state, tasks
         self._grace_seconds = max(grace_seconds, _LEAST_GRACE_SECONDS)
+        self._drain_seconds = drain_seconds if slots > 1 else 0.0
+        self._overdue: dict[ClaimedJob, str] = {}
+        self._quitting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     def end(self, job: ClaimedJob, reason: type[Interruption], why: str) -> None:
@@ -61,23 +76,60 @@ class Ending:
         self._running.interrupt(job, reason)
         if job.live.spark_session:
             self._tasks.spawn(asyncio.to_thread(self._spark.interrupt, job.id))
-        self._running.limit(job, self._grace_seconds + 2 * _QUIT_SECONDS)
+        self._running.limit(job, self._most_seconds)
         self._loop.call_later(self._grace_seconds, self._give_up, job, why)
 
-    def _give_up(self, job: ClaimedJob, why: str) -> None:
-        if job in self._running:
-            log.error("job %s does not stop although %s: this worker ends", job.id, why)
-            self._tasks.spawn(self._quit(job, why))
+    @property
+    def _most_seconds(self) -> float:
+        """Until a job that was interrupted now has ended, at the latest with this process."""
+        alone = self._grace_seconds + 2 * _QUIT_SECONDS
+        return alone + self._drain_seconds + self._grace_seconds if self._drain_seconds else alone
 
-    async def _quit(self, job: ClaimedJob, why: str) -> None:
+    def _give_up(self, job: ClaimedJob, why: str) -> None:
+        if job in self._running and job not in self._overdue:
+            log.error("job %s does not stop although %s: this worker ends", job.id, why)
+            self._overdue[job] = why
+            if self._quitting is None or self._quitting.done():
+                self._quitting = self._tasks.spawn(self._quit(f"a job did not stop although {why}"))
+
+    async def _quit(self, why: str) -> None:
+        if self._drain_seconds:
+            self._state.stop(why)
+            await self._end_others(why)
+            if not self._running.jobs:  # the one that did not stop has, after all
+                return
         with suppress(BusError, TimeoutError):
             async with asyncio.timeout(_QUIT_SECONDS):
                 await self._in_flight.release(self._in_flight.take_back(), why)
-                if not job.lost:
-                    error = job.live.exceeded or timed_out(job.timeout_seconds)
-                    outcome = Outcome(error=error, run_seconds=job.live.running_seconds())
-                    await self._recorder.record([FinishedJob(job, outcome)])
-                self._in_flight.forget(job)
-                self._state.stopping = f"a job did not stop although {why}"
+                await self._record({**self._overdue, **dict.fromkeys(self._running.jobs, why)})
+                self._state.stopping = why
                 await self._reporter.send()
-        os._exit(UNRESPONSIVE)  # the job's thread cannot be ended otherwise
+        os._exit(UNRESPONSIVE)  # what still runs cannot be ended otherwise
+
+    async def _end_others(self, why: str) -> None:
+        """Lets the other jobs go on for a while, then interrupts them."""
+        if not await within(self._drain_seconds, self._no_others()):
+            for job in self._others():
+                job.yielded = job.yielded or why
+                self._running.interrupt(job, Cancelled)
+            await within(self._grace_seconds, self._no_others())
+        # the ends of those that have stopped are on their way to the broker
+        await within(_QUIT_SECONDS, self._no_others(self._in_flight.jobs.values))
+
+    def _others(self) -> list[ClaimedJob]:
+        return [job for job in self._running.jobs if job not in self._overdue]
+
+    async def _no_others(self, held: Callable[[], Iterable[ClaimedJob]] | None = None) -> None:
+        """Returns when no job but overdue ones runs, or is ``held``."""
+        jobs = held or self._others
+        while any(job not in self._overdue for job in jobs()):  # noqa: ASYNC110 - ends are rare
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _record(self, jobs: Iterable[ClaimedJob]) -> None:
+        """Records how these ended, although their functions still run."""
+        for job in jobs:
+            if not job.lost and self._in_flight.jobs.get(job.id) is job:
+                error = job.live.exceeded or timed_out(job.timeout_seconds)
+                outcome = Outcome(error=error, run_seconds=job.live.running_seconds())
+                await self._recorder.record([FinishedJob(job, outcome)])
+            self._in_flight.forget(job)

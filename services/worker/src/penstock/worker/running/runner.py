@@ -36,10 +36,12 @@ class JobRunner(Protocol):
     Attributes:
         running: the jobs that run now.
         finished: those that have ended.
+        is_held_up: a job waits although not all slots are used: it, or one that runs, needs room.
     """
 
     running: RunningJobs
     finished: Finished
+    is_held_up: bool
 
     def add(self, jobs: list[ClaimedJob]) -> None:
         """Takes jobs; each is begun as soon as there is a place for it."""
@@ -49,6 +51,10 @@ class JobRunner(Protocol):
         """The jobs not begun, which now never will be."""
         ...
 
+    def give_up_waiting(self) -> list[ClaimedJob]:
+        """While it is held up: takes back the jobs that shall not wait for that."""
+        ...
+
     def drop(self, job: ClaimedJob) -> bool:
         """Takes back one job; False when it has begun."""
         ...
@@ -56,6 +62,12 @@ class JobRunner(Protocol):
     @property
     def alive(self) -> bool:
         """Whether its threads still run jobs."""
+        ...
+
+    @property
+    def holder(self) -> tuple[ClaimedJob, float] | None:
+        """The asynchronous job whose code keeps the others waiting, and since when (monotonic
+        seconds); None while they all wait."""
         ...
 
     def stop(self) -> None:
@@ -81,7 +93,7 @@ class Runner:
         claim_deadline: ClaimDeadline | None = None,
         pulse: Pulse | None = None,
     ) -> None:
-        self.running, self.finished = running, Finished()
+        self.running, self.finished, self.is_held_up = running, Finished(), False
         self._functions, self._run_here = functions, ThreadRun(running)
         self._claim_deadline, self._pulse = claim_deadline, pulse
         self._todo: deque[ClaimedJob] = deque()
@@ -104,6 +116,9 @@ class Runner:
                 break
         return taken
 
+    def give_up_waiting(self) -> list[ClaimedJob]:
+        return []
+
     def drop(self, job: ClaimedJob) -> bool:
         try:
             self._todo.remove(job)
@@ -114,6 +129,10 @@ class Runner:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def holder(self) -> tuple[ClaimedJob, float] | None:
+        return None
 
     def stop(self) -> None:
         self._wake.put(False)

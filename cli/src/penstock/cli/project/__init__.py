@@ -1,0 +1,1 @@
+"""`penstock init`: the files of a new project."""

@@ -1,0 +1,410 @@
+"""A worker with several slots on the bus in memory: what holds for one job holds for each of
+many."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from tests.component.worker.given import QUEUE, WITHIN, Stage, once, settings
+
+from penstock.config import Settings
+from penstock.config.load import check
+from penstock.events.job import JobRecovered, JobStarted
+from penstock.events.worker import WorkerReport
+from penstock.jobs import Context, JobType, WithoutOverlapping, job, registry
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import State
+from penstock.testing.memory.bus import MemoryBus
+from penstock.worker.running.ending import UNRESPONSIVE
+
+SLOTS = 20
+
+
+class Hall:
+    """Jobs wait here until they are let go; it knows who came and who left how."""
+
+    def __init__(self) -> None:
+        self.came: list[str] = []
+        self.left: list[tuple[str, str]] = []
+        self.most = 0
+        self._inside: set[str] = set()
+        self.open = threading.Event()
+
+    def enter(self, name: str) -> None:
+        self.came.append(name)
+        self._inside.add(name)
+        self.most = max(self.most, len(self._inside))
+
+    def leave(self, name: str, how: str) -> None:
+        self._inside.discard(name)
+        self.left.append((name, how))
+
+
+HALL = Hall()
+
+
+@job(queue=QUEUE)
+async def stay(name: str = "") -> str:
+    HALL.enter(name)
+    try:
+        while not HALL.open.is_set():  # noqa: ASYNC110 - opened in another thread
+            await asyncio.sleep(0.002)
+    except asyncio.CancelledError:
+        HALL.leave(name, "cancelled")
+        raise
+    HALL.leave(name, "let go")
+    return name
+
+
+@job(queue=QUEUE)
+def stay_put(name: str = "") -> str:
+    HALL.enter(name)
+    try:
+        while not HALL.open.is_set():
+            time.sleep(0.002)
+    except BaseException:
+        HALL.leave(name, "cancelled")
+        raise
+    HALL.leave(name, "let go")
+    return name
+
+
+@job(queue=QUEUE, timeout_seconds=0.2)
+async def overrun() -> None:
+    await asyncio.sleep(WITHIN)
+
+
+@job(queue=QUEUE, timeout_seconds=0.2)
+def overrun_plainly() -> None:
+    while True:
+        time.sleep(0.002)
+
+
+@job(queue=QUEUE, timeout_seconds=0.2)
+async def refuse_to_end(name: str = "stubborn") -> str:
+    HALL.enter(name)
+    while not HALL.open.is_set():
+        try:
+            await asyncio.sleep(0.002)
+        except asyncio.CancelledError:
+            HALL.leave(name, "refused")
+    return name
+
+
+@job(queue=QUEUE, tries=3, timeout_seconds=0.2)
+def refuse_plainly(name: str = "stubborn") -> str:
+    HALL.enter(name)
+    while not HALL.open.is_set():
+        try:
+            time.sleep(0.002)
+        except BaseException:
+            HALL.leave(name, "refused")
+    return name
+
+
+@job(queue=QUEUE)
+async def tell(context: Context, number: int) -> int:
+    context.progress(number, 100)
+    await asyncio.sleep(0.01)
+    return number
+
+
+@job(queue=QUEUE)
+async def use_spark(context: Context) -> None:
+    context.spark.range(1)
+
+
+@job(queue=QUEUE, middleware=[WithoutOverlapping("{name}", limit=2, otherwise="skip")])
+async def stay_with_few(name: str) -> str:
+    return await stay.function(f"{name}-{len(HALL.came)}")
+
+
+JOBS: list[JobType[Any, Any]] = [
+    stay, stay_put, overrun, overrun_plainly, refuse_to_end, refuse_plainly, tell, use_spark,
+    stay_with_few,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known() -> Iterator[None]:
+    registry.REGISTRY.update({each.name: each for each in JOBS})
+    yield
+    for each in JOBS:
+        registry.REGISTRY.pop(each.name, None)
+
+
+@pytest.fixture(autouse=True)
+def hall() -> Iterator[None]:
+    HALL.__init__()  # type: ignore[misc]
+    yield
+    HALL.open.set()
+
+
+def with_slots(slots: int = SLOTS, drain_seconds: float = WITHIN, **jobs: Any) -> Settings:
+    known = msgspec.to_builtins(settings(tries=3, **jobs))
+    pools = {QUEUE: {"tries": 1, "slots": slots}}
+    host = {"name": "h", "drain_seconds": drain_seconds}
+    return check({"prefix": "p", "host": host, "jobs": known["jobs"], "pools": pools})
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    return Stage(with_slots())
+
+
+async def came(count: int) -> None:
+    await once(lambda: len(HALL.came) >= count)
+
+
+# --- many at a time -------------------------------------------------------------------------------
+async def test_as_many_run_at_a_time_as_there_are_slots_and_all_once(stage: Stage) -> None:
+    calls = [(stay if n % 2 else stay_put)(name=str(n)) for n in range(2 * SLOTS)]
+    async with stage.worker():
+        ids = await stage.client.dispatch_many(calls)
+        await came(SLOTS)
+        # those that wait behind long jobs are another worker's to take
+        await once(lambda: _claimed(stage, SLOTS))
+        assert HALL.most == SLOTS
+        HALL.open.set()
+        for number, job_id in enumerate(ids):
+            assert (await stage.ended(job_id)).result == str(number)
+    assert sorted(HALL.came) == sorted(str(n) for n in range(2 * SLOTS))
+    assert HALL.most == SLOTS
+    await stage.emptied()
+
+
+async def test_one_pull_takes_as_many_as_there_are_free_slots(stage: Stage) -> None:
+    await stage.client.dispatch_many([stay(name=str(n)) for n in range(2 * SLOTS)])
+    pulls: list[int] = []
+    bus = stage.bus.client()
+    make = bus.puller
+
+    class Counted:
+        def __init__(self, queue: str) -> None:
+            self._puller = make(queue)
+
+        async def fetch(self, most: int, wait_seconds: float) -> Any:
+            deliveries = await self._puller.fetch(most, wait_seconds)
+            pulls.append(len(deliveries))
+            return deliveries
+
+        async def close(self) -> None:
+            await self._puller.close()
+
+    bus.puller = Counted  # type: ignore[method-assign, assignment]
+    async with stage.worker(bus):
+        await came(SLOTS)
+        HALL.open.set()
+    assert pulls[0] == SLOTS
+
+
+async def test_a_worker_that_runs_jobs_takes_those_that_come_for_its_free_slots(
+    stage: Stage,
+) -> None:
+    async with stage.worker():
+        for count in range(1, 6):
+            await stage.client.dispatch(stay(name=str(count)))
+            await came(count)
+        HALL.open.set()
+
+
+async def test_each_job_reports_its_own_progress(stage: Stage) -> None:
+    async with stage.worker():
+        ids = await stage.client.dispatch_many([tell(number=n) for n in range(SLOTS)])
+        assert [(await stage.ended(each)).result for each in ids] == list(range(SLOTS))
+
+
+async def test_its_report_says_how_many_slots_it_has_and_uses(stage: Stage) -> None:
+    reports: list[WorkerReport] = []
+
+    def take(_: str, body: bytes) -> None:
+        reports.append(msgspec.json.decode(body, type=WorkerReport))
+
+    subject = stage.subjects.worker_report("*", "*")
+    listening = await stage.bus.listen(subject, take)
+    async with stage.worker():
+        await stage.client.dispatch_many([stay(name=str(n)) for n in range(7)])
+        await once(lambda: reports and reports[-1].slots_used == 7)
+        assert (reports[-1].slots, reports[-1].held, reports[-1].state) == (SLOTS, 7, "busy")
+        HALL.open.set()
+        await once(lambda: reports[-1].slots_used == 0)
+    await listening.unsubscribe()
+
+
+async def test_a_semaphore_holds_between_jobs_of_one_process(stage: Stage) -> None:
+    async with stage.worker():
+        ids = await stage.client.dispatch_many([stay_with_few(name="a") for _ in range(6)])
+        await once(lambda: _ended(stage, ids, 4))
+        assert len(HALL.came) == 2
+        HALL.open.set()
+        views = [await stage.ended(each) for each in ids]
+    states = sorted(str(view.state) for view in views)
+    assert states == ["cancelled"] * 4 + ["completed"] * 2
+
+
+async def test_spark_is_refused_with_the_reason(stage: Stage) -> None:
+    async with stage.worker():
+        view = await stage.ended(await stage.client.dispatch(use_spark()))
+    assert view.state is State.DEAD
+    assert view.error is not None
+    assert "slots = 1" in view.error.message
+
+
+# --- each is ended on its own ---------------------------------------------------------------------
+@pytest.mark.parametrize("function", [stay, stay_put])
+async def test_one_of_many_is_cancelled_and_the_others_complete(
+    stage: Stage, function: JobType[Any, Any]
+) -> None:
+    async with stage.worker():
+        ids = await stage.client.dispatch_many([function(name=str(n)) for n in range(SLOTS)])
+        await came(SLOTS)
+        await stage.client.cancel(ids[3])
+        await once(lambda: ("3", "cancelled") in HALL.left)
+        assert len(HALL.left) == 1
+        HALL.open.set()
+        states = [(await stage.ended(each)).state for each in ids]
+    assert states.count(State.COMPLETED) == SLOTS - 1
+    assert states[3] is State.CANCELLED
+    await stage.emptied()
+
+
+@pytest.mark.parametrize("function", [overrun, overrun_plainly])
+async def test_one_of_many_times_out_and_the_others_complete(
+    stage: Stage, function: JobType[Any, Any]
+) -> None:
+    async with stage.worker() as worker:
+        ids = await stage.client.dispatch_many([stay(name=str(n)) for n in range(SLOTS - 1)])
+        await came(SLOTS - 1)
+        view = await stage.ended(await stage.client.dispatch(function()))
+        assert view.error is not None
+        assert (view.state, view.error.kind) == (State.DEAD, "timeout")
+        assert not worker.stopping
+        HALL.open.set()
+        assert {(await stage.ended(each)).state for each in ids} == {State.COMPLETED}
+    await stage.emptied()
+
+
+# --- the worker ends ------------------------------------------------------------------------------
+async def test_a_worker_that_ends_finishes_what_runs_and_takes_no_more(stage: Stage) -> None:
+    async with stage.worker() as worker:
+        calls = [(stay if n % 2 else stay_put)(name=str(n)) for n in range(SLOTS + 5)]
+        ids = await stage.client.dispatch_many(calls)
+        await came(SLOTS)
+        worker.stop("asked to end")
+        HALL.open.set()
+        await once(lambda: _ended(stage, ids, SLOTS))
+    states = [(await stage.client.job(each)).state for each in ids]
+    assert (states.count(State.COMPLETED), states.count(State.WAITING)) == (SLOTS, 5)
+    assert len(HALL.came) == SLOTS
+
+
+async def test_a_worker_that_ends_quickly_gives_all_back(stage: Stage) -> None:
+    calls = [(stay if n % 2 else stay_put)(name=str(n)) for n in range(SLOTS)]
+    async with stage.worker() as worker:
+        ids = await stage.client.dispatch_many(calls)
+        await came(SLOTS)
+        worker.quit("asked to end quickly")
+    for each in ids:
+        assert await stage.story(each) == ["JobDispatched", "JobStarted", "JobReleased"]
+    assert (await stage.depth()).waiting == SLOTS
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The exit codes of a process that would end."""
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    return codes
+
+
+@pytest.mark.parametrize("function", [refuse_to_end, refuse_plainly])
+async def test_one_that_does_not_stop_ends_the_process_once_the_others_have_ended(
+    stage: Stage, function: JobType[Any, Any], exits: list[int]
+) -> None:
+    async with stage.worker() as worker:
+        ids = await stage.client.dispatch_many([tell(number=n) for n in range(5)])
+        stays = await stage.client.dispatch(stay(name="other"))
+        await came(1)
+        stubborn = await stage.client.dispatch(function())
+        await once(lambda: worker.stopping)
+        later = await stage.client.dispatch(tell(number=9))
+        assert ("stubborn", "refused") in HALL.left
+        # not recorded before its process ends: it must not be retried while it still runs
+        assert (await stage.client.job(stubborn)).state is State.RUNNING
+        await stage.client.cancel(stays)
+        await once(lambda: exits)
+        view = await stage.client.job(stubborn)
+        assert view.error is not None
+        assert view.error.kind == "timeout"
+        for each in ids:
+            assert (await stage.ended(each)).state is State.COMPLETED
+        assert (await stage.client.job(later)).state is State.WAITING
+        HALL.open.set()
+    assert exits == [UNRESPONSIVE]
+
+
+async def test_the_others_are_given_back_when_they_take_too_long(exits: list[int]) -> None:
+    stage = Stage(with_slots(drain_seconds=0.1))
+    async with stage.worker():
+        calls = [(stay if n % 2 else stay_put)(name=str(n)) for n in range(6)]
+        others = await stage.client.dispatch_many(calls)
+        await came(6)
+        stubborn = await stage.client.dispatch(refuse_to_end())
+        await once(lambda: exits)
+        for each in others:
+            assert (await stage.story(each))[-1] == "JobReleased"
+        assert (await stage.client.job(stubborn)).state is State.DEAD
+        HALL.open.set()
+    assert exits == [UNRESPONSIVE]
+
+
+# --- a lost worker --------------------------------------------------------------------------------
+async def test_jobs_of_a_host_that_vanished_go_again_in_smaller_company() -> None:
+    """Where no executor is left to say which jobs ran, all slots count as used."""
+    clock = [time.time()]
+    made = with_slots(claim_seconds=2)
+    stage = Stage(made, MemoryBus(settings=made, now=lambda: clock[0]))
+    job_id = await stage.client.dispatch(stay(name="a"))
+    [delivery] = await stage.bus.puller(QUEUE).fetch(1, 0)
+    started = JobStarted(
+        job_id=job_id, queue=QUEUE, attempt=1, host="gone", worker="w", slots=SLOTS,
+        message=delivery.sequence,
+    )  # fmt: skip
+    job_log = JobLog(stage.bus, stage.subjects, "worker/gone.w")
+    await stage.bus.append(job_log.outgoing(started, None))
+    clock[0] += 3
+    stage.bus.tick()
+    async with stage.worker():
+        await came(1)
+        events = [event for _, event in (await stage.client.job(job_id)).events]
+        [recovered] = [event for event in events if isinstance(event, JobRecovered)]
+        assert recovered.together == SLOTS
+        record = (await stage.client.job(job_id)).record
+        assert (record.lost_workers, record.lost_together, record.lost_beside) == (0, 1, SLOTS)
+        # in the company of 20 // 8 = 2: one other job beside it, and none waits here for its end
+        others = [await stage.client.dispatch(stay(name=str(n))) for n in range(5)]
+        await came(2)
+        await once(lambda: _was_given_back(stage, others))
+        assert HALL.most == 2
+        HALL.open.set()
+        for each in (job_id, *others):
+            assert (await stage.ended(each)).state is State.COMPLETED
+
+
+async def _claimed(stage: Stage, count: int) -> bool:
+    return (await stage.depth()).claimed == count
+
+
+async def _was_given_back(stage: Stage, ids: list[str]) -> bool:
+    return any(["JobReleased" in await stage.story(each) for each in ids])
+
+
+async def _ended(stage: Stage, ids: list[str], count: int) -> bool:
+    return sum([(await stage.client.job(each)).state.ended for each in ids]) >= count
