@@ -91,7 +91,7 @@ def test_the_job_is_charged_with_the_loss_and_told_why() -> None:
         fleet, Exited(worker="w1", code=-9, claim=claim, held=(claim,)), 2.0
     )
     [given_back] = [one for one in instructions if isinstance(one, GiveBack)]
-    assert given_back.ran == "j1"
+    assert given_back.ran == ("j1",)
     assert given_back.ended == f"worker w1 on h was killed (memory-limit): it {detail}"
     [stopped] = [one.event for one in instructions if isinstance(one, Announce)]
     assert isinstance(stopped, WorkerStopped)
