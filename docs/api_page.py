@@ -22,6 +22,7 @@ from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.batches.client import Batches, OpenBatch
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.queues.pauses import QueuePauses
+from penstock.jobs.reading.client import Jobs
 from penstock.jobs.running.context import JobBatch, JobCheckpoint
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.schedules.schedule import Schedule
@@ -48,6 +49,7 @@ REACHED = {
     "Chains and graphs: `client.graphs`": (Graphs, GraphRecord),
     "Schedules: `client.schedules`": (Schedules, Schedule),
     "Dead letters: `client.dead`": (DeadLetters,),
+    "Lists of jobs, and what they wrote: `client.jobs`": (Jobs,),
     "Pauses: `client.pauses`": (QueuePauses,),
     "Within a job: `context.checkpoint`, `context.batch`": (JobCheckpoint, JobBatch),
 }

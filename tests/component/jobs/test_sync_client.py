@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-from penstock.jobs import Client, SyncClient, job, registry
+from penstock.jobs import Client, job, registry
 from penstock.jobs.batches.client import Batches
-from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.dead_letters.letter import LetterFilter
-from penstock.jobs.schedules.client import Schedules
-from penstock.jobs.sync import SyncBatches, SyncDeadLetters, SyncGraphs, SyncSchedules, drain
-from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.queues.pauses import QueuePauses
+from penstock.jobs.sync import drain
 from penstock.testing import SyncBench
 
 ONLY_INSIDE = {
     Client: {"connect", "over"},
     Batches: {"add_from"},
+    QueuePauses: {"agree"},
 }
 """Verbs for the platform itself."""
+GIVES_AN_OBJECT = {"open"}
+"""Of a batch; the arguments are passed on."""
 
 
 @job(queue="orders", tries=1)
@@ -37,23 +38,24 @@ def job_is_registered() -> None:
     registry.REGISTRY[refuse.name] = refuse
 
 
-@pytest.mark.parametrize(
-    ("verbs", "sync_verbs"),
-    [
-        (Client, SyncClient),
-        (Batches, SyncBatches),
-        (Graphs, SyncGraphs),
-        (Schedules, SyncSchedules),
-        (DeadLetters, SyncDeadLetters),
-    ],
-)
-def test_each_verb_exists_without_asyncio(verbs: type, sync_verbs: type) -> None:
-    missing = {
-        name
-        for name, verb in inspect.getmembers(verbs)
-        if not name.startswith("_") and (callable(verb) or isinstance(verb, property))
-    } - set(dir(sync_verbs))
-    assert missing - ONLY_INSIDE.get(verbs, set()) - {"source"} == set()
+def test_each_verb_of_a_client_and_its_attributes_exists_without_asyncio(
+    penstock_sync: SyncBench,
+) -> None:
+    client = penstock_sync.client
+    target = client._target
+    pairs = {"client": (target, client)}
+    for name in vars(target).keys() - {"dispatcher"}:
+        if not name.startswith("_"):
+            pairs[name] = (getattr(target, name), getattr(client, name, None))
+    assert len(pairs) > 5
+    for name, (one, sync) in pairs.items():
+        for verb, method in inspect.getmembers(type(one), callable):
+            if verb.startswith("_") or verb in ONLY_INSIDE.get(type(one), ()):
+                continue
+            blocking = getattr(type(sync), verb, None)
+            assert blocking, f"{name}.{verb} has no blocking form"
+            if verb not in GIVES_AN_OBJECT:
+                assert inspect.signature(blocking) == inspect.signature(method), f"{name}.{verb}"
 
 
 def test_dead_letters_are_shown_retried_and_deleted(penstock_sync: SyncBench) -> None:

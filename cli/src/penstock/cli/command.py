@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.installed import required
 from penstock.cli.session import Session
-from penstock.runtime.interpreter import PAUSING
+from penstock.runtime.interpreter import HELD_BACK
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -62,7 +62,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         if not (self.service or isinstance(self, click.Group)):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
         ctx.ensure_object(Session).start_logging(self.service)
         return super().invoke(ctx)
 

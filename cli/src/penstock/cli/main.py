@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from penstock.cli.command import Lazy, LazyGroup
-from penstock.runtime.interpreter import PAUSING, working_directory_last
+from penstock.runtime.interpreter import HELD_BACK, working_directory_last
 
 RUN, LOOK, CHECK = "Run", "Look and act", "Check"
 COMMANDS = {
@@ -28,6 +28,7 @@ COMMANDS = {
     "batch": Lazy("jobs.batch", "Batches of jobs: watch, cancel, retry.", LOOK),
     "graph": Lazy("jobs.graph", "Chains and graphs: show, continue, cancel.", LOOK),
     "recover": Lazy("jobs.recover", "Stuck jobs: show and recover.", LOOK),
+    "reload": Lazy("scaling.reload", "New job code: import it, replace workers.", LOOK),
     "queue": Lazy("jobs.queue", "Queues: depth, running, delayed, age.", LOOK),
     "outbox": Lazy("jobs.outbox", "Jobs kept locally without a broker.", LOOK),
     "schedule": Lazy("jobs.schedule", "Jobs at set times: cron.", LOOK),
@@ -48,6 +49,7 @@ COMMANDS = {
         CHECK,
         needs="penstock-decider",
     ),
+    "verify": Lazy("verify.command", "The promises, checked in the event log.", CHECK),
     "report": Lazy("pipeline.report", "Promises kept, cost, worst moments.", CHECK),
     "tune": Lazy(
         "scaling.tune",
@@ -108,7 +110,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The console script; job modules in the working directory can be imported."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, PAUSING)  # until a service handles them
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # until a service handles them
     working_directory_last()
     cli.main(prog_name="penstock")
 

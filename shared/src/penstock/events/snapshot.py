@@ -219,6 +219,7 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         names: workers of this pool that have a process. Reports of other workers are not believed.
         builds: versions of the job code that its ready workers have.
+        outdated: workers, draining ones too, that a reload replaces.
     """
 
     planned: Int64
@@ -228,6 +229,7 @@ class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crash_loop: bool = False
     names: tuple[str, ...] = ()
     builds: tuple[str, ...] = ()
+    outdated: Int64 = 0
 
 
 class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
@@ -245,6 +247,7 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
         version: version of that command.
         pools: workers by pool.
         spark: ``unused``, ``running``, ``remote`` or ``down``.
+        reload_error: why the last reload of the job code failed; empty where it did not.
     """
 
     noun: ClassVar[str] = "host"
@@ -264,6 +267,7 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
     draining: bool = False
     """The executor is ending: it takes no new workers."""
     spark: str = ""
+    reload_error: str = ""
 
 
 SNAPSHOTS = Codec(PoolSnapshot, HostSnapshot)

@@ -148,12 +148,23 @@ class Subjects:
         """Asks the orchestrator to make a queue's consumer."""
         return f"{self.prefix}.notices.queue.{queue}"
 
+    def settings_reload(self) -> str:
+        """Asks every service to read its settings anew."""
+        return f"{self.prefix}.notices.settings.reload"
+
     def recover_asked(self, host: str) -> str:
         """Asks a host's executor about stuck jobs."""
         return f"{self.prefix}.notices.recover.{host}"
 
     def recover_answered(self, token: str) -> str:
         return f"{self.prefix}.notices.recovered.{token}"
+
+    def reload_requested(self, host: str) -> str:
+        """Asks a host's executor to reload the job code."""
+        return f"{self.prefix}.notices.reload.{host}"
+
+    def reload_reported(self, token: str) -> str:
+        return f"{self.prefix}.notices.reloaded.{token}"
 
     def cancel_notice(self, job_id: str) -> str:
         """Notifies a worker at once that its job was cancelled; the event itself decides."""

@@ -19,7 +19,7 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag=True):
-    """A process exists. ``cause``: ``planned``, ``respawn`` or ``adopted``."""
+    """A process exists. ``cause``: ``planned``, ``respawn``, ``reloaded`` or ``adopted``."""
 
     pid: Int64
     cause: str
@@ -38,7 +38,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
     """The process ended.
 
     Attributes:
-        cause: ``scaled-down``, ``shutdown``, ``crashed``, ``killed`` (by a stranger),
+        cause: ``scaled-down``, ``shutdown``, ``reloaded``, ``crashed``, ``killed`` (by a stranger),
             ``drain-deadline`` (by us, after waiting), ``stuck`` (by us, its job made no progress),
             ``memory-limit`` (by us, its job used too much and did not let itself be ended),
             ``limit``, ``orphaned``, ``lost``.

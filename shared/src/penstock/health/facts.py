@@ -108,6 +108,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
         skew_seconds: its clock before (+) the broker's.
         spark: ``unused``, ``running``, ``remote``, ``down``; empty if not reported.
         order: an operator's: ``paused`` or ``drained``, by whom and why; empty for none.
+        reload_error: why its last reload of the job code failed; empty where it did not.
     """
 
     name: str
@@ -117,6 +118,7 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
     memory_share: float | None = None
     spark: str = ""
     order: str = ""
+    reload_error: str = ""
     pools: dict[str, PoolWorkers] = {}
 
 
@@ -151,7 +153,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     when none is configured. ``overdue_ticks``: of schedules, not dispatched though their time came;
     None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
     that the settings declare and those that are stored. ``holds``: pools that an operator holds,
-    with bounds and end.
+    with bounds and end. ``settings_drift``: how services differ from the settings of who asks.
     """
 
     broker: BrokerFacts
@@ -166,6 +168,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    settings_drift: tuple[str, ...] = ()
     lease_seconds: float = 6.0
     overdue_ticks: int | None = None
     schedule_drift: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ _SMALL_JOB_BYTES = 1_000
 """Bytes that the dispatch of a small job takes in the event log: with fewer left it is refused."""
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
+MOST_SERVICES = 10
+"""Services with other settings that a report names."""
 MOST_HOLDS = 10
 """Held pools that a report names."""
 MOST_SCHEDULES = 10
@@ -42,6 +44,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "streams": _streams,
             "queues": _queues,
             "services": _services,
+            "settings": _settings,
             "schedules": _schedules,
             "workers": _workers,
             "spark": _spark,
@@ -233,6 +236,14 @@ def _services(facts: Facts) -> Reasons:
             )
 
 
+def _settings(facts: Facts) -> Reasons:
+    for sentence in facts.settings_drift[:MOST_SERVICES]:
+        yield State.WARNING, sentence
+    if further := facts.settings_drift[MOST_SERVICES:]:
+        text = f"{len(further)} more services run with other settings; see 'penstock config diff'"
+        yield State.WARNING, text
+
+
 def _overdue(facts: Facts) -> str:
     count = facts.overdue_ticks
     return f"; {count} {'tick is' if count == 1 else 'ticks are'} overdue" if count else ""
@@ -273,6 +284,12 @@ def _lost(host: HostFacts, facts: Facts) -> bool:
 
 
 def _host_workers(host: HostFacts) -> Reasons:
+    if host.reload_error:
+        yield (
+            State.DEGRADED,
+            f"host {host.name}: its workers have the job code from before a reload, which failed: "
+            f"{host.reload_error[:300]}",
+        )
     for pool, workers in host.pools.items():
         where = f"pool {pool} on host {host.name}"
         if workers.crash_loop:

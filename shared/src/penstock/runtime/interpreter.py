@@ -7,6 +7,7 @@ found there, when no installed module has their name.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -14,6 +15,8 @@ from pathlib import Path
 
 PAUSING = (signal.SIGUSR1, signal.SIGUSR2)
 """Pause and resume. Penstock's processes block them from the first line until they handle them."""
+HELD_BACK = (*PAUSING, signal.SIGHUP)
+"""All signals that are blocked so: these, and the one that reloads settings and job code."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -34,6 +37,19 @@ def working_directory_last() -> None:
         del sys.path[0]  # put there by ``python -m``
     if "" not in sys.path:
         sys.path.append("")
+
+
+def has_terminal() -> bool:
+    """Whether this process has a controlling terminal.
+
+    SIGHUP asks a process to reload, unless it comes because the terminal was closed: then the
+    process has none any more.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _here() -> list[str]:

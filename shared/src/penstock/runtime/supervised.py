@@ -113,6 +113,10 @@ class Supervised:
         await child.ended()
         return time.monotonic() - began > self._backoff.steady_seconds
 
+    def retire(self) -> None:
+        """It is not started again when it ends; until then it goes on."""
+        self._ending.set()
+
     async def end(self, grace_seconds: float, hurry: asyncio.Event | None = None) -> None:
         """Ends it for good: TERM, then KILL after ``grace_seconds`` or as soon as ``hurry``."""
         self._ending.set()

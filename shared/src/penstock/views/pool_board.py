@@ -21,6 +21,7 @@ from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.operations.orders import stored_orders
+from penstock.operations.settings_in_force import decider_settings
 from penstock.views import wording
 from penstock.views.event_text import because
 
@@ -149,10 +150,15 @@ class Board:
 
 
 async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
-    """A row for each configured pool, from the last snapshots and decisions."""
-    board = await read_board(bus, Subjects(settings.prefix))
-    configured = pools(settings).values()
-    return board.pool_rows(configured, settings.host.lease_seconds, utc_now())
+    """A row for each pool, from the last snapshots and decisions.
+
+    Pools and promises are those that the decider works with; those of ``settings`` where no decider
+    has published its own.
+    """
+    subjects = Subjects(settings.prefix)
+    board, in_force = await read_board(bus, subjects), await decider_settings(bus, subjects)
+    settings = in_force or settings
+    return board.pool_rows(pools(settings).values(), settings.host.lease_seconds, utc_now())
 
 
 async def host_rows(bus: Bus, settings: Settings) -> list[HostRow]:

@@ -16,7 +16,7 @@ from penstock.config import Settings
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child, ChildFailed
-from penstock.runtime.interpreter import PAUSING, module_command
+from penstock.runtime.interpreter import HELD_BACK, module_command
 from penstock.runtime.supervised import Supervised
 
 SERVICES = ("metrics", "decider", "orchestrator", "executor")
@@ -133,7 +133,7 @@ class Processes:
             module_command("penstock.cli.main", name, *self._flags),
             name=name,
             log=self._log(name),
-            held_back=PAUSING,
+            held_back=HELD_BACK,
             env=self._environment(),
         )
 

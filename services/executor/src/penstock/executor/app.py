@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.bus.protocol import BusError, Outgoing, Stored
 from penstock.config import Settings
+from penstock.config.reloading import taken_over
 from penstock.config.topology import pools
 from penstock.events.envelope import Codec, MalformedEvent, encode
 from penstock.events.scaling import WorkersScaled
@@ -33,6 +34,7 @@ from penstock.executor.recovering.memory_limits import MemoryLimits
 from penstock.executor.recovering.recover_requests import RecoverRequests
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.stuck_jobs import ROUND_SECONDS, StuckWatch
+from penstock.executor.reloading.reloads import Reloads
 from penstock.executor.spark import guard
 from penstock.executor.spark.archives import keep_made
 from penstock.executor.spark.host_spark import HostSpark
@@ -42,6 +44,7 @@ from penstock.runtime import service_process
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
 from penstock.runtime.poison_messages import skipping_poison
+from penstock.runtime.reloading import Reread
 from penstock.runtime.service import Service
 from penstock.runtime.tasks import within
 from penstock.spark.sessions import address
@@ -53,7 +56,7 @@ _SNAPSHOT_GAP_SECONDS = 0.05
 _LAST_WORDS_SECONDS = 3.0
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, reread: Reread | None = None) -> None:
     """The whole process, until SIGTERM. Ends its workers first, in order.
 
     Raises:
@@ -63,7 +66,7 @@ def run(settings: Settings) -> None:
     # before the broker is looked for: living workers see that their executor is back
     held = lock.take(run_dir(settings), settings.host.name)
     try:
-        service_process.run("executor", settings, body)
+        service_process.run("executor", settings, body, reread=reread)
     finally:
         os.close(held)
 
@@ -100,17 +103,22 @@ class _Shell:
         self._memory_limits = MemoryLimits(running.settings, self._executor.learn)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._recover_requests = RecoverRequests(self._bus, self._subjects, self._host, self._stuck)
+        self._reloads = Reloads(
+            self._bus,
+            self._subjects,
+            self._executor,
+            folder,
+            pools=pools(running.settings),
+            spawn=running.spawn,
+        )
         self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
-        self._kept = {
-            name: kept
-            for name, pool in pools(running.settings).items()
-            if (kept := pool.profile.kept_for_jobs(self._size.memory_bytes))
-        }
+        self._kept = self._kept_for_jobs(running.settings)
         self._published_at: float | None = None
         self._commands = Codec(WorkersScaled)
         self._lease_epoch = ReachedEpoch(self._bus, self._subjects)
         self._reports = msgspec.json.Decoder(WorkerReport)
+        running.on_new_settings(self._take_settings)
 
     async def live(self) -> None:
         """Adopts, obeys until asked to stop, then ends all workers."""
@@ -120,7 +128,8 @@ class _Shell:
         reports = await self._bus.listen(
             self._subjects.worker_report(self._host, "*"), self._on_report
         )
-        spawn(executor.warm_parent.run(), "warm-parent")
+        executor.warm_parents.start(spawn)
+        spawn(self._reloads.run(), "reloads")
         spawn(executor.spark_workers.run(self._bus), "spark-workers")
         if executor.spark_workers.pools:
             host = self._running.settings.host
@@ -142,7 +151,9 @@ class _Shell:
         spawn(self._watch(), "stuck jobs")
         spawn(self._keep_claims(), "held claims")
         self._running.on_pause(executor.pause)
+        self._running.on_reload(self._reloads.begin)
         requests = await self._recover_requests.open()
+        reload_requests = await self._reloads.open()
         try:
             await self._running.stopping.wait()
             if self._running.failure is None:  # else they live on, for the next executor to adopt
@@ -151,6 +162,7 @@ class _Shell:
             with suppress(BusError):
                 await reports.unsubscribe()
                 await requests.unsubscribe()
+                await reload_requests.unsubscribe()
             executor.close()
 
     async def _end(self) -> None:
@@ -162,6 +174,25 @@ class _Shell:
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._publish_snapshot()
         await self._outbox.flush(_LAST_WORDS_SECONDS)
+
+    def _take_settings(self, new: Settings) -> tuple[Settings, tuple[str, ...]]:
+        """New settings for workers that start from now on; living ones keep theirs."""
+        merged, waiting = taken_over(self._running.settings, new)
+        self._running.settings = merged
+        self._executor.take_settings(merged)
+        self._stuck.take_settings(merged)
+        self._reloads.take_pools(pools(merged))
+        self._kept = self._kept_for_jobs(merged)
+        self._memory_limits.use(merged)
+        return merged, waiting
+
+    def _kept_for_jobs(self, settings: Settings) -> dict[str, int]:
+        """By pool, the bytes beside a worker that are kept free for what its jobs start."""
+        return {
+            name: kept
+            for name, pool in pools(settings).items()
+            if (kept := pool.profile.kept_for_jobs(self._size.memory_bytes))
+        }
 
     # --- what comes in ---------------------------------------------------------------------------
     async def _follow_commands(self) -> None:
@@ -210,7 +241,7 @@ class _Shell:
             self._executor.learn(Ticked())
             processes = self._executor.processes.by_worker
             self._memory_limits.look(self._executor.fleet.workers, processes, time.monotonic())
-            awaited = {self._executor.warm_parent.pid, self._spark.pid}
+            awaited = {*self._executor.warm_parents.pids, self._spark.pid}
             reap_strays(awaited.union(self._executor.processes.pids))
 
     async def _watch(self) -> None:
@@ -278,6 +309,7 @@ class _Shell:
             pools=by_pool(fleet, time.monotonic()),
             draining=fleet.ending,
             spark=self._spark.state,
+            reload_error=self._reloads.error,
             **msgspec.structs.asdict(use),
         )
 

@@ -31,6 +31,7 @@ from penstock.executor.processes import Processes
 from penstock.executor.recovering.held_claims import begun_jobs, held_claims, last_claim
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.vitals import OomKills
+from penstock.executor.reloading.warm_parents import WarmParents
 from penstock.executor.spark.workers import SparkWorkers
 from penstock.executor.spawn_spans import SpawnSpans
 from penstock.executor.warm_parent import WarmParent
@@ -70,6 +71,7 @@ class Executor:
         happened: Callable[[WorkerEvent], None] = lambda _: None,
     ) -> None:
         self._settings, self._run_dir, self._source = settings, run_dir, source
+        self._cpu_cores = cpu_cores
         self._outbox, self._returns, self._on_ended = outbox, returns, ended
         self._happened = happened
         self._pools = pools(settings)
@@ -80,7 +82,7 @@ class Executor:
         self._oom_kills = OomKills()
         self._published: Any = None
         self.processes = Processes(self._exited)
-        self.warm_parent = WarmParent(settings, self)
+        self.warm_parents = WarmParents(lambda: WarmParent(settings, self), settings.jobs.modules)
         self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
         self.changed, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
@@ -119,6 +121,13 @@ class Executor:
         if fleet.plan is not self.fleet.plan:  # it is obeyed
             self._command, self._command_headers = command, headers
         self._follow(fleet, instructions, now)
+
+    def take_settings(self, settings: Settings) -> None:
+        """New settings: what is planned of pools that were not known before is started now."""
+        self._settings, self._pools = settings, pools(settings)
+        planned = self._command.pools if self._command else {}
+        new_limits = limits(settings, self._cpu_cores)
+        self.learn(facts.LimitsChanged(limits=new_limits, commanded=planned))
 
     def adopt(self) -> None:
         """Takes over the workers that an earlier executor of this host left."""
@@ -193,7 +202,7 @@ class Executor:
         if start.pool in self.spark_workers.pools:
             self.spark_workers.start(start.worker, start.pool)
         else:
-            self.warm_parent.fork(assignment)
+            self.warm_parents.fork(assignment)
 
     def _assignment(self, start: instruction.Start) -> Assignment:
         commanded_at = time.time() - (time.monotonic() - start.commanded_at)

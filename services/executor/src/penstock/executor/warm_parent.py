@@ -23,7 +23,7 @@ from penstock.telemetry.collector import endpoint_of
 log = logging.getLogger("penstock.executor")
 
 COMMAND = tuple(module_command("penstock.worker.warm_parent.parent"))
-_WARM_SECONDS = 120.0
+WARM_SECONDS = 120.0
 """An author's module that takes longer to import blocks all workers: the parent is started anew."""
 _BACKOFF = Backoff(first_seconds=0.5, longest_seconds=30.0)
 
@@ -44,6 +44,10 @@ class WarmParent:
     Args:
         command: what is run; ``--fd N`` is added.
         answer_seconds: a parent that leaves an order unanswered so long is replaced.
+
+    Attributes:
+        first: whether the first parent became ready: what it could not import, by module, or a
+            text that says how it ended.
     """
 
     def __init__(
@@ -64,6 +68,9 @@ class WarmParent:
         self._writer: asyncio.StreamWriter | None = None
         self._ready = False
         self._pending: dict[str, Assignment] = {}
+        self._workers: set[int] = set()
+        self._is_retired = False
+        self.first: asyncio.Future[dict[str, str] | str] = asyncio.Future()
 
     @property
     def pid(self) -> int | None:
@@ -76,8 +83,18 @@ class WarmParent:
             self._order(assignment)
 
     async def run(self) -> None:
-        """Keeps a warm parent until cancelled."""
+        """Keeps a warm parent until cancelled, or until a retired one's workers have ended."""
         await self._supervised.keep()
+
+    def retire(self) -> None:
+        """It forks only what was ordered, reports the ends of its workers, and ends after them."""
+        self._is_retired = True
+        self._supervised.retire()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._is_retired and not self._workers and not self._pending and self._writer:
+            self._writer.close()  # at the end of its socket a parent without workers ends
 
     def _begin(self) -> children.Child:
         self._channel, inherited = socket.socketpair()
@@ -110,12 +127,15 @@ class WarmParent:
         )
         level = logging.getLevelName(log.getEffectiveLevel())
         self._send(Order(warm=Warm(self._modules, log_level=level, log_json=lines.are_json())))
-        self._expect(lambda: self._ready, _WARM_SECONDS)
+        self._expect(lambda: self._ready, WARM_SECONDS)
         return reader
 
     async def _release(self, child: children.Child) -> None:
         """Ends the parent (its workers live on) and gives up the orders it did not answer."""
+        if not self.first.done():
+            self.first.set_result("the process that imports it ended, or did not answer")
         self._ready = False
+        self._workers.clear()
         if self._writer:
             self._writer.close()
         await asyncio.shield(child.stop())
@@ -134,17 +154,22 @@ class WarmParent:
             self._became_ready(ready)
         if forked := report.forked:
             self._pending.pop(forked.worker, None)
+            self._workers.add(forked.pid)
             self._listener.forked(forked.worker, forked.pid)
         if failed := report.failed:
             self._pending.pop(failed.worker, None)
             self._listener.not_forked(failed.worker, failed.error)
         if exited := report.exited:
+            self._workers.discard(exited.pid)
             self._listener.exited(exited.pid, exited.code)
         if refused := report.refused:
             log.error("the warm parent could not read an order: %s", refused.error)
+        self._end_if_done()
 
     def _became_ready(self, ready: Ready) -> None:
         self._ready = True
+        if not self.first.done():
+            self.first.set_result(ready.failures)
         log.info("warm parent %d is ready after %.2f s", ready.pid, ready.seconds)
         for module, error in ready.failures.items():
             log.error("preload of module %s failed: %s; workers start without it", module, error)

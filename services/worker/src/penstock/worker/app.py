@@ -17,7 +17,7 @@ from penstock.config import ConfigError, Settings
 from penstock.config.embedded import PIPELINE_JOBS
 from penstock.config.topology import pools
 from penstock.jobs import registry
-from penstock.runtime.interpreter import PAUSING
+from penstock.runtime.interpreter import HELD_BACK
 from penstock.runtime.workers.assignment import Assignment
 from penstock.worker.loop import Worker
 from penstock.worker.parts import assemble
@@ -86,7 +86,7 @@ async def _serve(assignment: Assignment) -> int:
             loop.add_signal_handler(signal.SIGQUIT, worker.quit, "asked to end quickly")
             loop.add_signal_handler(signal.SIGUSR1, worker.pause)
             loop.add_signal_handler(signal.SIGUSR2, worker.resume)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
             await worker.run()
             return worker.exit_code
     finally:

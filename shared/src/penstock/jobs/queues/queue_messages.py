@@ -130,6 +130,15 @@ def postponed(
     )
 
 
+def due_at(headers: Mapping[str, str]) -> float | None:
+    """When a schedule fires, POSIX seconds; None for one that is not at a time."""
+    at = headers.get("Nats-Schedule", "").removeprefix("@at ")
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return None
+
+
 def since(delivery: Delivery, header: str) -> float:
     """The time in a header of a message that was postponed, else when it was stored.
 

@@ -57,6 +57,8 @@ def evolve(fleet: Fleet, fact: facts.Fact, now: float) -> Step:
     match fact:
         case facts.Commanded():
             return _commanded(fleet, fact, now)
+        case facts.LimitsChanged():
+            return _limits_changed(fleet, fact), []
         case facts.Adopted():
             return _adopted(fleet, fact, now)
         case facts.BusChecked():
@@ -65,6 +67,8 @@ def evolve(fleet: Fleet, fact: facts.Fact, now: float) -> Step:
             return replace(fleet, ending=True), []
         case facts.PauseRequested():
             return _pause_requested(fleet, fact.paused)
+        case facts.CodeReloaded():
+            return _code_reloaded(fleet, fact)
         case facts.Ticked():
             return fleet, []
         case _:
@@ -107,6 +111,14 @@ def _commanded(fleet: Fleet, fact: facts.Commanded, now: float) -> Step:
     return replace(fleet, plan=plan), notes
 
 
+def _limits_changed(fleet: Fleet, fact: facts.LimitsChanged) -> Fleet:
+    """The same command, as far as the new settings know its pools."""
+    if fleet.plan is None:
+        return replace(fleet, limits=fact.limits)
+    planned = {pool: n for pool, n in fact.commanded.items() if pool in fact.limits.pools}
+    return replace(fleet, limits=fact.limits, plan=replace(fleet.plan, pools=planned))
+
+
 def _refusal(fleet: Fleet, fact: facts.Commanded) -> str:
     """Why a command is not obeyed; empty when it is.
 
@@ -141,6 +153,21 @@ def _pause_requested(fleet: Fleet, paused: bool) -> Step:
     note = Note(text="paused: no worker starts, and none takes a job" if paused else "resumed")
     resumed = [] if paused else [Resume(worker=w.name) for w in fleet.job_workers()]
     return replace(fleet, paused=paused), [note, *resumed]
+
+
+def _code_reloaded(fleet: Fleet, fact: facts.CodeReloaded) -> Step:
+    """Spark's own workers run no job code. The new code may start where the old one did not."""
+    outdated = [
+        worker
+        for worker in fleet.job_workers()
+        if worker.active
+        and worker.pool in fact.pools
+        and (worker.cause == "adopted" or not fact.only_adopted)
+    ]
+    note = Note(text=f"reloaded the job code: {len(outdated)} workers are replaced")
+    for pool in fact.pools:
+        fleet = fleet.in_trouble(pool, None)
+    return fleet.having(*(replace(worker, outdated=True) for worker in outdated)), [note]
 
 
 # --- workers come --------------------------------------------------------------------------------
@@ -281,7 +308,7 @@ def _condemned(fleet: Fleet, worker: Worker, fact: facts.Condemned, now: float) 
 
 def _ended_late(worker: Worker) -> bool:
     """By this executor, after its drain deadline: its job is not to blame."""
-    return worker.killed and worker.ending_because in {"scaled-down", "shutdown"}
+    return worker.killed and worker.ending_because in {"scaled-down", "shutdown", "reloaded"}
 
 
 def _is_failure(worker: Worker, fact: facts.Exited, now: float) -> bool:

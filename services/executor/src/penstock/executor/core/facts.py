@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import Claim, WorkerReport
+from penstock.executor.core.fleet import Limits
 
 
 class _Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,18 @@ class Commanded(_Fact, frozen=True, kw_only=True):
 
     command: WorkersScaled
     reached: int | None = None
+
+
+class LimitsChanged(_Fact, frozen=True, kw_only=True):
+    """The settings were reloaded.
+
+    Attributes:
+        limits: what they allow now.
+        commanded: workers by pool of the command that is obeyed, also of pools not known before.
+    """
+
+    limits: Limits
+    commanded: dict[str, int]
 
 
 class Forked(_Fact, frozen=True, kw_only=True):
@@ -104,12 +117,25 @@ class PauseRequested(_Fact, frozen=True, kw_only=True):
     paused: bool
 
 
+class CodeReloaded(_Fact, frozen=True, kw_only=True):
+    """Workers that start from now on have another version of the job code.
+
+    Attributes:
+        pools: whose workers are replaced; those of others keep their code until they end.
+        only_adopted: those that this executor started have the new code already.
+    """
+
+    pools: frozenset[str]
+    only_adopted: bool = False
+
+
 class Ticked(_Fact, frozen=True, kw_only=True):
     """Time passed."""
 
 
 Fact = (
     Commanded
+    | LimitsChanged
     | Forked
     | ForkFailed
     | Reported
@@ -120,5 +146,6 @@ Fact = (
     | BusChecked
     | EndRequested
     | PauseRequested
+    | CodeReloaded
     | Ticked
 )

@@ -14,6 +14,9 @@ from penstock.executor.core.worker import Phase, Worker
 START_SLOT_SECONDS = 10.0
 """A start that takes longer no longer keeps others from starting."""
 
+REPLACED_SHARE = 0.25
+"""So much of a pool's plan, but one at least, is started beside outdated workers at a time."""
+
 FRESH_SECONDS = 5.0
 """A worker silent for longer is not counted as ready."""
 
@@ -88,6 +91,18 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         """A pool's workers that count against its plan."""
         return [w for w in self.workers.values() if w.pool == pool and w.active]
 
+    def outdated(self, pool: str) -> list[Worker]:
+        """Those of a pool's workers that count against its plan and are to be replaced."""
+        return [worker for worker in self.of(pool) if worker.outdated]
+
+    def missing(self, pool: str) -> int:
+        """How many more workers a pool needs; while its workers are replaced, some beside them."""
+        planned, active = self.planned(pool), len(self.of(pool))
+        if not (outdated := len(self.outdated(pool))):
+            return max(0, planned - active)
+        beside = max(1, int(planned * REPLACED_SHARE))
+        return max(0, min(planned - (active - outdated), planned + beside - active))
+
     def job_workers(self, *workers: Worker) -> list[Worker]:
         """Those of ``workers``, by default of all, that take jobs: Spark's own do not."""
         return [w for w in workers or self.workers.values() if w.pool not in self.limits.costly]
@@ -132,7 +147,7 @@ def deadlines(fleet: Fleet) -> Iterator[float]:
         if worker.drain_deadline is not None and not worker.killed:
             yield worker.drain_deadline
     for pool, trouble in fleet.troubles.items():
-        if len(fleet.of(pool)) < fleet.planned(pool):
+        if fleet.missing(pool):
             yield trouble.until
 
 
@@ -145,6 +160,7 @@ def _sets(fleet: Fleet, pool: str, now: float) -> PoolWorkers:
         ready=sum(_could_take_a_job(w, now) for w in workers),
         draining=sum(w.phase is Phase.DRAINING for w in workers),
         crash_loop=bool(trouble and trouble.is_loop),
+        outdated=sum(w.outdated for w in workers),
         names=tuple(sorted(worker.name for worker in workers if worker.pid is not None)),
         builds=tuple(sorted({w.build for w in workers if w.build and _could_take_a_job(w, now)})),
     )

@@ -5,8 +5,10 @@ In this order:
 1. kill workers beyond their drain deadline;
 2. give up workers that have been silent for too long, or never became ready;
 3. forget troubles that are over;
-4. end workers that are not planned any more: starting ones first, then idle, then young busy ones;
+4. end workers that are not planned any more, and outdated ones that have been replaced: starting
+   ones first, then idle, then young busy ones;
 5. start missing workers: the emptiest pool first, as many as may be starting at the same time;
+   beside outdated ones, their replacements;
 6. while this executor is paused, start none, and ask those to pause that do not yet.
 """
 
@@ -89,15 +91,42 @@ def _calm(fleet: Fleet, now: float) -> Step:
 def _end_surplus(fleet: Fleet, now: float) -> Step:
     if fleet.plan is None and not fleet.ending:
         return fleet, []
+    fleet, replaced = _end_outdated(fleet, now)
     surplus = [
         worker
         for pool in fleet.pools()
+        if fleet.ending or not fleet.outdated(pool)
         for worker in _dispensable(fleet.of(pool), fleet.planned(pool))
     ]
     if fleet.ending:  # a worker that drains of its own accord has no deadline yet
         by_itself = [w for w in fleet.workers.values() if w.phase is Phase.DRAINING]
         surplus += [w for w in by_itself if w.drain_deadline is None]
-    return _end(fleet, surplus, "shutdown" if fleet.ending else "scaled-down", now)
+    fleet, ended = _end(fleet, surplus, "shutdown" if fleet.ending else "scaled-down", now)
+    return fleet, replaced + ended
+
+
+def _end_outdated(fleet: Fleet, now: float) -> Step:
+    """As many as ready replacements, and the plan, leave to spare.
+
+    Where this host may not have one worker more, one ends before its replacement starts.
+    """
+    spare: list[Worker] = []
+    for pool in () if fleet.ending else fleet.pools():
+        outdated, planned = fleet.outdated(pool), fleet.planned(pool)
+        replacements = [worker for worker in fleet.of(pool) if not worker.outdated]
+        ready = sum(worker.ready for worker in replacements)
+        needed = max(0, planned - ready)
+        is_waiting = ready < len(replacements) or fleet.paused or fleet.troubles.get(pool)
+        if needed and needed >= len(outdated) and not is_waiting and not _below_ceiling(fleet):
+            needed = len(outdated) - 1
+        spare += _dispensable(outdated, needed)
+    return _end(fleet, spare, "reloaded", now)
+
+
+def _below_ceiling(fleet: Fleet) -> bool:
+    """Whether this host may have one worker more."""
+    most = fleet.limits.max_workers
+    return not most or sum(worker.active for worker in fleet.workers.values()) < most
 
 
 _LEAST_LOSS: Final = {Phase.STARTING: 0, Phase.IDLE: 1, Phase.BUSY: 2}
@@ -136,18 +165,20 @@ def _start_missing(fleet: Fleet, now: float) -> Step:
     before = len(fleet.starting(now))
     chosen: list[str] = []
     active = {pool: len(fleet.of(pool)) for pool in fleet.plan.pools}
+    missing = {pool: fleet.missing(pool) for pool in fleet.plan.pools}
     waking = {pool: _starts_allowed(fleet, pool, now) for pool in fleet.plan.pools}
     costly = _costly_capacity(fleet, now)
     for _ in range(_capacity(fleet, now)):
         short = [
             p
-            for p, n in fleet.plan.pools.items()
-            if active[p] < n and waking[p] > 0 and (costly > 0 or p not in fleet.limits.costly)
+            for p in fleet.plan.pools
+            if missing[p] > 0 and waking[p] > 0 and (costly > 0 or p not in fleet.limits.costly)
         ]
         if not short:
             break
         pool = min(short, key=lambda p: (active[p] / fleet.planned(p), p))
         active[pool] += 1
+        missing[pool] -= 1
         waking[pool] -= 1
         costly -= pool in fleet.limits.costly
         chosen.append(pool)
@@ -207,12 +238,13 @@ def _start(fleet: Fleet, pools: list[str], together: int, now: float) -> Step:
     starts: list[Instruction] = []
     for pool in pools:
         replaces = fleet.owed.get(pool, 0) > 0
+        is_reload = not replaces and bool(fleet.outdated(pool))
         worker = Worker(
             name=f"{fleet.instance}-{fleet.numbered + 1}",
             pool=pool,
-            cause="respawn" if replaces else "planned",
+            cause="respawn" if replaces else "reloaded" if is_reload else "planned",
             requested_at=now,
-            commanded_at=now if replaces or fleet.plan is None else fleet.plan.at,
+            commanded_at=now if replaces or is_reload or not fleet.plan else fleet.plan.at,
             together=together,
         )
         fleet = replace(fleet.having(worker), numbered=fleet.numbered + 1)

@@ -48,7 +48,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A worker; all times are monotonic seconds of the executor.
 
     Attributes:
-        cause: ``planned``, ``respawn`` or ``adopted``.
+        cause: ``planned``, ``respawn``, ``reloaded`` or ``adopted``.
         requested_at: when its start was decided.
         commanded_at: when the command behind it came; None for an adopted one.
         together: how many were starting at the same time, this one included.
@@ -63,8 +63,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         stopping_because: why it stops, by its own report; empty while it does not.
         paused: it takes no jobs for now.
         pause_requested_at: when it was last asked to pause.
-        ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``, ``lost``,
-            ``stuck`` or ``memory-limit``; empty when it did not.
+        outdated: it has an older version of the job code, and is replaced.
+        ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``,
+            ``reloaded``, ``lost``, ``stuck`` or ``memory-limit``; empty when it did not.
         ending_detail: more about that, for people.
         drain_deadline: when it is killed if it still runs; None when it was not asked to end.
         history: its last moves: when, to what, why.
@@ -88,6 +89,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     stopping_because: str = ""
     paused: bool = False
     pause_requested_at: float = -math.inf
+    outdated: bool = False
     ending_because: str = ""
     ending_detail: str = ""
     drain_deadline: float | None = None

@@ -38,15 +38,19 @@ class MemoryLimits:
         learn: Callable[[Condemned], None],
         resident_bytes: Callable[[int], int] | None = None,
     ) -> None:
+        self._learn = learn
+        self._resident_bytes = resident_bytes or _resident_bytes
+        self._over_since: dict[str, float] = {}
+        self.use(settings)
+
+    def use(self, settings: Settings) -> None:
+        """Takes the limits of these settings from now on."""
         self._limits = {
             name: pool.profile.limit_job_memory_bytes
             for name, pool in pools(settings).items()
             if pool.profile.limit_job_memory_bytes and pool.kind != "spark"
         }
         self._patience_seconds = settings.jobs.cancel_grace_seconds + _MARGIN_SECONDS
-        self._learn = learn
-        self._resident_bytes = resident_bytes or _resident_bytes
-        self._over_since: dict[str, float] = {}
 
     def look(self, workers: Mapping[str, Worker], pids: Mapping[str, int], now: float) -> None:
         """One look at all workers with a limit; at most one a second is enough.

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from penstock.bus.protocol import Bus, BusError, BusRefused, QueueDepth
 from penstock.events.subjects import Subjects
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.core import judge
 from penstock.orchestrator.core.judge import Verdict
 from penstock.orchestrator.core.unresolved import Awaits, Entry, Unresolved
@@ -25,8 +26,6 @@ _JOBS_A_ROUND = 200
 _QUEUES_A_ROUND = 200
 """Queues whose first waiting message is requested in one round."""
 _AT_ONCE = 20
-_LONGEST_POSTPONED_SECONDS = 600.0
-"""Twice the longest time for which a worker puts a message off; an older one will not fire."""
 
 
 class Reconciler:
@@ -171,7 +170,9 @@ class Reconciler:
         """
         subject = self._subjects.schedule(entry.queue, entry.job_id)
         schedule = await self._bus.last(self._subjects.jobs_stream, subject)
-        return schedule is not None and now - schedule.at.timestamp() < _LONGEST_POSTPONED_SECONDS
+        due_at = queue_messages.due_at(schedule.headers) if schedule else None
+        # One that is there long after its time will not fire, see `judge.scheduled`.
+        return due_at is not None and due_at + self._table.patience_seconds >= now
 
     async def _complete(self, entry: Entry, now: float) -> None:
         is_stored = False

@@ -1,0 +1,106 @@
+"""A newcomer's way in, from wheels that are built here: the light client, and the whole first hour.
+
+The packages that Penstock needs come from where pip is configured to find them; without them the
+tests are skipped, with what pip reported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.shell import Shell
+from tests.integration.test_up import running_up
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+first_hour = importlib.import_module("first_hour")  # the same way, timed
+
+BY_NAME = """
+import json, sys
+from penstock.config import ConfigError, load
+from penstock.config.load import check
+from penstock.bus.nats import connect
+from penstock.jobs import SyncClient
+
+with SyncClient(load()) as client:
+    job_id = client.dispatch_named("jobs.count_words", {"text": "to be"}, queue="default")
+    job = client.wait(job_id, timeout_seconds=60)
+heavy = ("cryptography", "nkeys", "uvloop", "psutil", "prometheus_client", "opentelemetry.sdk")
+loaded = [name for name in (*heavy, "jobs") if name in sys.modules]
+try:
+    SyncClient(check({"nats": {"url": "nats://127.0.0.1:1", "nkey_file": "seed"}}))
+except ConfigError as error:
+    refused = str(error)
+print(json.dumps({"result": job.result, "loaded": loaded, "refused": refused}))
+"""
+
+Install = Callable[[str], Path]
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Install:
+    """Makes an environment with a package of Penstock in it; returns its Python."""
+
+    def make(package: str) -> Path:
+        environment = tmp_path / "environment"
+        python = environment / "bin" / "python"
+        base = getattr(sys, "_base_executable", sys.executable)
+        subprocess.run([base, "-m", "venv", str(environment)], check=True)
+        first_hour.build_wheels(tmp_path / "dist", ["./shared"])
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--find-links", "dist", package]
+        done = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"pip cannot install what {package} needs: {done.stderr[-300:]}")
+        return python
+
+    return make
+
+
+def test_a_light_client_dispatches_by_name(install: Install, tmp_path: Path) -> None:
+    python = install("penstock-client")
+    packages, megabytes = first_hour.installed(tmp_path / "environment")
+    assert packages <= 10
+    assert megabytes <= 15
+
+    project = tmp_path / "shop"
+    Shell(tmp_path).call("init", "shop")
+    (tmp_path / "by_name.py").write_text(BY_NAME)
+    with running_up(project, 20.0) as up:
+        up.until_ready()
+        program = subprocess.run(
+            [str(python), "-P", str(tmp_path / "by_name.py")],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert program.returncode == 0, program.stderr
+    assert json.loads(program.stdout) == {
+        "result": 2,
+        "loaded": [],
+        "refused": "nats.nkey_file needs the package nkeys; "
+        "run: pip install 'penstock-client[keys]'",
+    }
+
+
+@pytest.mark.long
+def test_a_first_project_runs_from_wheels_without_spark(tmp_path: Path) -> None:
+    folder, run_time, wheels = tmp_path / "shop", tmp_path / "r", tmp_path / "dist"
+    folder.mkdir()
+    run_time.mkdir(mode=0o700)
+    first_hour.build_wheels(wheels, first_hour.distributions())
+    try:
+        done = first_hour.first_hour(wheels, "penstock", folder, run_time)
+    except RuntimeError as error:
+        if "No matching distribution" in str(error):
+            pytest.skip(f"pip cannot install what penstock needs: {str(error)[-300:]}")
+        raise
+    assert done.printed.endswith("completed 6\n")
+    assert len(done.steps) <= 12
+    assert not list((folder / ".venv").glob("lib/*/site-packages/pyspark"))
