@@ -42,6 +42,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         started: worker processes that exist.
         ready: workers that can take a job.
         busy: workers that have a job.
+        slots: slots of the ready workers; None where a worker runs one job at a time.
+        slots_used: of these, the ones with a job.
         snapshot_age_seconds: None before the first measurement.
         hold: an operator's hold and its end; empty for none.
     """
@@ -64,6 +66,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     ready: int = 0
     busy: int | None = None
+    slots: int | None = None
+    slots_used: int | None = None
     predicted_pickup_seconds: float | None = None
     reason: str = ""
     decided_at: datetime | None = None
@@ -195,6 +199,8 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         failed_share=snapshot.ended.failed_share if snapshot.ended else None,
         budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
+        slots=snapshot.slots_ready or None,
+        slots_used=snapshot.slots_ready - snapshot.slots_idle if snapshot.slots_ready else None,
         snapshot_age_seconds=_age(snapshot, now),
     )
 

@@ -85,6 +85,7 @@ class Metrics:
                 settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
                 self._jobs,
+                slots=pool.job_slots,
             )
             for pool in queued
         }
