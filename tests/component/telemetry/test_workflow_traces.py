@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.integration.otlp import Collector, Received
@@ -43,14 +44,16 @@ def known() -> Iterator[None]:
         del registry.REGISTRY[each.name]
 
 
-@pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    monkeypatch.setattr("penstock.telemetry.otlp.posting.FLUSH_MILLISECONDS", 50)
+@contextmanager
+def traced() -> Iterator[Collector]:
+    """All that was traced in the block has arrived after it."""
     with Collector() as collector:
         flags = {"endpoint": collector.endpoint, "service_name": "shop", "signals": ["traces"]}
         shutdown = telemetry.setup("penstock-test", "one", check({"telemetry": flags}))
-        yield collector
-        shutdown()
+        try:
+            yield collector
+        finally:
+            shutdown()
 
 
 def by_function(spans: list[Received]) -> dict[str, Received]:
@@ -59,18 +62,14 @@ def by_function(spans: list[Received]) -> dict[str, Received]:
     }
 
 
-async def test_a_graph_is_one_trace_and_its_steps_link_to_those_before(
-    penstock: Bench, collector: Collector
-) -> None:
-    graph_id = await penstock.client.graphs.dispatch(
-        {
-            "extract": Step(extract(table="orders")),
-            "load": Step(awaiting(load, "rows"), after=["extract"]),
-        },
-        title="nightly",
-        finally_=report(),
-    )
-    await penstock.run_pending()
+async def test_a_graph_is_one_trace_and_its_steps_link_to_those_before(penstock: Bench) -> None:
+    steps = {
+        "extract": Step(extract(table="orders")),
+        "load": Step(awaiting(load, "rows"), after=["extract"]),
+    }
+    with traced() as collector:
+        graph_id = await penstock.client.graphs.dispatch(steps, title="nightly", finally_=report())
+        await penstock.run_pending()
     graph = collector.wait_for("graph")
     runs, dispatches = (
         by_function(collector.wait_for_all(word, 3)) for word in ("run", "dispatch")
@@ -90,13 +89,11 @@ async def test_a_graph_is_one_trace_and_its_steps_link_to_those_before(
     }
 
 
-async def test_the_jobs_of_a_batch_and_its_callback_are_one_trace(
-    penstock: Bench, collector: Collector
-) -> None:
-    await penstock.client.batches.create(
-        [extract(table="a"), fail(rows=[1])], title="two", finally_=report()
-    )
-    await penstock.run_pending()
+async def test_the_jobs_of_a_batch_and_its_callback_are_one_trace(penstock: Bench) -> None:
+    calls = [extract(table="a"), fail(rows=[1])]
+    with traced() as collector:
+        await penstock.client.batches.create(calls, title="two", finally_=report())
+        await penstock.run_pending()
     batch = collector.wait_for("batch")
     runs = collector.wait_for_all("run", 3)
     whole = collector.wait_for(lambda span: span.name == "batch as a whole")
