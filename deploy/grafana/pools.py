@@ -221,6 +221,18 @@ POOL_FUNCTIONS = Row(
             stacked=True,
         ),
         Panel(
+            "Peak memory, by function",
+            (
+                (
+                    f"max by (function) (penstock_function_peak_memory_bytes{{{POOL}}})",
+                    "{{function}}",
+                ),
+            ),
+            "bytes",
+            width=8,
+            about="Of the worker's process while an attempt ran, from 10 ms on.",
+        ),
+        Panel(
             "Failed lately",
             ((f"penstock_pool_failed_share_ratio{{{POOL}}}", "{{pool}}"),),
             "percentunit",

@@ -103,8 +103,12 @@ class Reporter:
             tally = self._tally(job.queue)
             tally.failed += outcome.error is not None
             tally.services.append(outcome.run_seconds)
-            failed = outcome.error is not None
-            self._functions.finished(job.payload.function, outcome.run_seconds, failed)
+            self._functions.finished(
+                job.payload.function,
+                outcome.run_seconds,
+                outcome.error is not None,
+                outcome.peak_memory_bytes,
+            )
 
     def _tally(self, queue: str) -> _Tally:
         return self._tallies.setdefault(queue, _Tally())
