@@ -16,6 +16,7 @@
     ├── Undecryptable         encrypted for something else, or changed since
     ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
+    ├── NoResult              a result that is not stored, or not any more
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
     └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
@@ -78,6 +79,10 @@ class UnreadableJob(JobsError):
 
 
 class WrongResult(JobsError):
+    pass
+
+
+class NoResult(JobsError):
     pass
 
 

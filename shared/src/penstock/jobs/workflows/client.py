@@ -28,7 +28,7 @@ from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, Payloa
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.job_type import Call
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.job_view import JobView
 from penstock.jobs.workflows import graph_order
 from penstock.jobs.workflows.graph_order import BadGraph
@@ -154,6 +154,7 @@ class Graphs:
         }
         ordered = [name for group in graph_order.levels(needs) for name in group]
         index = {name: number for number, name in enumerate(ordered)}
+        _check_results_are_stored(steps, takes)
         sealed = self._sealed(ordered, steps, takes)
         if by_level:
             needs = graph_order.by_level(needs)
@@ -280,6 +281,20 @@ class Graphs:
     async def _append_if(self, event: GraphEvent, record: GraphRecord) -> bool:
         stored = await event_log.append_if(self._bus, self._subjects, event, record.sequence)
         return stored is not None
+
+
+def _check_results_are_stored(
+    steps: Mapping[str, Step], takes: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises BadGraph: a step takes the result of one whose function stores none."""
+    for name, taken in takes.items():
+        for other in taken.values():
+            function = split(steps[other].call, MAX_STEPS)[0].job
+            if isinstance(function, JobType) and not function.store_result:
+                raise BadGraph(
+                    f"step {name!r} takes the result of step {other!r}, and {function.name} stores "
+                    "none (store_result=False)"
+                )
 
 
 def _takes(name: str, step: Step) -> dict[str, str]:
