@@ -90,6 +90,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "replay --processes 1": OPERATING,
     "config check": OPERATING,
     "config show": ALL,
+    "config diff": OPERATING,
+    "config reload": OPERATING,
     "deploy check metrics": OPERATING,
 }
 """Commands, and the keys with which they work; one after the other, as the first make what the

@@ -95,11 +95,13 @@ that a command that may not remove the dead letters, which is the second, does n
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
+_RELOAD = "notices.settings.reload"
+
 ROLES: dict[str, Role] = {
     "metrics": Role(
         about="measures",
-        publishes=("snapshots.pool.*", "notices.queue.*"),
-        listens=("beats.worker.>", "jobs.*"),
+        publishes=("snapshots.pool.*", "notices.queue.*", "state.settings.*"),
+        listens=("beats.worker.>", "jobs.*", _RELOAD),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
         follows=("EVENTS", "SNAPSHOTS"),
         counts_queues=True,
@@ -109,10 +111,12 @@ ROLES: dict[str, Role] = {
         publishes=(
             "commands.*",
             "state.lease.decider",
+            "state.settings.*",
             "snapshots.round.*",
             "snapshots.settings.*",
             *(f"events.{noun}.*.*" for noun in ("pool", "hosts", "host", "decider")),
         ),
+        listens=(_RELOAD,),
         reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
         follows=("SNAPSHOTS", "STATE"),
         purges=("COMMANDS",),  # of hosts that were lost
@@ -128,8 +132,9 @@ ROLES: dict[str, Role] = {
             "notices.cancel.*",
             "notices.recovered.*",
             "notices.reloaded.*",
+            "state.settings.*",
         ),
-        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*"),
+        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*", _RELOAD),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         follows=("COMMANDS",),
         answers=True,
@@ -160,10 +165,10 @@ ROLES: dict[str, Role] = {
             *(f"events.{noun}.*.*" for noun in ("queue", "health")),
             *(
                 f"state.{kind}.*"
-                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause")
+                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause", "settings")
             ),
         ),
-        listens=(*_AWAITS, "notices.queue.*"),
+        listens=(*_AWAITS, "notices.queue.*", _RELOAD),
         reads=STREAMS,
         follows=("EVENTS", "STATE"),
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
@@ -205,6 +210,7 @@ ROLES: dict[str, Role] = {
             "notices.recover.*",
             "notices.reload.*",
             "notices.queue.*",
+            _RELOAD,
         ),
         listens=("events.>", "beats.worker.>", "notices.recovered.*", "notices.reloaded.*"),
         reads=STREAMS,
