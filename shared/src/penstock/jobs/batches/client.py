@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sized
 from contextlib import asynccontextmanager, suppress
 
 from penstock.bus import bounded
@@ -96,7 +96,12 @@ class Batches:
         is_named = bool(batch_id)
         await self._dispatcher.sender.check_headroom()
         batch_id = await self._begin(
-            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
+            batch_id,
+            title,
+            allowed_failures,
+            (then, catch, finally_),
+            open_seconds,
+            len(calls) if isinstance(calls, Sized) else None,
         )
         try:
             await self.add(batch_id, calls, key=batch_id, queue=queue)
@@ -155,6 +160,7 @@ class Batches:
         allowed_failures: int | str,
         callbacks: tuple[Call | Awaiting | None, Call | Awaiting | None, Call | Awaiting | None],
         open_seconds: float,
+        total: int | None = None,
     ) -> str:
         batch_id = derived_ids.check_owner_id("batch", batch_id) if batch_id else new_id()
         number, percent = parse_allowed_failures(allowed_failures)
@@ -169,6 +175,7 @@ class Batches:
             allowed_percent=percent,
             callbacks=encode_callbacks(self._dispatcher, batch_id, *callbacks),
             open_seconds=open_seconds,
+            total=total,
         )
         is_new = await self._append_if(event, 0)
         if not is_new and (await self.show(batch_id)).state is not BatchState.OPEN:

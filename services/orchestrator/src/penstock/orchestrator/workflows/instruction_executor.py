@@ -13,6 +13,7 @@ from penstock.bus.protocol import (
     Outgoing,
     PayloadTooLarge,
     WrongSequence,
+    broker_time,
 )
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
@@ -20,6 +21,7 @@ from penstock.jobs import derived_ids
 from penstock.jobs.batches.callbacks import due_callbacks
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch import job_factory
+from penstock.jobs.dispatch.job_factory import due_at
 from penstock.jobs.errors import JobRefused, JobsError, NoResult
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
@@ -100,6 +102,7 @@ class InstructionExecutor:
             self._dispatcher.source,
             correlation_id=graph.record.id,
             handed=handed,
+            due_at=due_at(step.delay_seconds, None, broker_time(self._bus)),
         )
 
     async def _requeue(self, graph: Graph, index: int) -> None:

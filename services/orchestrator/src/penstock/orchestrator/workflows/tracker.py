@@ -20,7 +20,7 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
 from penstock.events.batch import BATCH_EVENTS, BatchCarried, BatchCreated
 from penstock.events.envelope import UnknownEvent, utc_now
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried, GraphStarted
-from penstock.events.job import JOB_EVENTS
+from penstock.events.job import JOB_EVENTS, JobDead
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
@@ -183,12 +183,14 @@ class WorkflowTracker:
         self.position = stored.sequence
 
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
-        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+        event = read_event(stored, JOB_EVENTS)
+        if isinstance(event, UnknownEvent):
             return
         if member := derived_ids.member(job_id):
             batch = self.unfinished.get(("batch", member.batch))
             if isinstance(batch, Batch):
-                batch.see_job(member, name, stored.sequence, stored.at.timestamp())
+                error = event.error if isinstance(event, JobDead) else None
+                batch.see_job(member, name, stored.sequence, stored.at.timestamp(), error)
                 self._touch("batch", member.batch)
         elif step := derived_ids.step(job_id):
             graph = self.unfinished.get(("graph", step[0]))
