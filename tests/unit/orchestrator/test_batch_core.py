@@ -97,6 +97,25 @@ def test_its_end_says_how_long_it_took_and_what_failed_first() -> None:
     assert (again.failed_jobs, again.error, again.seconds) == ((), None, 0.0)
 
 
+def test_it_is_pending_until_its_first_job_starts() -> None:
+    story = Story().jobs("0 JobDispatched", "1 JobDispatched").closed()
+    assert story.batch.record.status == "pending"
+    began = NOW + timedelta(seconds=3)
+    story.sequence += 1
+    story.batch.see_start(story.sequence, began)
+    story.sequence += 1
+    story.batch.see_start(story.sequence, began + timedelta(seconds=9))
+    progress = story.event(4)
+    assert (progress.started_at, progress.counts) == (began, Counts(pending=2))
+    shown = batch_record.evolve(
+        batch_record.evolve(None, BatchCreated(batch_id="b", at=NOW), 1), progress, 2
+    )
+    assert (shown.status, shown.started_at) == ("processing", began)
+    story.says(progress)
+    assert story.batch.decide(NOW + timedelta(seconds=9)) is None
+    assert story.jobs("0 JobCompleted", "1 JobCompleted").event(10).started_at == began
+
+
 def test_a_job_that_is_added_by_another_holds_it() -> None:
     story = Story().jobs("0 JobDispatched").closed()
     story.jobs("1 JobDispatched", "0 JobCompleted")

@@ -78,9 +78,14 @@ class BatchClosed(BatchEvent, frozen=True, kw_only=True, tag=True):
 
 
 class BatchProgressed(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """How far it is, at most once a second."""
+    """How far it is, at most once a second.
+
+    Attributes:
+        started_at: when its first job was started; None before, and from earlier versions.
+    """
 
     counts: Counts
+    started_at: Instant | None = None
 
 
 class BatchStopping(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -100,10 +105,12 @@ class BatchCompleted(BatchEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         seconds: since it was created.
+        started_at: as in BatchProgressed.
     """
 
     counts: Counts
     seconds: float = 0.0
+    started_at: Instant | None = None
 
 
 class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -113,6 +120,7 @@ class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
         seconds: as in BatchCompleted.
         failed_jobs: ids of at most ten jobs that are dead, the first one in front.
         error: of the first one, without its traceback.
+        started_at: as in BatchProgressed.
     """
 
     counts: Counts
@@ -120,6 +128,7 @@ class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
     seconds: float = 0.0
     failed_jobs: tuple[str, ...] = ()
     error: JobError | None = None
+    started_at: Instant | None = None
 
 
 class BatchCancelled(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -127,11 +136,13 @@ class BatchCancelled(BatchEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         seconds: as in BatchCompleted.
+        started_at: as in BatchProgressed.
     """
 
     counts: Counts
     reason: str
     seconds: float = 0.0
+    started_at: Instant | None = None
 
 
 class BatchReopened(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -157,6 +168,7 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
         seconds: as in BatchCompleted.
         failed_jobs: as in BatchFailed; of one that has not ended, the first.
         error: as in BatchFailed.
+        started_at: as in BatchProgressed.
     """
 
     state: str
@@ -181,6 +193,7 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
     seconds: float = 0.0
     failed_jobs: tuple[str, ...] = ()
     error: JobError | None = None
+    started_at: Instant | None = None
 
 
 BATCH_EVENTS = Codec(

@@ -43,6 +43,10 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     failed_jobs: tuple[str, ...] | None = None
     error: str = ""
     seconds: float | None = None
+    status: str = ""
+    started_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    total: int | None = None
 
 
 def row(record: BatchRecord, failed_jobs: tuple[str, ...] | None = None) -> BatchRow:
@@ -60,6 +64,10 @@ def row(record: BatchRecord, failed_jobs: tuple[str, ...] | None = None) -> Batc
         failed_jobs=failed_jobs,
         error=f"{record.error.kind}: {record.error.message}" if record.error else "",
         seconds=record.seconds if record.state.ended else None,
+        status=record.status,
+        started_at=record.started_at,
+        cancelled_at=record.cancelled_at,
+        total=record.total,
     )
 
 
@@ -215,6 +223,7 @@ def _show(session: Session, batch: BatchRow) -> None:
         f"cancelled {counts.cancelled}, pending {counts.pending}")  # fmt: skip
     write_line(f"may fail   {batch.allowed_failures}")
     write_line(f"created    {wording.clock(batch.created_at)}")
+    write_line(f"started    {wording.clock(batch.started_at)}")
     if batch.ended_at:
         took = f", after {wording.seconds(batch.seconds)}" if batch.seconds else ""
         write_line(f"ended      {wording.clock(batch.ended_at)}{took}")

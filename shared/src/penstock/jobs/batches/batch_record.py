@@ -91,6 +91,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
         failed_jobs: ids of at most ten jobs that are dead, the first one in front; of a batch that
             has failed.
         error: of the first of them.
+        started_at: when its first job was started; None before.
     """
 
     id: str
@@ -116,6 +117,14 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     failed_jobs: tuple[str, ...] = ()
     error: JobError | None = None
+    started_at: datetime | None = None
+
+    @property
+    def status(self) -> str:
+        """``pending`` before its first job starts, then ``processing``; at its end its state."""
+        if self.state.ended:
+            return self.state.value
+        return "processing" if self.started_at else "pending"
 
     @property
     def cancelled_at(self) -> datetime | None:
@@ -197,7 +206,9 @@ def _created(event: BatchCreated, sequence: int) -> BatchRecord:
 def _changes(record: BatchRecord, event: BatchEvent, sequence: int) -> dict[str, Any]:
     if isinstance(event, BatchCarried):
         return {"slots": event.slots, "counted_to": event.counted_to} if event.slots else {}
-    return {"changed_at": event.at} | _own_changes(event)
+    started_at = getattr(event, "started_at", None)
+    started = {"started_at": started_at} if started_at and not record.started_at else {}
+    return {"changed_at": event.at, **started} | _own_changes(event)
 
 
 def _own_changes(event: BatchEvent) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class Batch:
         self.tally = tally or Tally()
         self.position = record.sequence
         self._added_at = self._progressed_at = record.created_at.timestamp()
+        self._has_news = False  # of its first start, which no event of the batch holds yet
 
     @staticmethod
     def restored(snapshot: BatchSnapshot, source: str) -> Batch:
@@ -121,6 +122,15 @@ class Batch:
             self._added_at = max(self._added_at, event.at.timestamp())
         if isinstance(event, BatchProgressed):
             self._progressed_at = event.at.timestamp()
+            self._has_news = self._has_news and event.started_at is None
+
+    def see_start(self, sequence: int, at: datetime) -> None:
+        """One of its jobs was started."""
+        if sequence > self.position:
+            self.position = sequence
+            if self.record.started_at is None:
+                self.record = msgspec.structs.replace(self.record, started_at=at)
+                self._has_news = True
 
     def see_job(
         self,
@@ -204,9 +214,14 @@ class Batch:
         return self._failed(counts, self.record.reason, now)
 
     def _progress(self, counts: Counts, now: datetime) -> Instruction | None:
-        if counts == self.record.counts or now.timestamp() - self._progressed_at < PROGRESS_SECONDS:
+        if counts == self.record.counts and not self._has_news:
             return None
-        return Append(BatchProgressed(counts=counts, **self._about(now)), self.record.sequence)
+        if now.timestamp() - self._progressed_at < PROGRESS_SECONDS:
+            return None
+        event = BatchProgressed(
+            counts=counts, started_at=self.record.started_at, **self._about(now)
+        )
+        return Append(event, self.record.sequence)
 
     def _stopping(self, cause: str, reason: str, now: datetime) -> Append:
         event = BatchStopping(cause=cause, reason=reason, **self._about(now))  # type: ignore[arg-type]
@@ -226,7 +241,11 @@ class Batch:
 
     def _end(self, now: datetime) -> dict[str, Any]:
         seconds = (now - self.record.created_at).total_seconds()
-        return {**self._about(now), "seconds": round(max(seconds, 0.0), 3)}
+        return {
+            **self._about(now),
+            "seconds": round(max(seconds, 0.0), 3),
+            "started_at": self.record.started_at,
+        }
 
     def _call_back(self) -> CallBack:
         record = self.record
