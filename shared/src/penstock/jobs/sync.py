@@ -152,6 +152,8 @@ class SyncSchedules(Blocking):
 class SyncJobs(Blocking):
     """See :class:`Jobs`."""
 
+    list = blocking(Jobs.list)
+    find_id = blocking(Jobs.find_id)
     logs = blocking(Jobs.logs)
     follow_logs = iterating(Jobs.follow_logs)
 
