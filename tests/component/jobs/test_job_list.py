@@ -13,11 +13,12 @@ from penstock.events.job import JobDead, JobDispatched, JobError, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, job, job_view
 from penstock.jobs.errors import AmbiguousId, BadTime, NotFound
+from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads.encryption import KeyRing
-from penstock.jobs.reading.job_list import JobFilter, newest_jobs
+from penstock.jobs.reading.job_list import JobQuery, newest_jobs
 from penstock.testing.memory.bus import MemoryBus
 
 SUBJECTS = Subjects()
@@ -45,7 +46,7 @@ async def test_jobs_that_changed_last_come_first(bus) -> None:
     client = Client(bus)
     first, second = [await client.dispatch(add(a=1)), await client.dispatch(add(a=2))]
     await client.cancel(first, "not wanted")
-    found = await newest_jobs(bus, SUBJECTS, JobFilter(), 10)
+    found = await newest_jobs(bus, SUBJECTS, JobQuery(), 10)
     assert [(record.id, record.state) for record in found] == [
         (first, State.CANCELLED),
         (second, State.WAITING),
@@ -58,7 +59,12 @@ async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
     await client.cancel(ids[0])
 
     async def listed(state: State | None, queue: str | None, limit: int) -> list[str]:
-        found = await newest_jobs(bus, SUBJECTS, JobFilter(state=state, queue=queue), limit)
+        found = await newest_jobs(
+            bus,
+            SUBJECTS,
+            JobQuery(state=state, matching=JobFilter(queues=(queue,) if queue else ())),
+            limit,
+        )
         return [record.id for record in found]
 
     assert await listed(State.CANCELLED, None, 9) == [ids[0]]
@@ -72,7 +78,7 @@ async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeyp
     client = Client(bus)
     job_id = await client.dispatch(add(a=1))
     await client.cancel(job_id)
-    [record] = await newest_jobs(bus, SUBJECTS, JobFilter(), 1)
+    [record] = await newest_jobs(bus, SUBJECTS, JobQuery(), 1)
     assert (record.state, record.function) == (State.CANCELLED, "cli-test.add")
 
 
@@ -82,7 +88,7 @@ async def test_what_cannot_be_told_is_left_out(bus) -> None:
     subject = SUBJECTS.event(JobDispatched(job_id="bad", queue="q", function="f", payload=b""))
     await bus.append(Outgoing(subject, b"no JSON"))
     whole = await Client(bus).dispatch(add(a=1))
-    found = await newest_jobs(bus, SUBJECTS, JobFilter(), 10)
+    found = await newest_jobs(bus, SUBJECTS, JobQuery(), 10)
     assert [record.id for record in found] == [whole]
 
 
@@ -99,7 +105,7 @@ async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypat
     await client.dispatch_many([add(a=n) for n in range(20)])
     asked: list[str] = []
     monkeypatch.setattr(job_view, "read", lambda log, job_id, ring: asked.append(job_id))
-    [record] = await newest_jobs(bus, SUBJECTS, JobFilter(state=State.DEAD), 9)
+    [record] = await newest_jobs(bus, SUBJECTS, JobQuery(state=State.DEAD), 9)
     assert (record.id, asked) == (dead, [])
 
 
@@ -118,7 +124,7 @@ async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, m
         return await read(log, job_id, ring)
 
     monkeypatch.setattr(job_view, "read", counted)
-    assert len(await newest_jobs(bus, SUBJECTS, JobFilter(state=State.CANCELLED), 9)) == 1
+    assert len(await newest_jobs(bus, SUBJECTS, JobQuery(state=State.CANCELLED), 9)) == 1
     assert asked == [job_id]
 
 

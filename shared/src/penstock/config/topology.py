@@ -103,6 +103,13 @@ def with_lanes(settings: Settings) -> frozenset[str]:
     )
 
 
+def lanes_of(settings: Settings, queue: str) -> tuple[str, ...]:
+    """The queues in which jobs dispatched to this one wait: one for each priority it has."""
+    if queue not in with_lanes(settings):
+        return (queue,)
+    return tuple(in_lane(queue, priority) for priority in PRIORITIES)
+
+
 def is_excluded(settings: Settings, queue: str) -> bool:
     return any(fnmatchcase(queue, pattern) for pattern in settings.excluded)
 

@@ -230,6 +230,24 @@ class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
     commits: dict[str, str] = {}
 
 
+class JobMoved(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A job that does not run was moved to another queue; messages made before are void.
+
+    Attributes:
+        queue: where it waits now.
+        from_queue: where it waited.
+        payload: the encoded call, which names the queue.
+        due_at: when a delayed or retried job is due; None: at once.
+        reason: given by the person who moved it.
+    """
+
+    queue: str
+    from_queue: str
+    payload: bytes
+    due_at: Instant | None = None
+    reason: str = ""
+
+
 class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     """All that the job's earlier events led to: they leave the log, and this takes their place.
 
@@ -243,6 +261,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         life_from: sequence of the event with which the job's present life began.
         token: sequence of the latest attempt's `JobStarted`.
         void_before: checkpoints of attempts before this sequence are void.
+        moved: sequence of the last `JobMoved`; 0 for none.
     """
 
     queue: str
@@ -281,6 +300,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     life: Int64 = 1
     commits: dict[str, str] = {}
     void_before: Int64 = 0
+    moved: Int64 = 0
 
 
 JOB_EVENTS = Codec(
@@ -296,5 +316,6 @@ JOB_EVENTS = Codec(
     JobCancelled,
     JobDead,
     JobRevived,
+    JobMoved,
     JobCarried,
 )

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 from penstock.bus.protocol import Bus, broker_time
+from penstock.config.topology import PRIORITIES, in_lane
 from penstock.events.subjects import Subjects
 from penstock.jobs.errors import BadTime
+from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.id_prefix import find_id
-from penstock.jobs.reading.job_list import DEFAULT_LIMIT, JobFilter, JobList, newest_jobs
+from penstock.jobs.reading.job_list import DEFAULT_LIMIT, JobList, JobQuery, newest_jobs
 from penstock.jobs.reading.job_logs import AttemptLines, JobLogs
 
 
@@ -33,10 +35,10 @@ class Jobs:
         self,
         *,
         state: State | None = None,
-        function: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        batch: str | None = None,
+        function: str = "",
+        queue: str = "",
+        tag: str = "",
+        batch: str = "",
         worker: str | None = None,
         since: datetime | timedelta | None = None,
         until: datetime | timedelta | None = None,
@@ -62,12 +64,10 @@ class Jobs:
             BadTime: a time without a zone.
             BusError
         """
-        wanted = JobFilter(
+        lanes = tuple(in_lane(queue, priority) for priority in PRIORITIES) if queue else ()
+        wanted = JobQuery(
+            matching=JobFilter(queues=lanes, function=function, tag=tag, batch=batch),
             state=state,
-            function=function,
-            queue=queue,
-            tag=tag,
-            batch=batch,
             worker=worker,
             since=_moment(since, self._bus),
             until=_moment(until, self._bus),

@@ -15,16 +15,16 @@ import msgspec
 
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus, Stored
-from penstock.config.topology import of_lane
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids, job_view
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_store.event_log import read_event
+from penstock.jobs.job_filter import EVERY_JOB, JobFilter
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import State, fold, leads_to
+from penstock.jobs.lifecycle import JobRecord, State, fold, leads_to
 from penstock.jobs.payloads.encryption import KeyRing
 
 DEFAULT_LIMIT = 100
@@ -33,53 +33,44 @@ MOST_READ = 2_000
 _READ_AT_ONCE = 20
 
 
-class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs are listed; None is any.
 
     Attributes:
+        matching: by queue, function, tag and batch.
         state: as they are now.
-        function: registered name.
-        queue: with all its priorities, or one of them as ``queue--high``.
-        tag: one of its tags.
-        batch: id of the batch that it is counted in.
-        worker: that runs it or ran it last.
+        worker: that runs them or ran them last.
         since: changed at or after this time.
         until: changed last before this time.
     """
 
+    matching: JobFilter = EVERY_JOB
     state: State | None = None
-    function: str | None = None
-    queue: str | None = None
-    tag: str | None = None
-    batch: str | None = None
     worker: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
-    def fits(self, view: JobView) -> bool:
-        record = view.record
+    def fits(self, record: JobRecord) -> bool:
         return (
             self.state in {None, record.state}
-            and self.function in {None, record.function}
-            and self.queue in {None, record.queue, view.queue}
-            and (self.tag is None or self.tag in record.tags)
-            and self.batch in {None, view.batch_id}
             and self.worker in {None, record.worker}
+            and self.matching.fits(record)
         )
 
     def may_fit(self, job_id: str, history: History) -> bool:
         """Whether a job can fit, given only its latest events: spares reading most of the rest."""
         latest = [event for _, event in history if isinstance(event, Event)]
         member = derived_ids.member(job_id)
+        matching, batch = self.matching, member.batch if member else ""
         queues = {getattr(event, "queue", "") for event in latest} - {""}
         functions = {getattr(event, "function", "") for event in latest} - {""}
         workers = {event.worker for event in latest if isinstance(event, JobStarted)}
         return (
             (self.state is None or any(leads_to(event, self.state) for event in latest))
-            and (self.batch is None or (member is not None and member.batch == self.batch))
-            and (not functions or self.function is None or self.function in functions)
             and (not workers or self.worker is None or self.worker in workers)
-            and (not queues or self.queue is None or self.queue in _with_lanes(queues))
+            and matching.batch in {"", batch}
+            and (not functions or matching.function in {"", *functions})
+            and (not queues or not matching.queues or bool(queues & {*matching.queues}))
         )
 
 
@@ -108,7 +99,7 @@ History = Sequence[tuple[int, Event | UnknownEvent]]
 async def newest_jobs(
     bus: Bus,
     subjects: Subjects,
-    wanted: JobFilter,
+    wanted: JobQuery,
     limit: int = DEFAULT_LIMIT,
     ring: KeyRing | None = None,
 ) -> JobList:
@@ -124,7 +115,7 @@ async def newest_jobs(
     async for messages, is_whole in lookback.back(bus, subjects.events_stream, everything):
         fitting, reaches_back_to = [], messages[0].at if messages else None
         async for view in reader.views(_in_time(messages, wanted), is_whole):
-            if wanted.fits(view):
+            if wanted.fits(view.record):
                 fitting.append(view)
                 if len(fitting) == limit:
                     return JobList(jobs=tuple(fitting))
@@ -146,7 +137,7 @@ class _Reader:
         gave_up: more jobs were to be read than are.
     """
 
-    def __init__(self, log: JobLog, wanted: JobFilter, ring: KeyRing) -> None:
+    def __init__(self, log: JobLog, wanted: JobQuery, ring: KeyRing) -> None:
         self._log, self._wanted, self._ring = log, wanted, ring
         self._read: dict[str, JobView | None] = {}
         self.gave_up = False
@@ -190,7 +181,7 @@ class _Reader:
         return self._read[job_id]
 
 
-def _in_time(messages: Sequence[Stored], wanted: JobFilter) -> Sequence[Stored]:
+def _in_time(messages: Sequence[Stored], wanted: JobQuery) -> Sequence[Stored]:
     """The events of jobs whose last one is within the time asked for."""
     if wanted.since is None and wanted.until is None:
         return messages
@@ -217,7 +208,3 @@ def _by_job(messages: Sequence[Stored]) -> dict[str, list[Stored]]:
 
 def _job_id(stored: Stored) -> str:
     return stored.subject.split(".")[-2]
-
-
-def _with_lanes(queues: set[str]) -> set[str]:
-    return queues | {of_lane(queue)[0] for queue in queues}
