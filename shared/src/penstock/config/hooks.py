@@ -25,7 +25,7 @@ class HookTable(Section, frozen=True, kw_only=True):
         functions: patterns of registered names, such as ``shop.*``; empty for any.
         queues: patterns of queues; empty for any.
         job: registered name of the function to dispatch with the argument ``notice``
-            (:class:`penstock.jobs.JobNotice`); needs ``queue``.
+            (a `penstock.jobs.JobNotice`); needs ``queue``.
         queue: the queue of that job.
         url: an address that the notice is posted to as JSON; any status from 200 to 299 is taken as
             delivered.
