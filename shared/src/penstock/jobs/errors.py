@@ -16,6 +16,8 @@
     ├── Undecryptable         encrypted for something else, or changed since
     ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
+    ├── NoResult              a result that is not stored, or not any more
+    ├── RateLimitExceeded     an attempt that came too early, where its limit says "fail"
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
     └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
@@ -23,7 +25,8 @@
     └── Skip              it need not run: it ends as cancelled
     Interruption (BaseException: raised inside a running job, not to be swallowed)
     ├── Cancelled
-    └── TimedOut
+    ├── TimedOut
+    └── LimitExceeded     it uses more memory or CPU time than its pool allows a job
 """
 
 from __future__ import annotations
@@ -78,6 +81,14 @@ class UnreadableJob(JobsError):
 
 
 class WrongResult(JobsError):
+    pass
+
+
+class NoResult(JobsError):
+    pass
+
+
+class RateLimitExceeded(JobsError):
     pass
 
 
@@ -136,3 +147,7 @@ class Cancelled(Interruption):
 
 class TimedOut(Interruption):
     """The job ran longer than its `timeout_seconds`."""
+
+
+class LimitExceeded(Interruption):
+    """The job uses more memory or CPU time than its pool's ``limit_job_…`` allow."""
