@@ -207,6 +207,7 @@ class UnknownJobs:
             pickup_seconds=0.0,
             message=delivery.sequence,
             max_lost=record.max_lost,
+            at_most_once=record.at_most_once,
             function=record.function,
         )
         retrying = JobRetrying(
