@@ -75,9 +75,9 @@ peers: $(READY)  ## the same work beside other job systems, as JSON (10 min; mak
 	@$(BIN)/python benchmarks/peers.py
 
 wheels: $(READY)  ## build all distributions into dist/, for pip install --find-links dist penstock
-	@rm -rf dist
+	@rm -rf dist $(addsuffix /build,$(PACKAGES))
 	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PACKAGES))
-	@find $(PACKAGES) -maxdepth 1 -name build -type d -exec rm -rf {} +
+	@rm -rf $(addsuffix /build,$(PACKAGES))
 
 lock:  ## pin requirements.in anew, with hashes and without any address
 	@for f in requirements requirements-build $(basename $(wildcard benchmarks/peers/requirements-*.in)); do uv pip compile --quiet --upgrade --universal --python-version 3.11 \

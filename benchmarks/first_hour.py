@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ from penstock.runtime.local_broker import URL_FILE
 from penstock.runtime.paths import temporary_dir
 
 ROOT = Path(__file__).resolve().parent.parent
+PYTHON = getattr(sys, "_base_executable", sys.executable)
+"""The machine's, whose packages are not this environment's."""
 UP_SECONDS = 120.0
 _END_SECONDS = 60.0
 
@@ -105,9 +108,9 @@ class Newcomer:
             up.end(_END_SECONDS)
 
     def _path(self, words: Sequence[str]) -> list[str]:
-        """The environment's programs, as if it were activated."""
+        """The environment's programs, as if it were activated; before it is made, `python3`."""
         beside = self.folder / ".venv" / "bin" / words[0]
-        program = str(beside) if beside.exists() else words[0]
+        program = str(beside) if beside.exists() else PYTHON
         return ["env", "-i", *self._variables, program, *words[1:]]
 
     def _timed(self, words: Sequence[str], began: float) -> None:
@@ -115,10 +118,17 @@ class Newcomer:
 
 
 def build_wheels(place: Path, folders: Sequence[str]) -> None:
-    """Builds distributions of this clone as `make wheels` does, into ``place``."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    options = ["--no-build-isolation", "--disable-pip-version-check", "--wheel-dir", str(place)]
-    subprocess.run([*command, *options, *folders], cwd=ROOT, check=True, capture_output=True)
+    """Builds distributions of this clone as `make wheels` does, into ``place``.
+
+    From copies: setuptools leaves what it builds in the folder of the source.
+    """
+    with temporary_dir() as copies:
+        for folder in folders:
+            ignored = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+            shutil.copytree(ROOT / folder, copies / folder, ignore=ignored)
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+        options = ["--no-build-isolation", "--disable-pip-version-check", "--wheel-dir", str(place)]
+        subprocess.run([*command, *options, *folders], cwd=copies, check=True, capture_output=True)
 
 
 def distributions() -> list[str]:
@@ -153,8 +163,9 @@ def first_hour(wheels: Path, package: str, folder: Path, run_time: Path) -> Firs
         RuntimeError: a command failed, with what it printed.
     """
     newcomer = Newcomer(folder, run_time)
-    newcomer.types(getattr(sys, "_base_executable", sys.executable), "-m", "venv", ".venv")
-    newcomer.types("pip", "install", "--quiet", "--find-links", str(wheels), package)
+    place = os.path.relpath(wheels, folder)
+    newcomer.types("python3", "-m", "venv", ".venv")
+    newcomer.types("pip", "install", "--quiet", "--find-links", place, package)
     newcomer.types("penstock", "init")
     with newcomer.keeps("penstock", "up", "--no-live"):
         printed = newcomer.types("python", "client.py")

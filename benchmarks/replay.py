@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, get_args
 import msgspec
 
 from machine import describe
+from penstock.bus.saved_log import Entry, line
 from penstock.config.load import check
 from penstock.config.profiles import PROFILES, PoolKind
 from penstock.decider import plugins
@@ -39,7 +40,6 @@ from penstock.decider.publishing.event_filter import EventFilter
 from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay import stretches
-from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects

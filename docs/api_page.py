@@ -19,16 +19,12 @@ import penstock.jobs
 import penstock.testing
 from penstock.jobs import errors, sink
 from penstock.jobs.batches.batch_record import BatchRecord
-from penstock.jobs.batches.client import Batches, OpenBatch
-from penstock.jobs.dead_letters.client import DeadLetters
-from penstock.jobs.queues.pauses import QueuePauses
-from penstock.jobs.reading.client import Jobs
+from penstock.jobs.batches.client import OpenBatch
 from penstock.jobs.running.context import JobBatch, JobCheckpoint
-from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.schedules.schedule import Schedule
-from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.testing.assertions import Assertions
+from penstock.testing.memory.bus import MemoryBus
 
 INTRODUCTION = """
 # Python API
@@ -44,16 +40,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Reading": ("JobView", "State"),
 }
 """Names of `penstock.jobs` in the order of the page; all others follow, but for errors."""
-REACHED = {
-    "Batches: `client.batches`": (Batches, OpenBatch, BatchRecord),
-    "Chains and graphs: `client.graphs`": (Graphs, GraphRecord),
-    "Schedules: `client.schedules`": (Schedules, Schedule),
-    "Dead letters: `client.dead`": (DeadLetters,),
-    "Lists of jobs, and what they wrote: `client.jobs`": (Jobs,),
-    "Pauses: `client.pauses`": (QueuePauses,),
-    "Within a job: `context.checkpoint`, `context.batch`": (JobCheckpoint, JobBatch),
+BESIDE: dict[str, tuple[type, ...]] = {
+    "batches": (OpenBatch, BatchRecord),
+    "graphs": (GraphRecord,),
+    "schedules": (Schedule,),
 }
-"""What is reached by an attribute, and only imported to annotate."""
+"""What the verbs of a client's attribute give."""
 FURTHER_ERRORS = {
     penstock.jobs: (
         penstock.jobs.BadGraph,
@@ -84,7 +76,9 @@ def _groups() -> dict[str, list[Any]]:
     groups: dict[str, list[Any]] = {
         title: [exported.pop(name) for name in names] for title, names in GROUPS.items()
     }
-    groups |= {title: list(kinds) for title, kinds in REACHED.items()}
+    for name, kind in _attributes_of_a_client():
+        groups[f"`client.{name}`"] = [kind, *BESIDE.get(name, ())]
+    groups["Within a job: `context.checkpoint`, `context.batch`"] = [JobCheckpoint, JobBatch]
     rest = [item for item in exported.values() if not _is_error(item)]
     groups["Values"] = rest
     groups["Output that is written once: `penstock.jobs.sink`"] = [
@@ -98,6 +92,13 @@ def _groups() -> dict[str, list[Any]]:
         Assertions,
     ]
     return groups
+
+
+def _attributes_of_a_client() -> Iterator[tuple[str, type]]:
+    client = penstock.jobs.Client(MemoryBus("penstock"))
+    for name, value in vars(client).items():
+        if not name.startswith("_") and name != "dispatcher":  # which is for the platform itself
+            yield name, type(value)
 
 
 def _is_error(item: Any) -> bool:

@@ -173,7 +173,15 @@ One file, `penstock.toml` (or the one that `--config` or `PENSTOCK_CONFIG` names
 variables lie over it, flags over both. A variable's name is `PENSTOCK_`, the table, two
 underscores, the key: `PENSTOCK_NATS__URL`, `PENSTOCK_POOLS__REPORTS__SLA_SECONDS`; its value is
 read as TOML, else as text. An unknown key is an error, with the nearest known one as a suggestion.
-`penstock config check` checks the whole, `penstock config show` prints what is in force.
+`penstock config check` checks the whole, `penstock config show` prints the result.
+
+A changed file counts after `penstock config reload`, or SIGHUP to a service. Each service then
+reads its own file and variables anew. One that cannot use them keeps its settings, and logs why.
+Metrics, decider and orchestrator start anew within their process and take over everything. An
+executor goes on with its workers: it takes over what has `yes` in the column *reload*, for workers
+that start from then on, and the rest, and pools of kind `spark`, when it is restarted. Clients read
+their settings when they start. `penstock config diff` compares the file with what each service runs
+with; `penstock health` reports differences, and `penstock pool ls` shows what is in force.
 """
 
 

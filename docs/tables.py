@@ -11,6 +11,8 @@ import msgspec
 from docstrings import meanings_of
 from msgspec import NODEFAULT, Meta, UnsetType
 
+from penstock.config.section import ALL, Section
+
 COMPUTED = "computed"
 NO_LIMIT = 1e9
 """Limits from here on only keep infinity out; they are not worth a word."""
@@ -21,20 +23,31 @@ def field_table(
     beyond: type[msgspec.Struct] | None = None,
     only: list[str] | None = None,
 ) -> str:
-    """Name, type, default, meaning of each field; without those of ``beyond``."""
+    """Name, type, default, meaning of each field; without those of ``beyond``.
+
+    Of settings also whether a reload takes them over, by the marker of their section.
+    """
     left_out = set(beyond.__struct_fields__) if beyond else set()
-    meanings = meanings_of(kind)
+    meanings, is_section = meanings_of(kind), issubclass(kind, Section)
     rows = [
         [
             f"`{field.name}`",
             type_words(field.type),
             default_words(field),
             meanings.get(field.name, ""),
+            *([reloaded(kind, field.name)] if is_section else []),
         ]
         for field in msgspec.structs.fields(kind)
         if field.name not in left_out and (only is None or field.name in only)
     ]
-    return table(["field", "type", "default", "meaning"], rows) if rows else ""
+    titles = ["field", "type", "default", "meaning", *(["reload"] if is_section else [])]
+    return table(titles, rows) if rows else ""
+
+
+def reloaded(section: type[Section], name: str) -> str:
+    """``restart`` where an executor takes a setting over at its start only."""
+    waits = section.of_process == ALL or name in section.of_process
+    return "restart" if waits else "yes"
 
 
 def type_words(kind: Any) -> str:

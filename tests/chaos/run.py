@@ -261,7 +261,7 @@ async def _breaches(installation: Site) -> list[Breach]:
     miscounts = (
         miscounted(histories, {BATCH: (BATCH_JOBS, counts)})
         if counts is not None
-        else [Breach(Rule.COUNTS, BATCH, "has not ended")]
+        else [Breach(Rule.BATCH, BATCH, "has not ended")]
     )
     stored = await installation.bus.count(subjects.events_stream, subjects.events("job", "*", "*"))
     counted = {

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from tests.histories import (
     Breach,
+    Evidence,
     Histories,
-    Rule,
     Run,
-    Story,
     broken,
     check,
     expired,
@@ -38,6 +37,7 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.verifying.rules import History, Rule
 
 ERROR = JobError(kind="poison", message="")
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -77,11 +77,11 @@ def revived() -> JobEvent:
     return JobRevived(job_id="a", queue="q", function="f", payload=b"")
 
 
-def story(*events: Any, job_id: str = "a") -> dict[str, Story]:
+def story(*events: Any, job_id: str = "a") -> dict[str, History]:
     return {job_id: list(enumerate(events, 1))}
 
 
-def rules(found: list[Breach]) -> set[Rule]:
+def rules(found: list[Breach]) -> set[Rule | Evidence]:
     return {breach.rule for breach in found}
 
 
@@ -95,7 +95,7 @@ GOOD = {
     "cancelled": (dispatched(), JobCancelled(job_id="a", reason="")),
 }  # fmt: skip
 
-BAD: dict[str, tuple[Rule, tuple[Any, ...]]] = {
+BAD: dict[str, tuple[Rule | Evidence, tuple[Any, ...]]] = {
     "completed twice": (Rule.ONCE, (dispatched(), started(), completed(), completed())),
     "started after its end": (Rule.ONCE, (dispatched(), started(), completed(), started("w2"))),
     "dead and completed": (Rule.ONCE, (dispatched(), started(), dead(), completed())),
@@ -103,24 +103,26 @@ BAD: dict[str, tuple[Rule, tuple[Any, ...]]] = {
     "taken from a worker that was not lost": (
         Rule.LEGAL, (dispatched(), started("w1"), started("w2"), completed("w2"))
     ),
-    "an unknown event": (Rule.LEGAL, (dispatched(), UnknownEvent(type="JobTeleported", raw=b""))),
+    "an unknown event": (
+        Evidence.VERSION, (dispatched(), UnknownEvent(type="JobTeleported", raw=b""))
+    ),
     "an attempt counted down": (
         Rule.TOKEN, (dispatched(), started("w1", 2), recovered(), started("w2", 1))
     ),
     "a deposed worker completes": (
-        Rule.DEPOSED,
+        Rule.OUTDATED,
         (dispatched(), started("w1"), recovered(), started("w2"), completed("w1")),
     ),
     "a deposed worker fails": (
-        Rule.DEPOSED, (dispatched(), started("w1"), recovered(), started("w2"), failed("w1"))
+        Rule.OUTDATED, (dispatched(), started("w1"), recovered(), started("w2"), failed("w1"))
     ),
     "a deposed worker tells its progress": (
-        Rule.DEPOSED,
+        Rule.OUTDATED,
         (dispatched(), started("w1"), recovered(), started("w2"),
          JobProgressed(job_id="a", done=1, source="w1")),
     ),
     "the completion of an earlier attempt": (
-        Rule.DEPOSED,
+        Rule.OUTDATED,
         (dispatched(), started(), failed(), retrying(), started("w1", 2), completed("w1", 1)),
     ),
 }  # fmt: skip
@@ -132,7 +134,7 @@ def test_what_may_be_is_not_reproached(events: tuple[JobEvent, ...]) -> None:
 
 
 @pytest.mark.parametrize(("rule", "events"), BAD.values(), ids=BAD)
-def test_what_must_not_be_is_found(rule: Rule, events: tuple[Any, ...]) -> None:
+def test_what_must_not_be_is_found(rule: Rule | Evidence, events: tuple[Any, ...]) -> None:
     assert rule in rules(broken(story(*events)))
 
 
@@ -153,7 +155,7 @@ def test_a_token_that_does_not_grow_is_found() -> None:
 )  # fmt: skip
 def test_an_acknowledged_job_without_an_end_is_found(histories: Histories) -> None:
     assert rules(unended(histories, ["a"])) == {Rule.ENDS}
-    with pytest.raises(AssertionError, match="acknowledged dispatch ends"):
+    with pytest.raises(AssertionError, match="rule: ends"):
         check(histories, ["a"])
 
 
@@ -179,15 +181,15 @@ def test_counts_are_recounted(size: int, counts: Counts, right: bool) -> None:
 
 def test_a_batch_that_counted_a_job_twice_is_found() -> None:
     twice = {"b": (3, Counts(completed=3, cancelled=1))}
-    assert rules(miscounted(BATCH, twice)) == {Rule.COUNTS}
+    assert rules(miscounted(BATCH, twice)) == {Rule.BATCH}
 
 
 def test_events_that_were_not_read_are_found() -> None:
     subject = "p.events.job.{}.JobStarted".format
     whole = story(*GOOD["at once"])
     assert unread(whole, {subject("a"): 2, "p.events.job.a.JobCompleted": 1}) == []
-    assert rules(unread(whole, {subject("a"): 4})) == {Rule.RECOUNT}
-    assert rules(unread(whole, {subject("a"): 3, subject("b"): 1})) == {Rule.RECOUNT}
+    assert rules(unread(whole, {subject("a"): 4})) == {Evidence.RECOUNT}
+    assert rules(unread(whole, {subject("a"): 3, subject("b"): 1})) == {Evidence.RECOUNT}
 
 
 @pytest.mark.parametrize(
@@ -203,17 +205,17 @@ def test_the_log_tells_what_happened(runs: list[Run], right: bool) -> None:
     ("runs", "found"),
     [
         ([Run("a", 1, 0, 1), Run("b", 2, 1, 2), Run("a", 3, 3, 4)], set()),
-        ([Run("a", 1, 0, 1.1), Run("b", 2, 1, 2)], {Rule.EXCLUSIVE}),
-        ([Run("a", 1, 0, 5), Run("b", 2, 1, 2), Run("c", 3, 3, 4)], {Rule.EXCLUSIVE}),
+        ([Run("a", 1, 0, 1.1), Run("b", 2, 1, 2)], {Evidence.EXCLUSIVE}),
+        ([Run("a", 1, 0, 5), Run("b", 2, 1, 2), Run("c", 3, 3, 4)], {Evidence.EXCLUSIVE}),
         ([Run("a", 3, 0, 1), Run("b", 2, 1, 2)], {Rule.TOKEN}),
     ],
     ids=["one after another", "overlapping", "one within another's time", "an older token later"],
 )  # fmt: skip
-def test_an_overlap_is_found(runs: list[Run], found: set[Rule]) -> None:
+def test_an_overlap_is_found(runs: list[Run], found: set[Rule | Evidence]) -> None:
     assert rules(overlapping(runs)) == found
 
 
 def test_a_job_that_expires_before_its_time_is_found() -> None:
     early = story(dispatched(), JobCancelled(job_id="a", reason="", cause="expired"))
-    assert rules(expired(early)) == {Rule.EXPIRED}
+    assert rules(expired(early)) == {Evidence.EXPIRED}
     assert expired(story(*GOOD["cancelled"])) == []

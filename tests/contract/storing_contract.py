@@ -204,6 +204,22 @@ class StoringContract(FollowingContract):
 
         assert bodies(await bus.history(stream, subject)) == [b"1", b"2"]
 
+    async def test_one_message_is_removed_by_its_sequence(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream = examined.subjects.jobs_stream
+        messages = numbered(examined.subjects.queue("q"), 3)
+        _, second, third = await bus.append_many(messages)
+
+        await bus.remove_message(stream, second)
+        await bus.remove_message(stream, second)  # gone already: no error
+
+        stored = await bus.history(stream, examined.subjects.queue("q"))
+        assert bodies(stored) == [b"0", b"2"]
+        delivered = await bus.puller("q").fetch(10, 1)
+        assert [delivery.sequence for delivery in delivered][-1] == third
+        assert len(delivered) == 2
+
     async def test_history_begins_where_it_is_told_to(self, bus: Bus, examined: Examined) -> None:
         stream, subject = examined.subjects.events_stream, examined.event("a")
         _, second, third = await bus.append_many(numbered(subject, 3))

@@ -49,8 +49,7 @@ def install(tmp_path: Path) -> Install:
     def make(package: str) -> Path:
         environment = tmp_path / "environment"
         python = environment / "bin" / "python"
-        base = getattr(sys, "_base_executable", sys.executable)
-        subprocess.run([base, "-m", "venv", str(environment)], check=True)
+        subprocess.run([first_hour.PYTHON, "-m", "venv", str(environment)], check=True)
         first_hour.build_wheels(tmp_path / "dist", ["./shared"])
         pip = [str(python), "-m", "pip", "install", "--quiet", "--find-links", "dist", package]
         done = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -112,7 +112,13 @@ def _pools(draw: st.DrawFn, name: str, tree: Mapping[str, Any]) -> dict[str, Any
     if kind in ("queue", "group"):
         table["priorities"] = draw(st.booleans())
     if kind == "spark":
-        table["serves"] = [each for each in tree["pools"] if tree["pools"][each]["kind"] != "spark"]
+        table["serves"] = [
+            served
+            for served, other in tree["pools"].items()
+            if other["kind"] != "spark" and other.get("slots", 1) == 1
+        ]
+    if kind == "exclusive":
+        table["slots"] = 1
     if kind == "exclusive" or not table.get("scalable", below["scalable"]):
         workers = draw(st.integers(1, 5))
         table |= {"min_workers": workers, "max_workers": workers}

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.bus.protocol import Stored
+from penstock.bus.saved_log import Entry, line, read
 from penstock.config import Settings
 from penstock.decider import plugins
 from penstock.decider.core.decide import Outcome, decide
@@ -29,7 +30,6 @@ from penstock.decider.publishing.event_filter import EventFilter
 from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.replay.chain import Installed
-from penstock.decider.replay.entry import Entry, line, read
 from penstock.decider.replay.recompute import Recomputer, recorded_settings
 from penstock.decider.replay.verdict import Verdict
 from penstock.decider.replay.verify import Verifier

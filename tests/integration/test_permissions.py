@@ -57,7 +57,12 @@ EVERYBODY = [DELETE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]
 CARRIED = [f"penstock.events.{n}.x.{n.title()}Carried" for n in ("job", "batch", "graph")]
 RETRIED = [
     f"penstock.events.{place}"
-    for place in ("job.x.JobRevived", "batch.x.BatchReopened", "graph.x.GraphReopened")
+    for place in (
+        "job.x.JobRevived",
+        "job.x.JobMoved",
+        "batch.x.BatchReopened",
+        "graph.x.GraphReopened",
+    )
 ]
 ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, *CARRIED]
 

@@ -19,12 +19,12 @@ from tests.integration.shell import Shell
 from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
 from tests.waiting import eventually
 
+from penstock.bus.saved_log import Entry, line
 from penstock.cli.scaling import explanation, recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.recorded_rounds import Span
 from penstock.config import topology
 from penstock.decider.publishing import recorder
 from penstock.decider.replay import stretches
-from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobCompleted, JobDispatched
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided

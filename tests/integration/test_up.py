@@ -183,6 +183,49 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     assert "no 'penstock up' runs in this folder" in gone.stderr
 
 
+def _ready(up: Up) -> dict[str, int]:
+    return {row["pool"]: row["ready"] for row in up.shell.json("pool", "ls")}
+
+
+def test_edited_settings_are_reloaded_and_drift_is_shown(up: Up) -> None:
+    up.until_ready()
+    up.until(lambda: up.shell.json("pool", "ls")[0]["ready"] == 1, "a worker")
+    up.until(lambda: len(up.shell.json("config", "diff")["services"]) == 4, "four services")
+    pids = {service: up.process_of(service).pid for service in ("metrics", "decider", "executor")}
+    toml = up.folder / "penstock.toml"
+    good = CONFIG.replace("sla_seconds = 5", "sla_seconds = 4").replace("min_workers = 1", "")
+    toml.write_text(good + "[pools.extra]\nmin_workers = 1\n")
+    changes = up.shell.json("config", "diff", code=1)["differences"]
+    assert {(row["service"], row["name"]) for row in changes} >= {
+        ("decider", "pools.reports.sla_seconds"),
+        ("executor", "pools.extra.min_workers"),
+    }
+    assert [row["sla_seconds"] for row in up.shell.json("pool", "ls")] == [5.0]
+    health = up.shell.json("health", code=3)
+    [settings] = [one for one in health["findings"] if one["component"] == "settings"]
+    assert "penstock config reload" in settings["reasons"][0]
+
+    answers = up.shell.json("config", "reload")
+    assert {one["service"] for one in answers["services"]} == {
+        "metrics", "decider", "orchestrator", "executor"
+    }  # fmt: skip
+    assert up.shell.json("config", "diff")["differences"] == []
+    up.until(lambda: _ready(up).get("extra"), "a worker of the new pool")
+    rows = {row["pool"]: row for row in up.shell.json("pool", "ls")}
+    assert rows["reports"]["sla_seconds"] == 4.0
+    assert {service: up.process_of(service).pid for service in pids} == pids
+    up.shell.call("replay", "--processes", "1")  # its exit code is 0: equal, across the reload
+
+    toml.write_text(good + "[pools.extra]\nmin_workers = 9\nmax_workers = 2\n")
+    refused = up.shell.call("config", "reload", code=2)
+    assert "min_workers 9 exceeds max_workers 2" in refused.stderr
+    up.process_of("decider").send_signal(signal.SIGHUP)
+    up.until(lambda: "not reloaded" in up.log.read_text(), "refusing")
+    toml.write_text(good + "[pools.extra]\nmin_workers = 1\n")
+    refused = [one for one in up.shell.json("config", "diff", code=1)["services"] if one["refused"]]
+    assert [one["service"] for one in refused] == ["decider"]
+
+
 def test_other_accounts_of_the_machine_cannot_use_the_broker(up: Up) -> None:
     up.until_ready()
     url, monitor_url = find_url(up.folder / ".penstock")

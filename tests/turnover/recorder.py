@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tests.histories import ENDS, Entry
+from tests.histories import Entry
 from tests.turnover.installation import Installation
 from tests.turnover.living import EXPECTED, Living
 from tests.turnover.traffic import MARK, Traffic
@@ -24,6 +24,7 @@ from penstock.events.job import JOB_EVENTS, JobCarried, JobRecovered
 from penstock.jobs import Client
 from penstock.jobs.errors import NotFound
 from penstock.jobs.event_store.event_log import read_event
+from penstock.verifying.jobs import ENDS
 
 _SAMPLE_SECONDS, _COMMAND_SECONDS, _LOOK_SECONDS = 0.02, 8.0, 0.5
 _LAG_SECONDS = 10.0

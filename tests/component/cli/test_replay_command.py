@@ -61,4 +61,4 @@ def test_a_file_that_is_no_log_is_said_to_be_none(penstock, tmp_path: Path) -> N
     (tmp_path / "log").write_text("time,count\n", "utf-8")
     told = penstock("replay", "--from", str(tmp_path / "log"))
     assert told.exit_code == 1
-    assert "expected a line as 'penstock replay --save' writes it" in told.output
+    assert "expected a line as '--save' writes it" in told.output

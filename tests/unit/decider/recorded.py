@@ -9,6 +9,7 @@ import msgspec
 from tests.unit.decider.given import NOW, host, pool, snapshot
 
 from penstock.bus.protocol import BusError, BusUnavailable
+from penstock.bus.saved_log import Entry, line
 from penstock.config import Pool
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
@@ -17,7 +18,6 @@ from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import records
 from penstock.decider.publishing.journal import Made, decision_event
 from penstock.decider.publishing.recorder import Recorder
-from penstock.decider.replay.entry import Entry, line
 from penstock.events.envelope import Event, encode
 from penstock.events.orders import NO_ORDERS, Orders
 from penstock.events.subjects import Subjects

@@ -11,13 +11,13 @@ import pytest
 from tests.unit.decider.given import NOW
 from tests.unit.decider.recorded import POOLS, Log, eventful
 
+from penstock.bus.saved_log import BadLog
 from penstock.config import ConfigError
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.publishing import adopting, recorder
 from penstock.decider.replay import stretches, whatif
 from penstock.decider.replay.chain import Installed
-from penstock.decider.replay.entry import BadLog
 from penstock.decider.replay.explain import explain
 from penstock.decider.replay.verdict import Verdict
 

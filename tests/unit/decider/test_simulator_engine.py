@@ -65,27 +65,29 @@ def test_a_first_job_is_looked_at_at_once() -> None:
 @given(
     jobs=some.lists(some.tuples(some.floats(0, 60), some.floats(0.01, 20)), max_size=40),
     steps=some.lists(some.tuples(some.floats(0, 80), some.integers(0, 6)), max_size=8),
+    slots=some.integers(1, 4),
 )
-def test_every_job_starts_once_and_no_worker_is_used_before_it_is_ready(jobs, steps) -> None:
+def test_every_job_starts_once_and_no_worker_is_used_before_it_is_ready(jobs, steps, slots) -> None:
     given_load = load(*sorted(jobs))
     steps = [*sorted(steps), (90.0, 2)]
-    story = simulation(given_load, Steps(*steps))
+    story = simulation(given_load, Steps(*steps), slots=slots)
     fleet, begun = story._fleet, []
     take = fleet.take
 
     def watched(job, now):
-        worker = take(job, now)
-        if worker is not None:
+        slot = take(job, now)
+        if slot is not None:
             begun.append(job)
-            assert now >= worker.asked_at + EXACT.seconds - 1e-9
-        return worker
+            assert now >= slot.worker.asked_at + EXACT.seconds - 1e-9
+        return slot
 
     fleet.take = watched
     run = story.run()
     assert begun == list(range(len(jobs)))  # first in, first out
     assert min(run.waits, default=0) >= 0
     assert run.unstarted == 0
-    assert run.worker_seconds >= sum(given_load.services) - 1e-6
+    assert run.worker_seconds >= sum(given_load.services) / slots - 1e-6
+    assert (fleet.idle_slots, fleet.idle) == (fleet.ready * slots, fleet.ready)
 
 
 @pytest.mark.parametrize("name", ["hybrid", "keda:2", "spark", "flink"])

@@ -80,7 +80,8 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     report = found()
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
-        "broker", "streams", "disk", "queues", "services", "schedules", "workers", "spark", "clock"
+        "broker", "streams", "disk", "queues", "services", "settings", "schedules", "workers",
+        "spark", "clock",
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
 
@@ -118,6 +119,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         ),
         ({"holds": ("pool mail is held at 5",)}, "workers", W, "pool mail is held at 5"),
         ({"holds": ("held",) * 12}, "workers", W, "2 more pools are held"),
+        ({"settings_drift": ("decider on a",) * 12}, "settings", W, "2 more services"),
         ({"hosts": ()}, "workers", U, "nothing runs"),
         ({"hosts": (), "pools": ()}, "workers", H, ""),
         (host(silent_seconds=7.0), "workers", U, "nothing runs"),

@@ -16,6 +16,7 @@ from penstock.events.job import (
     JobError,
     JobEvent,
     JobFailed,
+    JobMoved,
     JobProgressed,
     JobRecovered,
     JobReleased,
@@ -44,6 +45,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobCancelled: {"reason": "not wanted"},
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
+    JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

@@ -21,6 +21,7 @@ from penstock.events.job import (
     JobDispatched,
     JobEvent,
     JobFailed,
+    JobMoved,
     JobProgressed,
     JobRecovered,
     JobReleased,
@@ -30,7 +31,15 @@ from penstock.events.job import (
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import IllegalTransition
-from penstock.jobs.lifecycle import TRANSITIONS, JobRecord, State, evolve
+from penstock.jobs.lifecycle import (
+    TRANSITIONS,
+    JobRecord,
+    State,
+    carried,
+    evolve,
+    fold,
+    leads_to,
+)
 
 DELAYED = event(JobDispatched, due_at=NOW + timedelta(hours=1))
 
@@ -46,13 +55,15 @@ REACHED: dict[State | None, JobRecord | None] = {
 }
 """A job in each state, and None for one that does not exist."""
 
-LEGAL = {(state, edge.event): edge.target for edge in TRANSITIONS for state in edge.sources}
+LEGAL = {
+    (state, edge.event): edge.target or state for edge in TRANSITIONS for state in edge.sources
+}
 
 
 def test_every_event_and_every_state_is_in_the_table() -> None:
     assert {edge.event for edge in TRANSITIONS} == set(EVENT_TYPES)
     assert {*EVENT_TYPES, JobCarried} == set(JOB_EVENTS)  # which takes the place of others
-    assert {edge.target for edge in TRANSITIONS} | {State.SCHEDULED} == set(State)
+    assert {edge.target for edge in TRANSITIONS} - {None} | {State.SCHEDULED} == set(State)
     assert all(record is None or record.state is state for state, record in REACHED.items())
 
 
@@ -93,6 +104,18 @@ def test_a_start_is_remembered_by_its_sequence() -> None:
     record = told(JobDispatched, event(JobStarted, message=10), JobProgressed)
     assert (record.token, record.sequence, record.message) == (2, 3, 10)
     assert (record.attempt, record.worker, record.done, record.total) == (1, "w", 1, 2)
+
+
+def test_a_moved_job_waits_in_another_queue_and_its_messages_are_void() -> None:
+    record = told(JobDispatched, event(JobStarted, message=10), JobReleased, JobMoved)
+    assert (record.queue, record.payload, record.message) == ("others", b"moved", 0)
+    assert (record.life_from, record.moved, record.messages_from) == (1, 4, 4)
+    assert record.available_at == told(JobDispatched, JobStarted, JobReleased).available_at
+    again = fold([(9, carried(record, "orchestrator"))])
+    assert again is not None
+    assert (again.queue, again.moved) == ("others", 4)
+    assert leads_to(event(JobMoved), State.WAITING)
+    assert not leads_to(event(JobMoved), State.RUNNING)
 
 
 def test_a_failure_with_a_retry() -> None:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from penstock.cli.command import Group
+from penstock.cli.config_in_force import diff, reload
 from penstock.cli.errors import WRONG_USE
 from penstock.cli.installed import is_importable
 from penstock.cli.output import write_json, write_line
@@ -25,7 +26,11 @@ from penstock.config.topology import pools
 
 @click.group(cls=Group, example="penstock config check")
 def config() -> None:
-    """Check and show the settings in force."""
+    """Check and show settings; compare them with those of running services; reload."""
+
+
+config.add_command(diff)
+config.add_command(reload)
 
 
 @config.command(example="penstock config check --config penstock.toml --strict")

@@ -49,6 +49,7 @@ COMMANDS = {
         CHECK,
         needs="penstock-decider",
     ),
+    "verify": Lazy("verify.command", "The promises, checked in the event log.", CHECK),
     "report": Lazy("pipeline.report", "Promises kept, cost, worst moments.", CHECK),
     "tune": Lazy(
         "scaling.tune",

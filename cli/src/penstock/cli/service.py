@@ -14,7 +14,7 @@ from penstock.cli.session import Session
 from penstock.config.topology import pools
 
 GROUP = "penstock.services"
-"""Entry-point group: a service's name and its ``run(settings)``."""
+"""Entry-point group: a service's name and its ``run(settings, reread)``."""
 
 
 def installed(name: str) -> bool:
@@ -43,7 +43,7 @@ def _command(name: str, about: str) -> click.Command:
         session.hand_on()
         settings = session.reachable_settings()
         pools(settings)  # refused here rather than half-way through
-        service(settings)
+        service(settings, session.reachable_settings)
 
     return run
 

@@ -36,7 +36,7 @@ _RETRY_SECONDS = 0.2
 _ALREADY_EXISTS = 10058
 _NO_STREAM = 10059
 _NO_STORAGE = 10047
-_NO_MESSAGE = {10037, 10057}
+_NO_MESSAGE = {10037, 10043, 10057}
 """The message does not exist; it was removed meanwhile."""
 
 

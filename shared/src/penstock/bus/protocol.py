@@ -279,6 +279,10 @@ class Bus(Protocol):
         """Deletes the messages of a subject; with ``before`` only those of lower sequences."""
         ...
 
+    async def remove_message(self, stream: str, sequence: int) -> None:
+        """Deletes one message, if it exists."""
+        ...
+
     def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"
     ) -> AsyncIterator[Stored]:

@@ -35,6 +35,9 @@ class Host(Section, frozen=True, kw_only=True):
             Spark Workers, whose Java keeps a core busy, never more than there are cores.
     """
 
+    of_process = ("name", "run_dir", "orphan_grace_seconds")
+    of_machine = ("name", "run_dir", "max_workers", "max_parallel_starts")
+
     name: Name = msgspec.field(default_factory=lambda: _host_name(socket.gethostname()))
     run_dir: str = ""
     reserve_cpu_cores: NonNegative = 0.5

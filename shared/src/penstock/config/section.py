@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta, inspect
@@ -22,6 +22,10 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """A name that may be part of a subject."""
 
 
+ALL: tuple[str, ...] = ("*",)
+"""Every setting of a section."""
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of `penstock.toml`.
 
@@ -30,6 +34,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     60.0 differ.
     A subclass with a ``__post_init__`` of its own calls this one first.
     """
+
+    of_process: ClassVar[tuple[str, ...]] = ()
+    """Settings that an executor takes over at its start only; the other services take over all."""
+    of_machine: ClassVar[tuple[str, ...]] = ()
+    """Settings that may differ between the machines of an installation."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for a number that JSON cannot carry, or that compares in odd ways."""

@@ -14,7 +14,7 @@ from msgspec import Meta
 from penstock.config.hosts import Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.schedules import ScheduleTable
-from penstock.config.section import Count, Name, NonNegative, Period, Positive, Section
+from penstock.config.section import ALL, Count, Name, NonNegative, Period, Positive, Section
 from penstock.config.spark import Cluster, Pipeline, Spark
 
 
@@ -37,6 +37,9 @@ class Nats(Section, frozen=True, kw_only=True):
         connect_timeout_seconds: how long a start waits for the broker before it gives up.
         request_timeout_seconds: how long one request may take.
     """
+
+    of_process = ALL
+    of_machine = ALL
 
     url: str = ""
     nkey_file: str = ""
@@ -123,6 +126,8 @@ class Jobs(Section, frozen=True, kw_only=True):
             code that was not asked; then it is dead. 0: only the latter.
     """
 
+    of_process = ("claim_seconds", "max_lost_workers")
+
     modules: tuple[str, ...] = ()
     claim_seconds: Annotated[float, Meta(ge=1, le=3600)] = 4.0
     max_payload_bytes: Annotated[int, Meta(ge=1024, le=8_000_000)] = 512_000
@@ -152,6 +157,8 @@ class Dispatch(Section, frozen=True, kw_only=True):
         environment: the text of the tag ``env:...``.
     """
 
+    of_machine = ALL
+
     when_away: Literal["fail", "wait", "outbox"] = "fail"
     wait_seconds: NonNegative = 30.0
     outbox_file: str = ""
@@ -178,6 +185,8 @@ class Encryption(Section, frozen=True, kw_only=True):
         masked: names of fields, at any depth, that are never shown, beside those that a job names
             and those whose words name a secret (``db_password``, ``apiKey``, ``access-token``).
     """
+
+    of_machine = ("key_file",)
 
     key_file: str = ""
     every_job: bool = False
@@ -244,6 +253,9 @@ class Telemetry(Section, frozen=True, kw_only=True):
         metrics_seconds: time between two posts of the metrics.
     """
 
+    of_process = ALL
+    of_machine = ("endpoint",)
+
     endpoint: str = ""
     signals: tuple[Literal["traces", "metrics", "logs"], ...] = ("traces", "metrics", "logs")
     sample_share: Annotated[float, Meta(ge=0, le=1)] = 1.0
@@ -267,6 +279,9 @@ class Http(Section, frozen=True, kw_only=True):
         executor_port: of the executor; 0 takes a free port and logs it.
     """
 
+    of_process = ALL
+    of_machine = ALL
+
     address: str = "127.0.0.1"
     metrics_port: Port = 9461
     decider_port: Port = 9462
@@ -284,6 +299,8 @@ class Settings(Section, frozen=True, kw_only=True):
             pool names and which is not excluded; its workers and its measurements find them within
             seconds. Empty: jobs on such a queue wait, and `penstock health` reports them.
     """
+
+    of_process = ("prefix",)
 
     prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,32}$")] = "penstock"
     excluded: tuple[str, ...] = ()

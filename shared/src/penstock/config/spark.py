@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
-from penstock.config.section import Count, Positive, Section
+from penstock.config.section import ALL, Count, Positive, Section
 
 
 class Spark(Section, frozen=True, kw_only=True):
@@ -26,6 +26,9 @@ class Spark(Section, frozen=True, kw_only=True):
             Turns on its web UI, on loopback, which every user of the host can read.
         ui_url: where that of a remote Spark is.
     """
+
+    of_process = ALL
+    of_machine = ("token_file",)
 
     remote: str = ""
     token_file: str = ""
@@ -51,6 +54,9 @@ class Cluster(Section, frozen=True, kw_only=True):
             Master: `penstock up` makes one in .penstock/.
         worker_overhead_bytes: what a Worker needs beside the memory that it offers.
     """
+
+    of_process = ALL
+    of_machine = ("interface", "secret_file")
 
     master: Annotated[str, Meta(pattern=r"^(|local|spark://[A-Za-z0-9._:,\[\]-]+)$")] = ""
     ui_url: Annotated[str, Meta(pattern=r"^(|https?://[^\s/]+(/[^\s]*)?)$")] = ""
@@ -80,6 +86,8 @@ class Pipeline(Section, frozen=True, kw_only=True):
             where the broker knows its users by NKeys.
         special_days: dates that are like a Sunday, such as ``2026-12-25``.
     """
+
+    of_machine = ("nkey_file", "report_file")
 
     lake: str = ""
     master: Annotated[str, Meta(min_length=1)] = "local[2]"

@@ -84,6 +84,15 @@ def in_lane(queue: str, priority: Priority) -> str:
     return queue if priority == "normal" else f"{queue}--{priority}"
 
 
+def of_lane(queue: str) -> tuple[str, Priority]:
+    """The inverse of :func:`in_lane`: the queue and the priority."""
+    head, _, last = queue.rpartition("--")
+    for priority in PRIORITIES:
+        if head and last == priority != "normal":
+            return head, priority
+    return queue, "normal"
+
+
 def with_lanes(settings: Settings) -> frozenset[str]:
     """The queues that have priorities."""
     return frozenset(
@@ -92,6 +101,13 @@ def with_lanes(settings: Settings) -> frozenset[str]:
         if table.priorities
         for queue in table.queues or (name,)
     )
+
+
+def lanes_of(settings: Settings, queue: str) -> tuple[str, ...]:
+    """The queues in which jobs dispatched to this one wait: one for each priority it has."""
+    if queue not in with_lanes(settings):
+        return (queue,)
+    return tuple(in_lane(queue, priority) for priority in PRIORITIES)
 
 
 def is_excluded(settings: Settings, queue: str) -> bool:

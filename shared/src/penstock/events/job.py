@@ -58,6 +58,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
         message: sequence of the queue message it was started from: only that message, delivered
             again, proves that the worker was lost.
         max_lost: lost workers in a row after which the job is dead; 0: as the settings say.
+        function: the job's, as in JobDispatched; empty in events of versions before it was there.
         slots: how many jobs its worker runs at a time.
     """
 
@@ -68,6 +69,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     message: Int64 = 0
     pickup_seconds: float = 0.0
     max_lost: Int64 = 0
+    function: str = ""
     slots: Int64 = 1
 
 
@@ -109,6 +111,7 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
         peak_memory_bytes: resident memory of the worker's process at most, while the attempt ran; 0
             where it was not measured: below 10 ms, or where the kernel does not report it.
         spark_cost: where `spark.measure_cost` is on.
+        function: as in JobStarted.
     """
 
     queue: str
@@ -120,6 +123,7 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     spark_session: str | None = None
     spark_cost: SparkCost | None = None
     forgiven: str = ""
+    function: str = ""
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -127,6 +131,9 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         peak_memory_bytes: as in JobCompleted.
+        cpu_seconds: of the thread that ran the attempt.
+        function: as in JobStarted.
+        will_retry: whether JobRetrying follows; None in events of versions before it was there.
     """
 
     queue: str
@@ -134,6 +141,9 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
     error: JobError
     run_seconds: float = 0.0
     peak_memory_bytes: Int64 = 0
+    cpu_seconds: float = 0.0
+    function: str = ""
+    will_retry: bool | None = None
 
 
 class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -142,11 +152,13 @@ class JobRetrying(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         put_off: why it was deferred although it did not fail, by a rate limit for example; the
             attempt is then the same as before. Empty after a failure.
+        function: as in JobStarted.
     """
 
     attempt: Int64
     due_at: Instant
     put_off: str = ""
+    function: str = ""
 
 
 class JobReleased(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -175,17 +187,28 @@ class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The job ended without a result. ``cause``: ``asked``, ``expired`` or ``skipped``."""
+    """The job ended without a result.
+
+    Attributes:
+        cause: ``asked``, ``expired`` or ``skipped``.
+        function: as in JobStarted; empty too where a batch or graph cancels its jobs.
+    """
 
     reason: str
     cause: str = "asked"
+    function: str = ""
 
 
 class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
-    """No more tries: the job lies in the dead-letter stream."""
+    """No more tries: the job lies in the dead-letter stream.
+
+    Attributes:
+        function: as in JobStarted; empty too where the message names none.
+    """
 
     queue: str
     error: JobError
+    function: str = ""
 
 
 class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -207,6 +230,24 @@ class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):
     commits: dict[str, str] = {}
 
 
+class JobMoved(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A job that does not run was moved to another queue; messages made before are void.
+
+    Attributes:
+        queue: where it waits now.
+        from_queue: where it waited.
+        payload: the encoded call, which names the queue.
+        due_at: when a delayed or retried job is due; None: at once.
+        reason: given by the person who moved it.
+    """
+
+    queue: str
+    from_queue: str
+    payload: bytes
+    due_at: Instant | None = None
+    reason: str = ""
+
+
 class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     """All that the job's earlier events led to: they leave the log, and this takes their place.
 
@@ -220,6 +261,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         life_from: sequence of the event with which the job's present life began.
         token: sequence of the latest attempt's `JobStarted`.
         void_before: checkpoints of attempts before this sequence are void.
+        moved: sequence of the last `JobMoved`; 0 for none.
     """
 
     queue: str
@@ -253,9 +295,12 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     result: bytes = b""
     error: JobError | None = None
     run_seconds: float | None = None
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: Int64 = 0
     life: Int64 = 1
     commits: dict[str, str] = {}
     void_before: Int64 = 0
+    moved: Int64 = 0
 
 
 JOB_EVENTS = Codec(
@@ -271,5 +316,6 @@ JOB_EVENTS = Codec(
     JobCancelled,
     JobDead,
     JobRevived,
+    JobMoved,
     JobCarried,
 )

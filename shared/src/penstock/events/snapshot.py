@@ -168,6 +168,9 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         budget: what is left of the jobs that may start late; None where it is not counted.
         workers_ready: workers that took or could take a job.
         workers_idle: ready workers without a job.
+        slots: how many jobs a worker runs at a time.
+        slots_ready: slots of the ready workers, where a worker has more than one; else 0.
+        slots_idle: of these, the ones without a job.
         worker_cpu_cores: mean of the cores used by one worker while it works.
         worker_memory_bytes: mean of the memory used by one worker while it works.
         queue_age_seconds: age of the queue measurements.
@@ -203,6 +206,9 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     budget: Budget | None = None
     workers_ready: Int64 = 0
     workers_idle: Int64 = 0
+    slots: Int64 = 1
+    slots_ready: Int64 = 0
+    slots_idle: Int64 = 0
     worker_cpu_cores: float | None = None
     worker_memory_bytes: Int64 | None = None
     queue_age_seconds: float = 0.0

@@ -148,6 +148,10 @@ class Subjects:
         """Asks the orchestrator to make a queue's consumer."""
         return f"{self.prefix}.notices.queue.{queue}"
 
+    def settings_reload(self) -> str:
+        """Asks every service to read its settings anew."""
+        return f"{self.prefix}.notices.settings.reload"
+
     def recover_asked(self, host: str) -> str:
         """Asks a host's executor about stuck jobs."""
         return f"{self.prefix}.notices.recover.{host}"

@@ -153,7 +153,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     when none is configured. ``overdue_ticks``: of schedules, not dispatched though their time came;
     None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
     that the settings declare and those that are stored. ``holds``: pools that an operator holds,
-    with bounds and end.
+    with bounds and end. ``settings_drift``: how services differ from the settings of who asks.
     """
 
     broker: BrokerFacts
@@ -168,6 +168,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    settings_drift: tuple[str, ...] = ()
     lease_seconds: float = 6.0
     overdue_ticks: int | None = None
     schedule_drift: tuple[str, ...] = ()

@@ -31,8 +31,11 @@ def worst(states: Iterable[State]) -> State:
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One component: ``broker``, ``streams``, ``disk``, ``queues``, ``workers``, ``services``,
-    ``spark`` or ``clock``. ``reasons``: what was found, and what to do; empty if healthy."""
+    """One component, with what was found and what to do; no reasons if healthy.
+
+    Components are ``broker``, ``streams``, ``disk``, ``queues``, ``schedules``, ``workers``,
+    ``services``, ``settings``, ``spark`` and ``clock``.
+    """
 
     component: str
     state: State

@@ -20,6 +20,8 @@ _SMALL_JOB_BYTES = 1_000
 """Bytes that the dispatch of a small job takes in the event log: with fewer left it is refused."""
 MOST_QUEUES = 10
 """Queues that no pool takes, and that a report names."""
+MOST_SERVICES = 10
+"""Services with other settings that a report names."""
 MOST_HOLDS = 10
 """Held pools that a report names."""
 MOST_SCHEDULES = 10
@@ -42,6 +44,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "streams": _streams,
             "queues": _queues,
             "services": _services,
+            "settings": _settings,
             "schedules": _schedules,
             "workers": _workers,
             "spark": _spark,
@@ -231,6 +234,14 @@ def _services(facts: Facts) -> Reasons:
                 f"the {service.name} has been silent for {service.silent_seconds:.0f} s{rest}"
                 f"{_overdue(facts) if service.name == ORCHESTRATOR else ''}",
             )
+
+
+def _settings(facts: Facts) -> Reasons:
+    for sentence in facts.settings_drift[:MOST_SERVICES]:
+        yield State.WARNING, sentence
+    if further := facts.settings_drift[MOST_SERVICES:]:
+        text = f"{len(further)} more services run with other settings; see 'penstock config diff'"
+        yield State.WARNING, text
 
 
 def _overdue(facts: Facts) -> str:

@@ -38,6 +38,7 @@ from penstock.health.facts import (
     StreamFacts,
 )
 from penstock.health.unserved import unserved_queues
+from penstock.operations import settings_in_force
 from penstock.operations.orders import read_orders
 
 FORGOTTEN_SECONDS = 3600.0
@@ -93,6 +94,9 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         disks=_disks(settings, broker),
         hosts=hosts,
         holds=operating.holds(orders),
+        settings_drift=operating.settings_drift(
+            await settings_in_force.services(bus, bus.subjects), settings
+        ),
         services=last_writes,
         unserved=unserved,
         skew_seconds=_skew(own_states, began + took / 2),

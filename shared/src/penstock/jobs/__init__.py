@@ -26,6 +26,7 @@ from penstock.jobs.errors import (
     UnknownJob,
     WrongResult,
 )
+from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
@@ -54,6 +55,7 @@ __all__ = [
     "CommitRefused",
     "Context",
     "Defer",
+    "JobFilter",
     "JobRefused",
     "JobType",
     "JobView",

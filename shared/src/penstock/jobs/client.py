@@ -16,6 +16,7 @@ from penstock.events.job import JobCancelled
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import job_view, registry
 from penstock.jobs.batches.client import Batches
+from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.dead_letters.requeue import Requeuer
 from penstock.jobs.dispatch.dispatcher import Dispatcher
@@ -71,6 +72,7 @@ class Client:
         dead: jobs that will not run again by themselves.
         jobs: lists of jobs, and what they wrote.
         pauses: queues that are paused.
+        bulk: operations on many jobs.
         dispatcher: what all of them send by.
     """
 
@@ -96,6 +98,7 @@ class Client:
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring)
         self.pauses = QueuePauses(bus, subjects, source)
+        self.bulk = Bulk(bus, subjects, factory)
 
     @staticmethod
     @asynccontextmanager
@@ -301,7 +304,11 @@ class Client:
             if view.state.ended:
                 return view
             event = JobCancelled(
-                job_id=job_id, correlation_id=job_id, source=self._log.source, reason=reason
+                job_id=job_id,
+                correlation_id=job_id,
+                source=self._log.source,
+                reason=reason,
+                function=view.record.function,
             )
             if not await self._log.append_if(view.record, event):
                 return None

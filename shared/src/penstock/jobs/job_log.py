@@ -48,13 +48,21 @@ class JobLog:
         Events that :func:`penstock.jobs.lifecycle.fold` ignores are included, and logged; but
         for the rest of a history whose beginning left the log, the usual fate of old jobs.
         """
+        return (await self.traced_history(job_id))[0]
+
+    async def traced_history(self, job_id: str) -> tuple[History, str]:
+        """The same, and the trace parent of the job's dispatch; empty where it has none."""
         stream, subject = self.subjects.events_stream, self.subjects.job(job_id)
-        events = await event_log.read_subject(self._bus, stream, subject, JOB_EVENTS)
+        messages = await event_log.read_messages(self._bus, stream, subject)
+        events = tuple(
+            (stored.sequence, event_log.read_event(stored, JOB_EVENTS)) for stored in messages
+        )
         for sequence, reason in lifecycle.ignored_events(lifecycle.without_tail(events)):
             _ignored_events.write(
                 logging.WARNING, job_id, "job %s: event %d is ignored: %s", job_id, sequence, reason
             )
-        return events
+        parents = (trace_of(stored.headers).get("traceparent", "") for stored in messages)
+        return events, next(filter(None, parents), "")
 
     async def read(self, job_id: str) -> JobRecord | None:
         """The job now; None when it has no events."""
@@ -172,6 +180,7 @@ class JobLog:
             correlation_id=record.id,
             source=self.source,
             queue=record.queue,
+            function=record.function,
             error=error,
         )
 

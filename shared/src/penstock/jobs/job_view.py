@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from penstock.config.topology import Priority, of_lane
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.subjects import check_name
-from penstock.jobs import lifecycle, registry
+from penstock.jobs import derived_ids, lifecycle, registry
 from penstock.jobs.errors import NotFound, WrongResult
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing, about_result, is_sealed
 
 _NOTHING = encode_result(None)
@@ -30,19 +33,24 @@ async def read(log: JobLog, job_id: str, ring: KeyRing) -> JobView:
     Raises:
         NotFound: no event of it is stored (any more).
     """
-    events = await log.history(check_name("job", job_id))
+    events, traceparent = await log.traced_history(check_name("job", job_id))
     record = lifecycle.fold(events)
     if record is None:
         raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
-    return JobView(record=record, events=events, ring=ring)
+    return JobView(record=record, events=events, ring=ring, traceparent=traceparent)
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is now, with its history."""
+    """A job as it is now, with its history.
+
+    Attributes:
+        traceparent: W3C header of its dispatch; empty where that was not traced.
+    """
 
     record: JobRecord
     events: tuple[tuple[int, Event | UnknownEvent], ...]
     ring: KeyRing = KeyRing()
+    traceparent: str = ""
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
@@ -55,8 +63,85 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return [*named, *state, ("events", len(self.events))]
 
     @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def function(self) -> str:
+        """Registered name; empty where its first events have left the log."""
+        return self.record.function
+
+    @property
     def state(self) -> State:
         return self.record.state
+
+    @property
+    def queue(self) -> str:
+        """Its queue, without the suffix of a priority."""
+        return of_lane(self.record.queue)[0]
+
+    @property
+    def priority(self) -> Priority:
+        return of_lane(self.record.queue)[1]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.record.tags
+
+    @property
+    def batch_id(self) -> str:
+        """The batch that it is counted in; empty for none."""
+        member = derived_ids.member(self.record.id)
+        return member.batch if member else ""
+
+    @property
+    def worker(self) -> str:
+        """That runs it or ran it last; empty before its first attempt."""
+        return self.record.worker
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """Of each attempt, as dispatched; None where its pool decides, or the call is not known."""
+        try:
+            return payload.decode(self.record.payload).timeout_seconds or None
+        except (msgspec.MsgspecError, ValueError):
+            return None
+
+    @property
+    def dispatched_at(self) -> datetime:
+        return self.record.dispatched_at
+
+    @property
+    def reserved_at(self) -> datetime | None:
+        """When its worker claimed it for the last attempt, which is when that counts as started.
+
+        A job that was claimed ahead of its turn begins up to ``jobs.claim_ahead_seconds`` later.
+        """
+        return self.record.started_at
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return self.record.finished_at
+
+    @property
+    def run_seconds(self) -> float | None:
+        """Of the last attempt that has ended."""
+        return self.record.run_seconds
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of the last attempt that has ended; 0 where it was not measured."""
+        return self.record.cpu_seconds
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Of the worker's process while the last attempt ran; 0 where it was not measured."""
+        return self.record.peak_memory_bytes
+
+    @property
+    def trace_id(self) -> str:
+        """Of its dispatch and all its attempts, 32 hexadecimal digits; empty if not traced."""
+        return self.traceparent.split("-")[1] if self.traceparent.count("-") == 3 else ""
 
     @property
     def attempts(self) -> int:

@@ -21,6 +21,7 @@ from penstock.events.job import (
     JobError,
     JobEvent,
     JobFailed,
+    JobMoved,
     JobProgressed,
     JobRecovered,
     JobReleased,
@@ -67,6 +68,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
+    Edge(_STARTABLE, JobMoved, None, "a client moved it to another queue"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
@@ -82,7 +84,9 @@ def leads_to(event: Event | UnknownEvent, state: State) -> bool:
     if isinstance(event, JobRecovered) and state is State.RETRYING:
         return event.due_at is not None
     edge = _LIFE_CYCLE.edge(event)
-    return edge is not None and edge.target is state
+    if edge is None:
+        return False
+    return edge.target is state or (edge.target is None and state in edge.sources)
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +116,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         dispatch_id: id of its first event.
         tries: how often it may be started, as dispatched; 0 for as its pool has it.
         void_before: checkpoints of attempts with a lower token are void.
+        moved: sequence of the last JobMoved; 0 for none.
+        cpu_seconds: of the thread that ran the last attempt; 0 where it has not ended.
+        peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
+            where it was not measured.
     """
 
     id: str
@@ -150,9 +158,17 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     dispatch_id: str = ""
     tries: int = 0
     void_before: int = 0
+    moved: int = 0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+    @property
+    def messages_from(self) -> int:
+        """Queue messages made from earlier events are void: of a life, or a queue, that is left."""
+        return max(self.life_from, self.moved)
 
 
 _CARRIED = shared_fields(JobRecord, JobCarried)
@@ -301,6 +317,8 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "result": event.result,
                 "finished_at": event.at,
                 "run_seconds": event.run_seconds,
+                "cpu_seconds": event.cpu_seconds,
+                "peak_memory_bytes": event.peak_memory_bytes,
                 "error": None,
             }
         case JobFailed():
@@ -308,6 +326,8 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "error": event.error,
                 "finished_at": event.at,
                 "run_seconds": event.run_seconds,
+                "cpu_seconds": event.cpu_seconds,
+                "peak_memory_bytes": event.peak_memory_bytes,
                 "lost_workers": 0,
                 "lost_together": 0,
                 "lost_beside": 0,
@@ -323,6 +343,13 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
             return {"available_at": event.at}
         case JobRecovered():
             return _recovered(record, event, sequence)
+        case JobMoved():
+            return {
+                "queue": event.queue,
+                "payload": event.payload,
+                "message": 0,
+                "moved": sequence,
+            }
         case JobDead():
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():

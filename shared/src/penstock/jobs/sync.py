@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from penstock.bus.ending import end
 from penstock.config import Settings
 from penstock.jobs.batches.client import Batches, OpenBatch
+from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.client import Client
 from penstock.jobs.dead_letters.client import DeadLetters
 from penstock.jobs.job_type import Call
@@ -149,6 +150,15 @@ class SyncSchedules(Blocking):
     sync = blocking(Schedules.sync)
 
 
+class SyncBulk(Blocking):
+    """See :class:`Bulk`."""
+
+    count = blocking(Bulk.count)
+    purge = iterating(Bulk.purge)
+    cancel = iterating(Bulk.cancel)
+    move = iterating(Bulk.move)
+
+
 class SyncJobs(Blocking):
     """See :class:`Jobs`."""
 
@@ -197,6 +207,7 @@ class SyncClient(Blocking):
         graphs: chains, and jobs that wait for each other.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
+        bulk: operations on many jobs.
         jobs: lists of jobs, and what they wrote.
         pauses: queues that are paused.
     """
@@ -231,6 +242,7 @@ class SyncClient(Blocking):
         self.graphs = SyncGraphs(client.graphs, self.call)
         self.schedules = SyncSchedules(client.schedules, self.call)
         self.dead = SyncDeadLetters(client.dead, self.call)
+        self.bulk = SyncBulk(client.bulk, self.call)
         self.jobs = SyncJobs(client.jobs, self.call)
         self.pauses = SyncQueuePauses(client.pauses, self.call)
 

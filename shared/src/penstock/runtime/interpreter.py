@@ -16,7 +16,7 @@ from pathlib import Path
 PAUSING = (signal.SIGUSR1, signal.SIGUSR2)
 """Pause and resume. Penstock's processes block them from the first line until they handle them."""
 HELD_BACK = (*PAUSING, signal.SIGHUP)
-"""All signals that are blocked so: these, and the one that reloads the job code."""
+"""All signals that are blocked so: these, and the one that reloads settings and job code."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

@@ -18,6 +18,9 @@ from penstock.telemetry.meters import Meters
 log = logging.getLogger("penstock")
 
 
+TakeSettings = Callable[[Settings], tuple[Settings, tuple[str, ...]]]
+
+
 class Service:
     """One service in its process.
 
@@ -27,6 +30,7 @@ class Service:
         stopping: set when the process was asked to end; loops wait for work or for this.
         meters: the numbers it publishes.
         checks: what must hold for it to be ready.
+        take_settings: takes new settings over while it runs; None starts it anew with them.
     """
 
     def __init__(self, name: str, settings: Settings, bus: Bus) -> None:
@@ -38,6 +42,7 @@ class Service:
         self.meters, self.checks = Meters(), Checks(name)
         self._pause_switch: Callable[[bool], None] | None = None
         self._pause_requested: bool | None = None
+        self.take_settings: TakeSettings | None = None
         self._on_reload: Callable[[], None] | None = None
         self._reload_requested = False
         self.failure: BaseException | None = None
@@ -63,12 +68,19 @@ class Service:
         if self._pause_requested is not None:
             switch(self._pause_requested)
 
+    def on_new_settings(self, take: TakeSettings) -> None:
+        """Has ``take`` called with new settings, in place of an end and a new start.
+
+        Args:
+            take: returns the settings in force after it, and the dotted names of those that wait
+                for a restart.
+        """
+        self.take_settings = take
+
     def reload(self) -> None:
         """Reloads the job code, if the service has any."""
         self._reload_requested = True
-        if self._on_reload is None:
-            log.warning("%s has no job code to reload: the signal is ignored", self.name)
-        else:
+        if self._on_reload is not None:
             self._on_reload()
 
     def on_reload(self, reload: Callable[[], None]) -> None:

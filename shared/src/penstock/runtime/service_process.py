@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -10,61 +11,107 @@ import uvloop
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
+from penstock.config.topology import pools
 from penstock.runtime.interpreter import HELD_BACK, has_terminal
 from penstock.runtime.presence import shown
+from penstock.runtime.reloading import Check, Reloader, Reread
 from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock")
 
 Body = Callable[[Service], Awaitable[None]]
 
 
-def run(name: str, settings: Settings, body: Body, *, makes_streams: bool = False) -> None:
+def run(
+    name: str,
+    settings: Settings,
+    body: Body,
+    *,
+    makes_streams: bool = False,
+    reread: Reread | None = None,
+    check: Check = pools,
+) -> None:
     """The whole process of a service: connects to the broker and serves.
+
+    With settings that were reloaded it goes on in the same process: its supervisor sees no end. If
+    the broker cannot be reached with them, it goes on with those of before.
 
     Args:
         makes_streams: this service's key may make streams.
+        reread: reads the settings anew when a reload is asked for.
+        check: raises ConfigError where this service could not work with new settings.
     """
     from penstock.bus.nats import connect  # noqa: PLC0415 - keeps the in-memory bus free of NATS
 
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # one that comes early waits
 
-    async def connect_and_serve() -> None:
+    async def connect_and_serve(settings: Settings) -> Settings | None:
         bus = await connect(settings, makes_streams=makes_streams)
         bus.reader.makes_consumers = True
-        await serve(name, settings, bus, body)
+        return await serve(name, settings, bus, body, reread, check)
 
-    uvloop.run(connect_and_serve())
+    former: Settings | None = None
+    while True:
+        try:
+            new = uvloop.run(connect_and_serve(settings))
+        except Exception as error:
+            if former is None or former.nats == settings.nats:
+                raise
+            log.error("the new settings cannot be used, those of before are: %s", error)
+            settings, former = former, None
+            continue
+        if new is None:
+            return
+        settings, former = new, settings
 
 
-async def serve(name: str, settings: Settings, bus: Bus, body: Body) -> None:
+async def serve(
+    name: str,
+    settings: Settings,
+    bus: Bus,
+    body: Body,
+    reread: Reread | None = None,
+    check: Check = pools,
+) -> Settings | None:
     """Runs a service in this loop until it is asked to stop (SIGTERM, SIGINT, SIGQUIT) or dies.
 
-    SIGHUP asks it to reload, and to stop where its terminal was closed.
+    SIGHUP asks it to reload its settings, and its job code where it has any; and to stop where its
+    terminal was closed.
+
+    Returns:
+        The settings that it is to be started with anew; None where it has ended for good.
 
     Raises:
         BaseException: what killed one of its loops, after everything was closed.
     """
     service = Service(name, settings, bus)
+    reloader = Reloader(service, reread, check)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, service.stopping.set)
     loop.add_signal_handler(signal.SIGUSR1, service.switch_pause, True)
     loop.add_signal_handler(signal.SIGUSR2, service.switch_pause, False)
     had_terminal = has_terminal()
-    loop.add_signal_handler(signal.SIGHUP, _on_hangup, service, had_terminal)
+
+    def hang_up() -> None:
+        if had_terminal and not has_terminal():
+            service.stopping.set()
+        else:
+            reloader.reload()
+            service.reload()
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
     try:
         async with shown(service):
+            service.spawn(reloader.run(), "settings")
             await body(service)
     finally:
         service.stopping.set()
         await service.end_tasks()
+        await reloader.say_ended()
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         await bus.close()
     if service.failure:
         raise service.failure
-
-
-def _on_hangup(service: Service, had_terminal: bool) -> None:
-    if had_terminal and not has_terminal():
-        service.stopping.set()
-    else:
-        service.reload()
+    return reloader.next

@@ -38,6 +38,7 @@ from penstock.events.job import (
     JobDead,
     JobDispatched,
     JobFailed,
+    JobMoved,
     JobProgressed,
     JobRecovered,
     JobReleased,
@@ -150,6 +151,11 @@ def _dispatched(event: JobDispatched) -> str:
     return f"{event.function} on {event.queue}{due}"
 
 
+def _moved(event: JobMoved) -> str:
+    reason = f": {event.reason}" if event.reason else ""
+    return f"from queue {event.from_queue} to {event.queue}{reason}"
+
+
 def _revived(event: JobRevived) -> str:
     arguments = "with other arguments" if event.changed else ""
     return ", ".join(part for part in (arguments, event.reason) if part)
@@ -182,6 +188,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobCancelled: lambda event: str(event.reason),
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
     JobRevived: _revived,
+    JobMoved: _moved,
     JobCarried: lambda event: f"{event.state}; earlier events have left the log",
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),

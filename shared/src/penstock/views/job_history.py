@@ -12,7 +12,7 @@ import msgspec
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobError
+from penstock.events.job import JOB_EVENTS, JobCarried, JobCompleted, JobDispatched, JobError
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
@@ -50,6 +50,14 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     job: JobRow
     tags: tuple[str, ...]
     tries: int
+    priority: str
+    batch_id: str
+    timeout_seconds: float | None
+    reserved_at: datetime | None
+    cpu_seconds: float
+    peak_memory_bytes: int
+    spark_session: str
+    trace_id: str
     arguments: Any
     result: Any
     error: JobError | None
@@ -81,11 +89,24 @@ def job_detail(view: JobView) -> JobDetail:
         job=job_row(view.record),
         tags=view.record.tags,
         tries=view.record.tries,
+        priority=view.priority,
+        batch_id=view.batch_id,
+        timeout_seconds=view.timeout_seconds,
+        reserved_at=view.reserved_at,
+        cpu_seconds=view.cpu_seconds,
+        peak_memory_bytes=view.peak_memory_bytes,
+        spark_session=_spark_session(view),
+        trace_id=view.trace_id,
         arguments=redaction.arguments(view.record.payload),
         result=redaction.result(view.record.result, view.record.payload),
         error=view.record.error,
         timeline=_plain(view.events),
     )
+
+
+def _spark_session(view: JobView) -> str:
+    completed = (event for _, event in view.events if isinstance(event, JobCompleted))
+    return next((event.spark_session or "" for event in completed), "")
 
 
 def progress(record: JobRecord) -> str:

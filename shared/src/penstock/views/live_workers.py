@@ -21,7 +21,14 @@ LISTEN_SECONDS = 2.0
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker as it reported itself; ``job_seconds`` is how long its job runs."""
+    """One worker as it reported itself.
+
+    Attributes:
+        job_id: of the job that it has held longest.
+        job_seconds: how long that runs.
+        slots: how many jobs it runs at a time.
+        slots_used: how many it runs now.
+    """
 
     worker: str
     pool: str
@@ -33,6 +40,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     lived_seconds: float
     cpu_seconds: float
     memory_bytes: int
+    slots: int = 1
+    slots_used: int = 0
 
 
 async def living_workers(bus: Bus, settings: Settings) -> tuple[list[WorkerRow], int]:
@@ -82,4 +91,6 @@ def _row(report: WorkerReport) -> WorkerRow:
         lived_seconds=max(0.0, time.time() - report.started_at),
         cpu_seconds=report.cpu_seconds,
         memory_bytes=report.memory_bytes,
+        slots=report.slots,
+        slots_used=len(report.claims) if report.slots_used is None else report.slots_used,
     )

@@ -21,6 +21,7 @@ from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.operations.orders import stored_orders
+from penstock.operations.settings_in_force import decider_settings
 from penstock.views import wording
 from penstock.views.event_text import because
 
@@ -41,6 +42,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         started: worker processes that exist.
         ready: workers that can take a job.
         busy: workers that have a job.
+        slots: slots of the ready workers; None where a worker runs one job at a time.
+        slots_used: of these, the ones with a job.
         snapshot_age_seconds: None before the first measurement.
         hold: an operator's hold and its end; empty for none.
     """
@@ -63,6 +66,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     ready: int = 0
     busy: int | None = None
+    slots: int | None = None
+    slots_used: int | None = None
     predicted_pickup_seconds: float | None = None
     reason: str = ""
     decided_at: datetime | None = None
@@ -149,10 +154,15 @@ class Board:
 
 
 async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
-    """A row for each configured pool, from the last snapshots and decisions."""
-    board = await read_board(bus, Subjects(settings.prefix))
-    configured = pools(settings).values()
-    return board.pool_rows(configured, settings.host.lease_seconds, utc_now())
+    """A row for each pool, from the last snapshots and decisions.
+
+    Pools and promises are those that the decider works with; those of ``settings`` where no decider
+    has published its own.
+    """
+    subjects = Subjects(settings.prefix)
+    board, in_force = await read_board(bus, subjects), await decider_settings(bus, subjects)
+    settings = in_force or settings
+    return board.pool_rows(pools(settings).values(), settings.host.lease_seconds, utc_now())
 
 
 async def host_rows(bus: Bus, settings: Settings) -> list[HostRow]:
@@ -189,6 +199,8 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         failed_share=snapshot.ended.failed_share if snapshot.ended else None,
         budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
+        slots=snapshot.slots_ready or None,
+        slots_used=snapshot.slots_ready - snapshot.slots_idle if snapshot.slots_ready else None,
         snapshot_age_seconds=_age(snapshot, now),
     )
 

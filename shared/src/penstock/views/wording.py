@@ -44,6 +44,11 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
+def used(part: int | None, whole: int | None) -> str:
+    """So many of so many."""
+    return UNKNOWN if part is None or whole is None else f"{part} of {whole}"
+
+
 def memory(value: int | None) -> str:
     if value is None:
         return UNKNOWN

@@ -43,7 +43,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         pauses: stops and resumes queues.
         makes_streams: creates and updates the streams.
         carries: stores events that take the place of a job's earlier ones.
-        retries: requeues jobs, and reopens batches and graphs that have ended.
+        retries: requeues and moves jobs, and reopens batches and graphs that have ended.
         surveys: reads the state of all streams and of the account.
         queues: queues that it claims jobs from.
         connections: how many all holders of a key have together at most; None for any number.
@@ -85,20 +85,23 @@ _DISPATCHES = (
 CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
 """Events that count when all earlier ones have left the log."""
 RETRIED = (
+    "events.job.*.JobMoved",
     "events.job.*.JobRevived",
     "events.batch.*.BatchReopened",
     "events.graph.*.GraphReopened",
 )
-"""Events that requeue a job, or reopen a batch or graph. Refused before the first step, so that a
-command that may not remove the dead letters, which is the second, does not begin."""
+"""Events that requeue or move a job, or reopen a batch or graph. Refused before the first step, so
+that a command that may not remove the dead letters, which is the second, does not begin."""
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
+
+_RELOAD = "notices.settings.reload"
 
 ROLES: dict[str, Role] = {
     "metrics": Role(
         about="measures",
-        publishes=("snapshots.pool.*", "notices.queue.*"),
-        listens=("beats.worker.>", "jobs.*"),
+        publishes=("snapshots.pool.*", "notices.queue.*", "state.settings.*"),
+        listens=("beats.worker.>", "jobs.*", _RELOAD),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
         follows=("EVENTS", "SNAPSHOTS"),
         counts_queues=True,
@@ -108,10 +111,12 @@ ROLES: dict[str, Role] = {
         publishes=(
             "commands.*",
             "state.lease.decider",
+            "state.settings.*",
             "snapshots.round.*",
             "snapshots.settings.*",
             *(f"events.{noun}.*.*" for noun in ("pool", "hosts", "host", "decider")),
         ),
+        listens=(_RELOAD,),
         reads=("SNAPSHOTS", "COMMANDS", "EVENTS", "STATE"),
         follows=("SNAPSHOTS", "STATE"),
         purges=("COMMANDS",),  # of hosts that were lost
@@ -127,8 +132,9 @@ ROLES: dict[str, Role] = {
             "notices.cancel.*",
             "notices.recovered.*",
             "notices.reloaded.*",
+            "state.settings.*",
         ),
-        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*"),
+        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*", _RELOAD),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         follows=("COMMANDS",),
         answers=True,
@@ -159,10 +165,10 @@ ROLES: dict[str, Role] = {
             *(f"events.{noun}.*.*" for noun in ("queue", "health")),
             *(
                 f"state.{kind}.*"
-                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause")
+                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause", "settings")
             ),
         ),
-        listens=(*_AWAITS, "notices.queue.*"),
+        listens=(*_AWAITS, "notices.queue.*", _RELOAD),
         reads=STREAMS,
         follows=("EVENTS", "STATE"),
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
@@ -204,10 +210,12 @@ ROLES: dict[str, Role] = {
             "notices.recover.*",
             "notices.reload.*",
             "notices.queue.*",
+            _RELOAD,
         ),
         listens=("events.>", "beats.worker.>", "notices.recovered.*", "notices.reloaded.*"),
         reads=STREAMS,
         purges=("DEAD", "STATE"),
+        deletes=("JOBS",),  # messages of jobs that it cancelled or moved; others are made again
         retries=True,
         counts_queues=True,
         pauses=True,

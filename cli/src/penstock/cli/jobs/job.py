@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -9,6 +11,7 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
+from penstock.cli.jobs.bulk import Caution, act, cautious
 from penstock.cli.jobs.call import CHANGES, make_call, make_named_call, read_changes
 from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.cli.jobs.logs import logs
@@ -17,11 +20,13 @@ from penstock.cli.output import note, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.config.topology import PRIORITIES
+from penstock.config.serving import serving
+from penstock.config.topology import PRIORITIES, lanes_of
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import due_at, expiry
+from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
 from penstock.views.job_history import JobRow, Wanted, job_detail, job_row, newest_jobs
@@ -148,17 +153,122 @@ def show(session: Session, id: str) -> None:
     _show(session, session.with_client(lambda client: client.job(id)))
 
 
-@job.command(example="penstock job cancel 0193… --reason 'wrong table'")
-@click.argument("id", type=JOB_ID)
-@click.option(
-    "--reason",
-    default="cancelled by an operator",
-    show_default=True,
-    help="Recorded with the event.",
+def choosing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose jobs of a queue, or of all; the command receives them by name."""
+    for option in (
+        click.option("--older-than", type=SECONDS, help="Only jobs dispatched so long ago: 2h."),
+        click.option("--batch", default="", help="Only jobs of this batch."),
+        click.option("--tag", default="", help="Only jobs with this tag."),
+        click.option("--function", default="", help="Only jobs of this name."),
+    ):
+        command = option(command)
+    return command
+
+
+@job.command(
+    example="penstock job cancel 0193… --reason 'wrong table'\n"
+    "penstock job cancel --function reports.rebuild --tag sales --older-than 2h --dry-run"
 )
+@click.argument("id", type=JOB_ID, required=False)
+@click.option("--queue", type=QUEUE, help="Only jobs of this queue, in all its lanes.")
+@choosing
+@click.option("--running", is_flag=True, help="Also jobs that run; their workers are notified.")
+@cautious
 @click.pass_obj
-def cancel(session: Session, id: str, reason: str) -> None:
-    """Cancel a job that has not ended; a running one is notified at once."""
+def cancel(
+    session: Session,
+    /,
+    id: str | None,
+    queue: str | None,
+    running: bool,
+    caution: Caution,
+    **choice: Any,
+) -> None:
+    """Cancel a job that has not ended; or, with filters instead of an id, all that match.
+
+    A running job is notified at once; of many, the running ones are cancelled with --running. Each
+    is cancelled once: call it again if it was interrupted.
+    """
+    if id is not None:
+        if queue or any(choice.values()):
+            raise Refused("give either a job's id or filters; see 'penstock job cancel --help'")
+        _cancel_one(session, id, caution.reason or "cancelled by an operator")
+        return
+    if not queue and not any(choice.values()):
+        raise click.UsageError("give a job's id, or a filter", click.get_current_context())
+    matching = _filter(session.settings(), queue, **choice)
+    act(
+        session,
+        caution,
+        matching,
+        lambda bulk: bulk.cancel(
+            matching,
+            reason=caution.reason or "cancelled by an operator",
+            running=running,
+            limit=caution.limit,
+        ),
+        ("is cancelled", "are cancelled"),
+    )
+
+
+@job.command(example="penstock job move --from slow --to fast --function reports.rebuild --dry-run")
+@click.option("--from", "source", type=QUEUE, required=True, help="The queue that they wait on.")
+@click.option(
+    "--to", "target", type=QUEUE, required=True, help="The queue that they shall wait on."
+)
+@choosing
+@click.option("--force", is_flag=True, help="Act even if no pool takes the other queue.")
+@cautious
+@click.pass_obj
+def move(
+    session: Session,
+    /,
+    source: str,
+    target: str,
+    force: bool,
+    caution: Caution,
+    **choice: Any,
+) -> None:
+    """Move jobs that wait, are delayed or will be retried to another queue; running ones stay.
+
+    Each keeps its id, its attempts and its time. Call it again if it was interrupted.
+    """
+    settings = session.settings()
+    served = serving(settings)
+    if not force and served.is_known and (problem := served.why_not(target)):
+        raise Refused(f"queue {target!r}: {problem} (or --force)")
+    matching = _filter(settings, source, **choice)
+    act(
+        session,
+        caution,
+        matching,
+        lambda bulk: bulk.move(
+            source, target, matching, reason=caution.reason, limit=caution.limit
+        ),
+        (f"is moved to {target}", f"are moved to {target}"),
+    )
+
+
+def _filter(
+    settings: Settings,
+    queue: str | None,
+    *,
+    function: str,
+    tag: str,
+    batch: str,
+    older_than: float | None,
+) -> JobFilter:
+    before = None if older_than is None else utc_now() - timedelta(seconds=older_than)
+    return JobFilter(
+        queues=lanes_of(settings, queue) if queue else (),
+        function=function,
+        tag=tag,
+        batch=batch,
+        dispatched_before=before,
+    )
+
+
+def _cancel_one(session: Session, id: str, reason: str) -> None:
     view = session.with_client(lambda client: client.cancel(id, reason))
     if session.as_json:
         write_json(job_row(view.record))

@@ -15,7 +15,7 @@ from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import ignored_events
 from penstock.views import wording
 from penstock.views.event_text import happened
-from penstock.views.job_history import job_detail, progress
+from penstock.views.job_history import JobDetail, job_detail, progress
 
 COLUMNS = (
     Column("id", lambda row: row.id),
@@ -40,9 +40,17 @@ def description(view: JobView) -> list[str]:
         f"queue      {record.queue}",
         f"arguments  {_json(shown.arguments)}",
         *_optional("tags", ", ".join(record.tags)),
+        *_optional("priority", "" if shown.priority == "normal" else shown.priority),
+        *_optional("batch", shown.batch_id),
+        *_optional(
+            "timeout", wording.seconds(shown.timeout_seconds) if shown.timeout_seconds else ""
+        ),
         *_optional("progress", progress(record)),
         *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
-        *_optional("ran", wording.seconds(record.run_seconds) if record.run_seconds else ""),
+        *_optional("reserved", wording.clock(shown.reserved_at) if shown.reserved_at else ""),
+        *_optional("ran", _ran(shown)),
+        *_optional("Spark", shown.spark_session),
+        *_optional("trace", shown.trace_id),
         *_optional("result", _json(shown.result) if record.result else ""),
         "timeline",
         *_timeline(view.events),
@@ -51,6 +59,19 @@ def description(view: JobView) -> list[str]:
         lines += ["error", *_indented(f"{record.error.kind}: {record.error.message}")]
         lines += _indented(record.error.traceback)
     return lines
+
+
+def _ran(shown: JobDetail) -> str:
+    """``1.2 s, 0.4 s of CPU, at most 120 MB``: of the last attempt."""
+    if not shown.job.run_seconds:
+        return ""
+    memory = shown.peak_memory_bytes
+    parts = (
+        wording.seconds(shown.job.run_seconds),
+        f"{wording.seconds(shown.cpu_seconds)} of CPU" if shown.cpu_seconds else "",
+        f"at most {wording.memory(memory)}" if memory else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
@@ -78,7 +99,7 @@ def _tries(tries: int) -> str:
     return f" of {tries}" if tries else ""
 
 
-def _optional(title: str, text: str) -> list[str]:
+def _optional(title: str, text: str | float | None) -> list[str]:
     return [f"{title:<9}  {text}"] if text else []
 
 

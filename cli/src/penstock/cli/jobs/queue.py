@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import AsyncIterator
 
 import click
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
+from penstock.cli.jobs.bulk import Caution, act, cautious
 from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import QUEUE
 from penstock.cli.session import Session
 from penstock.config import Settings
+from penstock.config.topology import lanes_of
+from penstock.jobs.bulk.client import Bulk, BulkOutcome
 from penstock.jobs.client import Client
+from penstock.jobs.job_filter import JobFilter
 from penstock.views import wording
 from penstock.views.queue_board import queue_rows
 
@@ -32,7 +37,7 @@ COLUMNS = (
 
 @click.group(cls=Group, example="penstock queue ls")
 def queue() -> None:
-    """Queues: how many jobs wait, run and are delayed, and how long."""
+    """Queues: how many jobs wait, run and are delayed, and how long; pause and purge them."""
 
 
 @queue.command(name="ls", example="penstock queue ls --json")
@@ -74,6 +79,29 @@ def resume(session: Session, name: str, force: bool) -> None:
 
     session.run(request)
     _show_state(session, name, "open")
+
+
+@queue.command(example="penstock queue purge reports --dry-run\npenstock queue purge reports --yes")
+@click.argument("name", type=QUEUE)
+@cautious
+@click.pass_obj
+def purge(session: Session, /, name: str, caution: Caution) -> None:
+    """Cancel all jobs that wait on a queue, are delayed or will be retried; running ones go on.
+
+    Call it again if it was interrupted: each job is cancelled once.
+    """
+
+    def purging(bulk: Bulk) -> AsyncIterator[list[BulkOutcome]]:
+        reason = caution.reason or "its queue was purged by an operator"
+        return bulk.purge(name, reason=reason, limit=caution.limit)
+
+    act(
+        session,
+        caution,
+        JobFilter(queues=lanes_of(session.settings(), name)),
+        purging,
+        ("is cancelled", "are cancelled"),
+    )
 
 
 async def _check_exists(bus: Bus, settings: Settings, name: str) -> None:

@@ -42,6 +42,7 @@ COLUMNS = (
     Column("planned", lambda row: wording.count(row.planned), number=True),
     Column("started", lambda row: wording.count(row.started), number=True),
     Column("ready", lambda row: wording.count(row.ready), number=True),
+    Column("slots", lambda row: wording.used(row.slots_used, row.slots), number=True),
     Column("held", lambda row: row.hold or wording.UNKNOWN),
     Column("measured", lambda row: wording.ago(row.snapshot_age_seconds)),
     Column("last reason", lambda row: row.reason),

@@ -110,6 +110,7 @@ def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[Row]:
         seeds=_SEEDS,
         profile=profile,
         strategies=installed().strategies,
+        slots=pool.job_slots,
     )
     return list(study.run(question))
 

@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus, Stored
+from penstock.bus.saved_log import Entry, entry, line, outside
 from penstock.bus.since import first_since
 from penstock.decider.publishing.recorder import CHECKPOINT_SECONDS
-from penstock.decider.replay.entry import Entry, entry, line, outside
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.subjects import Subjects

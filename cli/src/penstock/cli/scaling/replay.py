@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import FAILED, Failed, Refused
 from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import POOL, SECONDS
+from penstock.cli.progress import progress_bar
 from penstock.cli.scaling import recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.scaling.recorded_rounds import Span
@@ -151,7 +152,7 @@ def replay(
 
 
 def _verify(session: Session, path: Path, pool: str | None, processes: int) -> None:
-    with _progress_bar("recomputing") as show:
+    with progress_bar("recomputing") as show:
         verdict = stretches.verify(path, pool, processes, show)
     if session.as_json:
         write_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
@@ -243,7 +244,7 @@ def _log(session: Session, source: Path | None, save: Path | None, span: Span) -
 
 
 def _read(session: Session, path: Path, span: Span) -> None:
-    with path.open("wb") as file, _progress_bar("reading") as show:
+    with path.open("wb") as file, progress_bar("reading") as show:
 
         async def read(bus: Bus, settings: Settings) -> int:
             return await recorded_rounds.save(bus, Subjects(settings.prefix), span, file, show)
@@ -251,15 +252,3 @@ def _read(session: Session, path: Path, span: Span) -> None:
         rounds = session.run(read)
     if not rounds:
         raise Failed("no round of decisions is recorded in this part of the log")
-
-
-@contextmanager
-def _progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error, where that is a terminal; it takes the share that is done."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda share: bar.update(task, completed=share)

@@ -199,6 +199,7 @@ def _question(
         thin=[thin] * len(recorded),
         seeds=seeds,
         profile=pool.profile,
+        slots=pool.job_slots,
         strategies=strategies,
     )
 

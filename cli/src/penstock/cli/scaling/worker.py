@@ -20,6 +20,7 @@ COLUMNS = (
     Column("host", lambda row: row.host),
     Column("pid", lambda row: str(row.pid), number=True),
     Column("state", lambda row: row.state),
+    Column("slots", lambda row: wording.used(row.slots_used, row.slots), number=True),
     Column("job", lambda row: row.job_id or wording.UNKNOWN),
     Column("for", lambda row: wording.seconds(row.job_seconds), number=True),
     Column("lived", lambda row: wording.seconds(row.lived_seconds), number=True),

@@ -29,15 +29,21 @@ from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
 from penstock.runtime import service_process
 from penstock.runtime.lease import Term
+from penstock.runtime.reloading import Reread
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.decider")
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, reread: Reread | None = None) -> None:
     """The whole process; raises ConfigError before anything starts."""
+    check(settings)
+    service_process.run("decider", settings, body, reread=reread, check=check)
+
+
+def check(settings: Settings) -> None:
+    """Raises ConfigError where no decider could work with these settings."""
     adopted(settings, plugins.strategies(), plugins.policies())
-    service_process.run("decider", settings, body)
 
 
 def adopted(settings: Settings, strategies: Strategies, policies: Policies) -> Adopted:

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.bus.protocol import BusError, Outgoing, Stored
 from penstock.config import Settings
+from penstock.config.reloading import taken_over
 from penstock.config.topology import pools
 from penstock.events.envelope import Codec, MalformedEvent, encode
 from penstock.events.scaling import WorkersScaled
@@ -42,6 +43,7 @@ from penstock.runtime import service_process
 from penstock.runtime.epochs import ReachedEpoch
 from penstock.runtime.paths import run_dir
 from penstock.runtime.poison_messages import skipping_poison
+from penstock.runtime.reloading import Reread
 from penstock.runtime.service import Service
 from penstock.runtime.tasks import within
 from penstock.spark.sessions import address
@@ -53,7 +55,7 @@ _SNAPSHOT_GAP_SECONDS = 0.05
 _LAST_WORDS_SECONDS = 3.0
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, reread: Reread | None = None) -> None:
     """The whole process, until SIGTERM. Ends its workers first, in order.
 
     Raises:
@@ -63,7 +65,7 @@ def run(settings: Settings) -> None:
     # before the broker is looked for: living workers see that their executor is back
     held = lock.take(run_dir(settings), settings.host.name)
     try:
-        service_process.run("executor", settings, body)
+        service_process.run("executor", settings, body, reread=reread)
     finally:
         os.close(held)
 
@@ -109,15 +111,12 @@ class _Shell:
         )
         self._spark = HostSpark(folder, running.settings)
         self._meter = UseMeter()
-        self._kept = {
-            name: kept
-            for name, pool in pools(running.settings).items()
-            if (kept := pool.profile.kept_for_jobs(self._size.memory_bytes))
-        }
+        self._kept = self._kept_for_jobs(running.settings)
         self._published_at: float | None = None
         self._commands = Codec(WorkersScaled)
         self._lease_epoch = ReachedEpoch(self._bus, self._subjects)
         self._reports = msgspec.json.Decoder(WorkerReport)
+        running.on_new_settings(self._take_settings)
 
     async def live(self) -> None:
         """Adopts, obeys until asked to stop, then ends all workers."""
@@ -173,6 +172,24 @@ class _Shell:
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._publish_snapshot()
         await self._outbox.flush(_LAST_WORDS_SECONDS)
+
+    def _take_settings(self, new: Settings) -> tuple[Settings, tuple[str, ...]]:
+        """New settings for workers that start from now on; living ones keep theirs."""
+        merged, waiting = taken_over(self._running.settings, new)
+        self._running.settings = merged
+        self._executor.take_settings(merged)
+        self._stuck.take_settings(merged)
+        self._reloads.take_pools(pools(merged))
+        self._kept = self._kept_for_jobs(merged)
+        return merged, waiting
+
+    def _kept_for_jobs(self, settings: Settings) -> dict[str, int]:
+        """By pool, the bytes beside a worker that are kept free for what its jobs start."""
+        return {
+            name: kept
+            for name, pool in pools(settings).items()
+            if (kept := pool.profile.kept_for_jobs(self._size.memory_bytes))
+        }
 
     # --- what comes in ---------------------------------------------------------------------------
     async def _follow_commands(self) -> None:

@@ -72,6 +72,7 @@ class Executor:
         happened: Callable[[WorkerEvent], None] = lambda _: None,
     ) -> None:
         self._settings, self._run_dir, self._source = settings, run_dir, source
+        self._cpu_cores = cpu_cores
         self._outbox, self._returns, self._on_ended = outbox, returns, ended
         self._happened = happened
         self._pools = pools(settings)
@@ -121,6 +122,13 @@ class Executor:
         if fleet.plan is not self.fleet.plan:  # it is obeyed
             self._command, self._command_headers = command, headers
         self._follow(fleet, instructions, now)
+
+    def take_settings(self, settings: Settings) -> None:
+        """New settings: what is planned of pools that were not known before is started now."""
+        self._settings, self._pools = settings, pools(settings)
+        planned = self._command.pools if self._command else {}
+        new_limits = limits(settings, self._cpu_cores)
+        self.learn(facts.LimitsChanged(limits=new_limits, commanded=planned))
 
     def adopt(self) -> None:
         """Takes over the workers that an earlier executor of this host left."""

@@ -31,6 +31,7 @@ from penstock.metrics.queues import QueueWatch
 from penstock.metrics.spark_tasks import SparkTasks
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service_process
+from penstock.runtime.reloading import Reread
 from penstock.runtime.service import Service
 from penstock.runtime.tasks import within
 from penstock.telemetry import metrics
@@ -46,10 +47,10 @@ _PATIENCE_SHARE = 0.1
 """Of the promise: jobs that are younger are taken for as old as the oldest, at that little cost."""
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, reread: Reread | None = None) -> None:
     """The whole process; raises ConfigError before anything starts."""
     pools(settings)
-    service_process.run("metrics", settings, body)
+    service_process.run("metrics", settings, body, reread=reread)
 
 
 async def body(running: Service) -> None:
@@ -84,6 +85,7 @@ class Metrics:
                 settings.metrics.interval_seconds,
                 settings.jobs.claim_seconds + _REPORTS_MISSED,
                 self._jobs,
+                slots=pool.job_slots,
             )
             for pool in queued
         }

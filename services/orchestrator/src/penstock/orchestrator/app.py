@@ -33,6 +33,7 @@ from penstock.orchestrator.scheduling.timers import Timers
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime import service_process
 from penstock.runtime.poison_messages import skipping_poison
+from penstock.runtime.reloading import Reread
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
@@ -45,9 +46,9 @@ _CHECK_SECONDS = 1.0
 _KEEP_SECONDS = 5.0
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, reread: Reread | None = None) -> None:
     """The whole process."""
-    service_process.run("orchestrator", settings, body, makes_streams=True)
+    service_process.run("orchestrator", settings, body, makes_streams=True, reread=reread)
 
 
 async def body(running: Service) -> None:
@@ -111,6 +112,7 @@ class Orchestrator:
         self._service.spawn(self.ticker.run(), "ticks")
         declared = declared_schedules.keep(self._service, self._client)
         self._service.spawn(declared, "declared schedules")
+        self._service.spawn(broker_state.forget_ended_services(self._service), "ended services")
         self._service.spawn(broker_state.keep_pauses(self._service), "queue pauses")
         self._service.spawn(self._cancelled.run(), "cancelled schedules")
         if self._queues:

@@ -1,4 +1,4 @@
-"""Keeps what the broker has as it should be: settings of streams, pauses of queues."""
+"""Keeps what the broker has as it should be: settings of streams, pauses of queues, records."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError, BusRefused, BusUnavailable
 from penstock.events.subjects import Subjects
 from penstock.jobs.queues.pauses import QueuePauses
+from penstock.operations import settings_in_force
 from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
 _RETRY_SECONDS = 2.0
 _PAUSES_SECONDS = 2.0
+_FORGET_SECONDS = 3600.0
 
 
 async def apply_stream_settings(running: Service, bus: NatsBus) -> None:
     """Applies the settings to streams that an earlier version or other settings made.
 
-    Once, when the broker answers; settings change with a restart.
+    Once, when the broker answers; with other settings the orchestrator starts anew.
     """
     while True:
         try:
@@ -58,3 +60,12 @@ async def keep_pauses(running: Service) -> None:
             await pausing.agree((await running.bus.depths()).values())
         except BusError as error:
             log.debug("pauses: %s", error)
+
+
+async def forget_ended_services(running: Service) -> None:
+    """Removes the settings of processes that ended long ago."""
+    while await running.pause(_FORGET_SECONDS):
+        try:
+            await settings_in_force.forget_ended(running.bus, Subjects(running.settings.prefix))
+        except BusError as error:
+            log.debug("settings of ended services: %s", error)

@@ -71,7 +71,8 @@ class Sender:
             record = await self._log.read(event.job_id)
             if record is None or record.dispatch_id not in ("", event.id):
                 raise  # a record without its first event, ended long ago, is taken for this job
-            if record.life == 1 and not record.attempt and not record.state.ended:
+            is_untouched = record.life == 1 and not record.attempt and not record.moved
+            if is_untouched and not record.state.ended:
                 message = self._queued(event, record.life_from, telemetry.inject())
                 await self._bus.append(message)
 

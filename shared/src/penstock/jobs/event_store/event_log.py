@@ -31,7 +31,13 @@ History = tuple[tuple[int, Event | UnknownEvent], ...]
 
 # --- reading --------------------------------------------------------------------------------------
 async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> History:
-    """Every event under a subject, as of one moment.
+    """Every event under a subject, as of one moment. Raises BusUnavailable."""
+    messages = await read_messages(bus, stream, subject)
+    return tuple((stored.sequence, read_event(stored, codec)) for stored in messages)
+
+
+async def read_messages(bus: Bus, stream: str, subject: str) -> list[Stored]:
+    """Every message under a subject, as of one moment, oldest first.
 
     The leader counts the messages of each kind, then each kind is read up to that number. With a
     wildcard instead, the broker searches the stream to its end: 15 ms where it holds 180,000
@@ -55,8 +61,7 @@ async def read_subject(bus: Bus, stream: str, subject: str, codec: Codec) -> His
             break
     else:
         raise BusUnavailable(f"{subject}: its messages change too quickly to be read; try again")
-    messages = sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
-    return tuple((stored.sequence, read_event(stored, codec)) for stored in messages)
+    return sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
 
 
 async def _oldest(bus: Bus, stream: str, subject: str, number: int) -> list[Stored]:

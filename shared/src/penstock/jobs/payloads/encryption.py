@@ -234,6 +234,22 @@ def arguments(call: Payload, ring: KeyRing) -> bytes | msgspec.Raw:
     return msgspec.structs.replace(call, arguments=own, handed=handed).all_arguments()
 
 
+def for_queue(call: Payload, queue: str, ring: KeyRing) -> Payload:
+    """The call as one that waits in another queue; sealed arguments are sealed anew.
+
+    Raises:
+        MissingKey, Undecryptable
+    """
+    moved = msgspec.structs.replace(call, queue=queue)
+    if not is_sealed(call.arguments):
+        return moved
+    sealed = unpack(call.arguments)
+    about = about_arguments(call, template=_template(call, sealed), takes=sealed.takes)
+    plain = ring.open(call.arguments, about)
+    resealed = ring.seal(plain, about_arguments(moved, takes=sealed.takes))
+    return msgspec.structs.replace(moved, arguments=msgspec.Raw(resealed))
+
+
 def holds_sealed(call: Payload) -> bool:
     """Whether anything that goes into the call is sealed; then its result must be."""
     handed = call.handed.values() if call.handed else ()

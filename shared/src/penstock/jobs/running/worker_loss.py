@@ -130,5 +130,6 @@ def poisoned(record: JobRecord, reason: str, *, source: str, now: datetime) -> J
         source=source,
         at=now,
         queue=record.queue,
+        function=record.function,
         error=JobError(kind="poison", message=message),
     )

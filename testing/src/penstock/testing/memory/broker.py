@@ -107,6 +107,14 @@ class MemoryBroker:
             for subject in [subject for subject in self._due if matches(pattern, subject)]:
                 del self._due[subject]
 
+    def remove_message(self, stream: Stream, sequence: int) -> None:
+        stored = stream.messages.get(sequence)
+        stream.drop(sequence)
+        if stored is not None and stream is self.jobs:
+            self._due.pop(stored.subject, None)
+            for queue in self.queues.values():
+                queue.forget([sequence])
+
     # --- queues ----------------------------------------------------------------------------------
     def ensure_queue(self, name: str) -> Queue:
         subject = self.subjects.queue(name)

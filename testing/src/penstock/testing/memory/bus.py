@@ -137,6 +137,10 @@ class MemoryBus:
         broker = self._open()
         broker.remove(broker.stream(stream), subject, before)
 
+    async def remove_message(self, stream: str, sequence: int) -> None:
+        broker = self._open()
+        broker.remove_message(broker.stream(stream), sequence)
+
     def follow(
         self, stream: str, subjects: Sequence[str], start: str | int = "new"
     ) -> AsyncIterator[Stored]:

@@ -18,6 +18,7 @@ from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook, outlook
 from penstock.decider.core.policies import chain
 from penstock.decider.core.policies.policy import Result
+from penstock.decider.core.slots import snapshot_in_slots
 from penstock.decider.core.state import PoolState, State
 from penstock.events.scaling import Reason
 
@@ -68,11 +69,12 @@ def conclude(
         text = f"{target} advised: in advisor mode the plan stays {current}"
         desired.history.add("advice", "advisor", target, text, planned=current)
     promise = claim.profile.sla_seconds
-    expected = _outlook(desired, target, promise)
+    slots = context.inputs.pools[claim.pool].job_slots
+    expected = _outlook(desired, target, promise, slots)
     planned = current if advice else target
     placement = dict(before.placement) if advice else share
     after = _stepped(before, desired, placement, planned - current, context.now)
-    promised = _outlook(desired, planned, promise) if advice else expected
+    promised = _outlook(desired, planned, promise, slots) if advice else expected
     after, breach_notices = _watched(context, claim, desired, after, promised)
     result = Result(
         target=target,
@@ -191,11 +193,14 @@ def _explain_levelling(before: PoolState, desired: DesiredWorkers, share: Share)
     desired.history.add("placement", "level", desired.history.workers, text, hosts=taking)
 
 
-def _outlook(desired: DesiredWorkers, target: int, promise_seconds: float) -> Outlook | None:
+def _outlook(
+    desired: DesiredWorkers, target: int, promise_seconds: float, slots: int
+) -> Outlook | None:
     """Only with a fresh snapshot; a strategy's own figure holds for its own number."""
     if desired.snapshot is None:
         return None
-    expected = outlook(desired.snapshot, target, promise_seconds)
+    snapshot = snapshot_in_slots(desired.snapshot, slots)
+    expected = outlook(snapshot, target * slots, promise_seconds)
     own = desired.predicted_pickup_seconds
     if own is None or desired.wanted != target:
         return expected

@@ -105,8 +105,15 @@ def is_urgent(snapshot: PoolSnapshot, profile: Profile, state: PoolState) -> boo
     return bool(snapshot.waiting) and (near or announced)
 
 
-def busy_workers(snapshot: PoolSnapshot) -> int:
-    """Workers with a job, by their own reports; by the claims where no worker reports."""
+def busy_workers(snapshot: PoolSnapshot, slots: int = 1) -> int:
+    """Workers with a job, by their own reports; by the claims where no worker reports.
+
+    Args:
+        slots: of one worker; of several, as many workers as the running jobs would fill.
+    """
+    if slots > 1:
+        used = snapshot.slots_ready - snapshot.slots_idle
+        return whole((snapshot.running if snapshot.worker_age_seconds is None else used) / slots)
     if snapshot.worker_age_seconds is None:
         return snapshot.running
     return max(snapshot.workers_ready - snapshot.workers_idle, 0)
@@ -193,7 +200,7 @@ def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: 
         current=current,
         wanted=current,
         workers=current,
-        busy=busy_workers(snapshot) if snapshot else 0,
+        busy=busy_workers(snapshot, pool.job_slots) if snapshot else 0,
         urgent=bool(snapshot and is_urgent(snapshot, pool.profile, state)),
         up_at=state.up_at,
         down_at=state.down_at,

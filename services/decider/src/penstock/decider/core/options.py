@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.config import ConfigError, Pool
 from penstock.config.explain import explain, hint
+from penstock.decider.core.slots import counts_slots, demand_in_workers, inputs_in_slots
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs
 
 _NO_SETTINGS: Mapping[str, Any] = {}
@@ -49,7 +50,10 @@ def demand(name: str, strategies: Mapping[str, Strategy], inputs: StrategyInputs
     settings = read(strategy, inputs.pool.profile.options.get(name, _NO_SETTINGS))
     if settings is not None:
         inputs = msgspec.structs.replace(inputs, options=settings)
-    return strategy.demand(inputs)
+    slots = inputs.pool.job_slots
+    if slots == 1 or not counts_slots(strategy):
+        return strategy.demand(inputs)
+    return demand_in_workers(strategy.demand(inputs_in_slots(inputs)), slots)
 
 
 def check(pool: Pool, strategies: Mapping[str, Strategy]) -> None:

@@ -27,6 +27,8 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
         now: POSIX seconds, broker's clock.
         memory: what the strategy's last demand for this pool gave it to remember.
         options: the pool's settings for this strategy, as what its ``options`` declares.
+        slots: slots of one worker, where the strategy counts in slots (see :class:`Strategy`): all
+            counts of workers here are of slots then. Else 1.
     """
 
     pool: Pool
@@ -36,6 +38,7 @@ class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     memory: Mapping[str, Any] = {}
     options: Any = None
+    slots: int = 1
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,9 @@ class Strategy(Protocol):
     One that takes settings has an attribute ``options``, a Struct type with a default for each:
     `[pools.NAME.options.STRATEGY]` is read as that when the decider starts, and refused if it does
     not fit; ``inputs.options`` is the value.
+
+    One that calculates with run times has ``counts_slots = True``: where workers run several jobs
+    at a time it is given slots in place of workers, and what it demands is rounded up to workers.
     """
 
     @property

@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from penstock.bus.saved_log import Entry
 from penstock.decider.core import counterfactual
 from penstock.decider.core.counterfactual import Change, Setting
 from penstock.decider.program import program
 from penstock.decider.replay.chain import Installed, Step
-from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import (
     Gap,
     Recomputer,

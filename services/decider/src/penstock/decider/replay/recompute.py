@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.bus.saved_log import Entry
 from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
 from penstock.decider.intake import wrong
 from penstock.decider.publishing.adopting import Adopted, gather
 from penstock.decider.replay.chain import Broken, Chain, Installed, Measurement, Step, portable
-from penstock.decider.replay.entry import Entry
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import ScalingDecisionMade

@@ -13,10 +13,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import pairwise
 from pathlib import Path
 
+from penstock.bus.saved_log import Entry, read
 from penstock.decider import garbage, plugins
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed
-from penstock.decider.replay.entry import Entry, read
 from penstock.decider.replay.recompute import Recomputer, recorded_settings
 from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier

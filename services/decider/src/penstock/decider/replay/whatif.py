@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.bus.saved_log import Entry
 from penstock.config import ConfigError, Pool
 from penstock.config.explain import hint
 from penstock.config.profiles import ProfileOverride
@@ -17,7 +18,6 @@ from penstock.decider.core.inputs import Rules
 from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed, Step
-from penstock.decider.replay.entry import Entry
 from penstock.decider.replay.recompute import Recomputer
 
 MOST_SHOWN = 20

@@ -57,6 +57,8 @@ def evolve(fleet: Fleet, fact: facts.Fact, now: float) -> Step:
     match fact:
         case facts.Commanded():
             return _commanded(fleet, fact, now)
+        case facts.LimitsChanged():
+            return _limits_changed(fleet, fact), []
         case facts.Adopted():
             return _adopted(fleet, fact, now)
         case facts.BusChecked():
@@ -107,6 +109,14 @@ def _commanded(fleet: Fleet, fact: facts.Commanded, now: float) -> Step:
         for pool in unknown
     ]
     return replace(fleet, plan=plan), notes
+
+
+def _limits_changed(fleet: Fleet, fact: facts.LimitsChanged) -> Fleet:
+    """The same command, as far as the new settings know its pools."""
+    if fleet.plan is None:
+        return replace(fleet, limits=fact.limits)
+    planned = {pool: n for pool, n in fact.commanded.items() if pool in fact.limits.pools}
+    return replace(fleet, limits=fact.limits, plan=replace(fleet.plan, pools=planned))
 
 
 def _refusal(fleet: Fleet, fact: facts.Commanded) -> str:

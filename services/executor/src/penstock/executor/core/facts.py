@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import Claim, WorkerReport
+from penstock.executor.core.fleet import Limits
 
 
 class _Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,18 @@ class Commanded(_Fact, frozen=True, kw_only=True):
 
     command: WorkersScaled
     reached: int | None = None
+
+
+class LimitsChanged(_Fact, frozen=True, kw_only=True):
+    """The settings were reloaded.
+
+    Attributes:
+        limits: what they allow now.
+        commanded: workers by pool of the command that is obeyed, also of pools not known before.
+    """
+
+    limits: Limits
+    commanded: dict[str, int]
 
 
 class Forked(_Fact, frozen=True, kw_only=True):
@@ -113,6 +126,7 @@ class Ticked(_Fact, frozen=True, kw_only=True):
 
 Fact = (
     Commanded
+    | LimitsChanged
     | Forked
     | ForkFailed
     | Reported

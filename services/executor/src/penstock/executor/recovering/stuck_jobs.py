@@ -67,6 +67,10 @@ class StuckWatch:
         elif first is None or first[0] != running.job_id:
             self._first_memory[report.worker] = (running.job_id, report.memory_bytes)
 
+    def take_settings(self, settings: Settings) -> None:
+        """Judges by new settings from the next look on."""
+        self._settings = settings.stuck
+
     async def look(self) -> None:
         """One look at all running jobs; a job that is stuck often enough in a row is recovered."""
         now = time.monotonic()

@@ -70,6 +70,10 @@ class Reloads:
         """Why the last reload failed; empty where it did not."""
         return self._last.error if self._last else ""
 
+    def take_pools(self, pools: Collection[str]) -> None:
+        """New names of the host's pools, after its settings were reloaded."""
+        self._pools = frozenset(pools)
+
     async def open(self) -> Subscription:
         """Handles requests from now on."""
         subject = self._subjects.reload_requested(self._host)

@@ -37,6 +37,7 @@ class PoolMeter:
         window_seconds: how far back rates and distributions look.
         interval_seconds: usual time between looks.
         patience_seconds: after which a job that no living worker holds is taken as waiting.
+        slots: how many jobs a worker runs at a time.
         jobs: counts by function, shared by all pools; None for counts of its own.
     """
 
@@ -49,8 +50,9 @@ class PoolMeter:
         interval_seconds: float = 1.0,
         patience_seconds: float = 6.0,
         jobs: JobTotals | None = None,
+        slots: int = 1,
     ) -> None:
-        self.name = name
+        self.name, self._slots = name, slots
         self.queues = tuple(queues)
         self._profile = profile
         self.workers = Workers()
@@ -235,6 +237,9 @@ class PoolMeter:
             budget=self._ledger.budget(late, now),
             workers_ready=workers.ready,
             workers_idle=workers.idle,
+            slots=self._slots,
+            slots_ready=workers.slots_ready if self._slots > 1 else 0,
+            slots_idle=workers.slots_idle if self._slots > 1 else 0,
             worker_cpu_cores=self._worth(workers.cpu_cores, self._profile.cpu_cores, now),
             worker_memory_bytes=_whole(
                 self._worth(workers.memory_bytes, self._profile.memory_bytes, now)

@@ -115,7 +115,22 @@ class Workers:
     @property
     def held(self) -> int:
         """Jobs that living workers hold, draining ones included."""
-        return sum(len(w.report.claims) for w in self._workers.values())
+        return sum(w.report.held or len(w.report.claims) for w in self._workers.values())
+
+    @property
+    def slots_ready(self) -> int:
+        """Slots of the ready workers."""
+        return sum(w.report.slots for w in self._ready_workers())
+
+    @property
+    def slots_idle(self) -> int:
+        """Slots of the ready workers in which no job runs."""
+        return sum(
+            max(w.report.slots - (w.report.slots_used or 0), 0) for w in self._ready_workers()
+        )
+
+    def _ready_workers(self) -> Iterator[Worker]:
+        return (w for w in self._workers.values() if w.report.state in _READY)
 
     def running_seconds(self, now: float) -> Iterator[float]:
         """How long each job has run by now."""

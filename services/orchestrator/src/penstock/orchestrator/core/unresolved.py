@@ -93,6 +93,7 @@ AWAITED = {
     "JobReleased": Awaits.QUEUE_MESSAGE,
     "JobRecovered": Awaits.QUEUE_MESSAGE,
     "JobRevived": Awaits.QUEUE_MESSAGE,
+    "JobMoved": Awaits.QUEUE_MESSAGE,
     "JobRetrying": Awaits.SCHEDULE,
     "JobDead": Awaits.DEAD_LETTER,
     "JobStarted": None,

@@ -66,6 +66,7 @@ class ClaimedJob:
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.
         recorded_progress: the progress that its last JobProgressed holds.
+        progress_due: running seconds from which on the next one may be stored.
         appending: a progress event or commit under way; the end waits for it.
         confirmed_at: when it was last looked up whether it still is this worker's; monotonic
             seconds.
@@ -89,6 +90,7 @@ class ClaimedJob:
     yielded: str = ""
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None
+    progress_due: float = 0.0
     appending: Future[int] | None = None
     recorded_apart: bool = False
     confirmed_at: float = 0.0

@@ -169,6 +169,7 @@ class Claims:
             pickup_seconds=whole_micros(job.pickup_seconds),
             message=job.delivery.sequence,
             max_lost=job.max_lost,
+            function=job.payload.function,
             slots=self._slots,
         )
 
@@ -208,6 +209,7 @@ class Claims:
                 source=self.joblog.source,
                 reason=f"it expired {late:.1f} s before it could be started",
                 cause="expired",
+                function=call.function,
             )
             trace = trace_of(delivery.headers)
             await self._bus.append(self.joblog.outgoing(event, record.sequence, trace))

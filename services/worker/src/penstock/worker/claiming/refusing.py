@@ -132,8 +132,8 @@ class Refusals:
         if record is None:
             if not await self.is_over(delivery, reason.job_id, reason.made_from):
                 await self._dead_letter(delivery, reason)
-        elif reason.made_from < record.life_from:
-            log.info("job %s: a message of an earlier life is dropped", record.id)
+        elif reason.made_from < record.messages_from:
+            log.info("job %s: a message of an earlier life or queue is dropped", record.id)
         elif record.state is State.DEAD:  # its dead letter may not have been written
             await self._joblog.follow_up(record, trace_of(delivery.headers))
         elif record.state is State.RUNNING and record.message != delivery.sequence:

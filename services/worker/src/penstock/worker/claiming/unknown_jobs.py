@@ -207,6 +207,7 @@ class UnknownJobs:
             pickup_seconds=0.0,
             message=delivery.sequence,
             max_lost=record.max_lost,
+            function=record.function,
         )
         retrying = JobRetrying(
             job_id=record.id,
@@ -215,6 +216,7 @@ class UnknownJobs:
             attempt=record.next_attempt,
             due_at=due,
             put_off=f"build {self._builds.own} of worker {self._worker} does not know it",
+            function=record.function,
         )
         return started, retrying
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from penstock.events.envelope import whole_micros
 from penstock.events.job import (
     JobCancelled,
     JobDead,
@@ -26,12 +27,14 @@ _LEAST_SECONDS, _MOST_SECONDS = 0.01, 366 * 86_400.0
 def failed(
     *,
     job_id: str,
+    function: str = "",
     queue: str,
     attempt: int,
     tries: int,
     backoff: Backoff,
     error: JobError,
     run_seconds: float,
+    cpu_seconds: float = 0.0,
     peak_memory_bytes: int = 0,
     now: datetime,
     source: str,
@@ -42,6 +45,7 @@ def failed(
     delay_seconds = outlook.delay_seconds
     if delay_seconds is None:
         delay_seconds = backoff.delay_seconds(attempt)
+    will_retry = attempt < tries and not outlook.fatal
     failure = JobFailed(
         job_id=job_id,
         correlation_id=job_id,
@@ -51,10 +55,13 @@ def failed(
         attempt=attempt,
         error=error,
         run_seconds=run_seconds,
+        cpu_seconds=whole_micros(cpu_seconds),
         peak_memory_bytes=peak_memory_bytes,
+        function=function,
+        will_retry=will_retry,
     )
     verdict: JobEvent
-    if attempt < tries and not outlook.fatal:
+    if will_retry:
         verdict = JobRetrying(
             job_id=job_id,
             correlation_id=job_id,
@@ -63,6 +70,7 @@ def failed(
             at=now,
             attempt=attempt + 1,
             due_at=now + timedelta(seconds=delay_seconds),
+            function=function,
         )
     else:
         verdict = JobDead(
@@ -73,12 +81,19 @@ def failed(
             at=now,
             queue=queue,
             error=error,
+            function=function,
         )
     return (failure, verdict)
 
 
 def ended_by_itself(
-    *, job_id: str, attempt: int, verdict: Verdict, now: datetime, source: str
+    *,
+    job_id: str,
+    function: str = "",
+    attempt: int,
+    verdict: Verdict,
+    now: datetime,
+    source: str,
 ) -> JobEvent:
     """The event of a job that ended with a verdict, of its own or of its middleware."""
     if isinstance(verdict, Defer):
@@ -91,6 +106,7 @@ def ended_by_itself(
             attempt=attempt,
             due_at=now + later,
             put_off=_text(verdict.why[:_MESSAGE_LIMIT]) or "deferred",
+            function=function,
         )
     return JobCancelled(
         job_id=job_id,
@@ -99,6 +115,7 @@ def ended_by_itself(
         at=now,
         reason=_text(str(verdict)[:_MESSAGE_LIMIT]),
         cause="skipped",
+        function=function,
     )
 
 

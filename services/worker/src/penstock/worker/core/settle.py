@@ -44,8 +44,8 @@ def settle(
         message: sequence of the queue message in hand.
         made_from: sequence of the event that it was made from. attempt: the one it was made for.
     """
-    if made_from < record.life_from:
-        return Action.DROP  # of a life that is over; the new one has its own message
+    if made_from < record.messages_from:
+        return Action.DROP  # of a life or a queue that the job has left: it has another message
     match record.state:
         case State.DEAD:
             return Action.FOLLOW_UP

@@ -41,6 +41,7 @@ from penstock.worker.running.outcome import FinishedJob, Outcome
 log = logging.getLogger("penstock.worker")
 
 _RETRY_SECONDS = 0.1
+_PROGRESS_SHARE = 1 / 60
 
 
 class Refusal(Enum):
@@ -87,6 +88,7 @@ class Recorder:
         if outcome.verdict is not None:
             event = ended_by_itself(
                 job_id=job.id,
+                function=job.payload.function,
                 attempt=job.attempt,
                 verdict=outcome.verdict,
                 now=broker_time(self._bus),
@@ -155,6 +157,7 @@ class Recorder:
             spark_session=job.live.spark_session,
             spark_cost=outcome.spark_cost,
             forgiven=outcome.ignored_error,
+            function=job.payload.function,
         )
 
     async def _after_refusal(
@@ -185,12 +188,14 @@ class Recorder:
         assert outcome.error is not None
         events = failed(
             job_id=job.id,
+            function=job.payload.function,
             queue=job.queue,
             attempt=job.attempt,
             tries=job.tries,
             backoff=job.backoff,
             error=outcome.error,
             run_seconds=outcome.run_seconds,
+            cpu_seconds=outcome.cpu_seconds,
             peak_memory_bytes=outcome.peak_memory_bytes,
             now=broker_time(self._bus),
             source=self._joblog.source,
@@ -266,10 +271,17 @@ class Recorder:
         return record
 
     async def progress(self, job: ClaimedJob) -> None:
-        """Records how far a running job is."""
-        progress = job.live.progress
+        """Records how far a running job is: each second at first, then ever less often.
+
+        A sixtieth of its running time lies between two events, so that a job of a minute has 60 at
+        most, one of an hour 300, one of a day 500.
+        """
+        progress, running_seconds = job.live.progress, job.live.running_seconds()
         if progress is None or progress == job.recorded_progress or job.lost:
             return
+        if running_seconds < job.progress_due:
+            return
+        job.progress_due = running_seconds * (1 + _PROGRESS_SHARE)
         done, total = job.recorded_progress = progress
         event = JobProgressed(
             job_id=job.id,

@@ -24,6 +24,7 @@ class BacklogOnly:
     """See the module."""
 
     name = "backlog_only"
+    counts_slots = True
 
     def demand(self, inputs: StrategyInputs) -> Demand:
         snapshot, sla_seconds = inputs.snapshot, inputs.pool.profile.sla_seconds

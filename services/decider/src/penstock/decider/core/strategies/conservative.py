@@ -39,6 +39,7 @@ class Conservative:
     """See the module."""
 
     name = "conservative"
+    counts_slots = True
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:

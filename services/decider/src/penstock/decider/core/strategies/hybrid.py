@@ -35,6 +35,7 @@ class Hybrid:
     """See the module."""
 
     name = "hybrid"
+    counts_slots = True
 
     def demand(self, inputs: StrategyInputs) -> Demand:
         snapshot, profile = inputs.snapshot, inputs.pool.profile

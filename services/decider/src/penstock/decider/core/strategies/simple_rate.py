@@ -19,6 +19,7 @@ class SimpleRate:
     """See the module."""
 
     name = "simple_rate"
+    counts_slots = True
 
     def demand(self, inputs: StrategyInputs) -> Demand:
         snapshot = inputs.snapshot

@@ -31,6 +31,7 @@ class Throughput:
     """See the module."""
 
     name = "throughput"
+    counts_slots = True
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:

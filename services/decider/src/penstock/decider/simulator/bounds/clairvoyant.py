@@ -113,7 +113,8 @@ class Clairvoyant:
     def _free_at(self, worker: Worker, now: float) -> float:
         if worker.phase == STARTING:
             return worker.asked_at + self._spawn
-        return now if worker.job < 0 else worker.since + self._load.services[worker.job]
+        [slot] = worker.slots
+        return now if slot.job < 0 else slot.since + self._load.services[slot.job]
 
     def _in_time(self, free: list[float], count: int, starting: float, jobs: range) -> bool:
         """No job starts late with the first ``count`` workers, new ones ready at ``starting``.

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.config import Profile
 from penstock.decider.simulator.model.controller import Controller, Look, Plan
-from penstock.decider.simulator.model.fleet import Fleet, Worker
+from penstock.decider.simulator.model.fleet import Fleet, Slot, Worker
 from penstock.decider.simulator.model.load import Load
 from penstock.decider.simulator.model.looks import Looks, Pace
 from penstock.decider.simulator.model.meter import Meter
@@ -76,6 +76,7 @@ class Simulation:
         slowing: how many times as long a job takes that begins while so many run; what workers
             share (a database, a disk) as a knob.
         pace: how often the pool is looked at; else as in production.
+        slots: how many jobs a worker runs at a time.
     """
 
     def __init__(
@@ -90,11 +91,12 @@ class Simulation:
         troubles: Troubles | None = None,
         slowing: Callable[[int], float] | None = None,
         pace: Pace | None = None,
+        slots: int = 1,
     ) -> None:
         pace, profile = pace or Pace(), profile or Profile()
         self._load, self._controller, self._hosts = load, controller, hosts
         self._troubles, self._slowing = troubles or Troubles(), slowing
-        self._fleet = Fleet(Latencies(spawning, seed))
+        self._fleet = Fleet(Latencies(spawning, seed), slots)
         self._meter = Meter(
             POOL, self._fleet, profile, load.origin, load.curve, pace.interval_seconds
         )
@@ -142,8 +144,8 @@ class Simulation:
 
     def _begin(self, job: int, now: float) -> bool:
         """False if no worker is idle."""
-        worker = self._fleet.take(job, now)
-        if worker is None:
+        slot = self._fleet.take(job, now)
+        if slot is None:
             return False
         wait = now - self._load.arrivals[job]
         if math.isnan(self._waits[job]):  # else it was lost with its host and starts again
@@ -153,7 +155,7 @@ class Simulation:
         seconds = self._load.services[job]
         if self._slowing is not None:
             seconds *= self._slowing(self._running)
-        self._at(now + seconds, self._finish, (worker, job))
+        self._at(now + seconds, self._finish, (slot, job))
         return True
 
     def _begin_next(self, now: float) -> None:
@@ -163,15 +165,16 @@ class Simulation:
     def _ready(self, worker: Worker, now: float) -> None:
         if self._fleet.became_ready(worker, now):
             self._meter.spawned(now - worker.asked_at, worker.together, now)
-            self._begin_next(now)
+            for _ in worker.slots:
+                self._begin_next(now)
 
-    def _finish(self, done: tuple[Worker, int], now: float) -> None:
-        worker, job = done
-        if worker.job != job:  # lost with its host meanwhile
+    def _finish(self, done: tuple[Slot, int], now: float) -> None:
+        slot, job = done
+        if slot.job != job:  # lost with its host meanwhile
             return
         self._running -= 1
-        self._meter.took(now - worker.since, now)
-        if self._fleet.finish(worker, now):
+        self._meter.took(now - slot.since, now)
+        if self._fleet.finish(slot, now):
             self._begin_next(now)
 
     def _lose(self, host: str, now: float) -> None:

@@ -96,7 +96,7 @@ class Meter:
 
     def worked_seconds(self, now: float) -> float:
         """All the work that was done so far."""
-        return self._worked + sum(now - worker.since for worker in self._fleet.busy())
+        return self._worked + sum(now - slot.since for slot in self._fleet.busy())
 
     def arrival_per_second(self) -> float:
         """The plain mean over the window, 0 before anything was observed."""
@@ -105,7 +105,7 @@ class Meter:
     def service(self, now: float) -> Quantiles | None:
         """Run times, with the running jobs counted as "at least this long"."""
         finished = self._service.quantiles(now)
-        ages = [now - worker.since for worker in self._fleet.busy()]
+        ages = [now - slot.since for slot in self._fleet.busy()]
         return with_running(finished, ages)
 
     def snapshot(self, now: float, wakeup: str) -> PoolSnapshot:
@@ -134,6 +134,9 @@ class Meter:
             budget=self._ledger.budget(late, now),
             workers_ready=fleet.ready,
             workers_idle=fleet.idle,
+            slots=fleet.slots,
+            slots_ready=fleet.ready * fleet.slots if fleet.slots > 1 else 0,
+            slots_idle=fleet.idle_slots if fleet.slots > 1 else 0,
             worker_age_seconds=0.0 if fleet.started else None,
             wakeup=wakeup,
         )

@@ -26,6 +26,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         profile: the promise, the bounds and the policies.
         strategies: the core's, by name.
+        slots: how many jobs a worker runs at a time.
     """
 
     load: Load
@@ -34,6 +35,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     spawning: Spawning
     seed: int
     pace: Pace = Pace()
+    slots: int = 1
 
     def run(self, controller: Controller) -> Run:
         return Simulation(
@@ -43,6 +45,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             profile=self.profile,
             seed=self.seed,
             pace=self.pace,
+            slots=self.slots,
         ).run()
 
 
@@ -64,8 +67,13 @@ def controller(name: str, scene: Scene) -> Controller:
     kind, _, figure = name.partition(":")
     if kind in scene.strategies:
         profile = _tuned(msgspec.structs.replace(scene.profile, strategy=kind), figure)
-        pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile)
+        pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile, slots=scene.slots)
         return Core(pool, scene.strategies, scene.load.origin)
+    if scene.slots > 1:
+        raise UnknownContender(
+            f"{kind} counts workers that run one job at a time, and the pool has slots = "
+            f"{scene.slots}; compare strategies, or set slots = 1"
+        )
     return _BASELINES[kind](scene, float(figure or _FIGURES.get(kind, 0.0)))
 
 

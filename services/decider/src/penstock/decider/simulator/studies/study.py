@@ -28,6 +28,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         service: how the run times were asked for, as text.
         durations: the same, ready to draw.
         seeds: how many, from 0.
+        slots: how many jobs a worker runs at a time.
     """
 
     traces: Sequence[Trace]
@@ -41,6 +42,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int
     profile: Profile
     strategies: Strategies
+    slots: int = 1
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +175,7 @@ def _scene(study: Study, case: Case) -> Scene:
         strategies=study.strategies,
         spawning=study.spawns[case.spawn],
         seed=case.seed,
+        slots=study.slots,
     )
 
 
@@ -184,7 +187,7 @@ def _bound(scene: Scene) -> Figures:
         spawn_seconds=scene.spawning.seconds,
     )
     nothing = dict.fromkeys(Figures.__struct_fields__, 0.0)
-    return Figures(**{**nothing, "bound_worker_seconds": least})
+    return Figures(**{**nothing, "bound_worker_seconds": least / scene.slots})
 
 
 def _row(study: Study, case: Case, runs: Sequence[Figures], bounds: Sequence[Figures]) -> Row:

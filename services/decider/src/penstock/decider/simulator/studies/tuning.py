@@ -139,7 +139,7 @@ def simulate(
     for name, table in {AS_IT_IS: {}, **settings}.items():
         profile = changed(pools[pool], table).profile
         same = next((day for simulated, day in days if simulated == profile), None)
-        day = same or _day(profile, load, spawn_seconds)
+        day = same or _day(profile, pools[pool].job_slots, load, spawn_seconds)
         days.append((profile, msgspec.structs.replace(day, setting=name)))
     return [day for _, day in days]
 
@@ -150,7 +150,7 @@ def _strategies() -> Strategies:
     return plugins.strategies()
 
 
-def _day(profile: Profile, load: Load, spawn_seconds: float) -> Day:
+def _day(profile: Profile, slots: int, load: Load, spawn_seconds: float) -> Day:
     scene = Scene(
         load=load,
         profile=profile,
@@ -161,6 +161,7 @@ def _day(profile: Profile, load: Load, spawn_seconds: float) -> Day:
             interval_seconds=max(1.0, profile.sla_seconds / _LOOKS_A_PROMISE),
             quiet_seconds=_QUIET_SECONDS,
         ),
+        slots=slots,
     )
     result = figures(scene.run(controller(profile.strategy, scene)), profile.sla_seconds)
     return Day(

@@ -54,10 +54,12 @@ class Deadline:
     """See the module."""
 
     name = "deadline"
+    counts_slots = True
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        change_seconds, before = inputs.options.change_seconds, recall(inputs.memory)
+        change_seconds = inputs.options.change_seconds * inputs.slots
+        before = recall(inputs.memory)
         spawn_seconds = spawn_of(inputs.snapshot).p95_seconds
         past = before.look(inputs.current, inputs.now, _REMEMBERED_SPAWNS * spawn_seconds + 5.0)
         view = view_pool(inputs, past)

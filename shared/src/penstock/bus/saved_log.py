@@ -1,8 +1,4 @@
-"""The log in a file: one stored message a line, as a JSON list; settings first.
-
-Snapshots and records stand in the order of their stream, a round's decisions right before its
-record.
-"""
+"""Stored messages in a file, one a line, as a JSON list: what `--save` of a command writes."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ class BadLog(ValueError):
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """A stored message: ``at`` is when the broker stored it, POSIX seconds.
 
-    ``sequence`` is that of the snapshots' stream; 0 for what stands elsewhere.
+    ``sequence`` is that of its stream; 0 where another stream's order counts.
     """
 
     sequence: int
@@ -37,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def entry(stored: Stored) -> Entry:
-    """The entry of a message; a body that is no JSON, which the decider skips, is left out."""
+    """The entry of a message; a body that is no JSON, which its readers skip, is left out."""
     try:
         body = msgspec.Raw(stored.body)
         msgspec.json.decode(stored.body)
@@ -47,7 +43,7 @@ def entry(stored: Stored) -> Entry:
 
 
 def outside(one: Entry) -> Entry:
-    """An entry that has no place in the order of the snapshots."""
+    """An entry that has no place in the order of the others."""
     return msgspec.structs.replace(one, sequence=0)
 
 
@@ -69,7 +65,7 @@ def read(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, Entry]]:
             yield offset, _decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadLog(
-                f"at byte {offset}: found {raw[:60]!r}, expected a line as 'penstock replay "
-                f"--save' writes it ({error})"
+                f"at byte {offset}: found {raw[:60]!r}, expected a line as '--save' writes it "
+                f"({error})"
             ) from error
         offset += len(raw)

@@ -1,0 +1,1 @@
+"""`penstock verify`: the promises, checked in the event log of an installation."""

@@ -1,0 +1,1 @@
+"""Operations on many jobs that have not ended: cancel, move, purge."""

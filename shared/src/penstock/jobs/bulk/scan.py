@@ -1,0 +1,75 @@
+"""The jobs that have not ended, from their messages: in queues, and in the broker's schedules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.bus.protocol import Bus, Stored
+from penstock.events.subjects import BadName, Subjects, check_name
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.payload import Payload
+from penstock.jobs.queues import queue_messages
+
+PAGE = 200
+"""Messages read at a time: each may hold a payload of ``jobs.max_payload_bytes``."""
+
+
+class JobMessage(NamedTuple):
+    """A message of a job.
+
+    Attributes:
+        made_from: sequence of the event that the message was made from: if the job has no later
+            event, it waits.
+        call: with the name of its queue.
+    """
+
+    stored: Stored
+    job_id: str
+    made_from: int
+    call: Payload
+
+
+async def pages(
+    bus: Bus, subjects: Subjects, queues: Sequence[str]
+) -> AsyncIterator[list[JobMessage]]:
+    """The messages that are there when a pattern is begun, a page at a time.
+
+    Schedules come first: one that fires meanwhile is then found in its queue.
+
+    Args:
+        bus: a connected bus.
+        subjects: names of streams and subjects.
+        queues: names of queues; none for all.
+    """
+    names = queues or ("*",)
+    patterns = [subjects.schedule(name, "*") for name in names]
+    patterns += [subjects.queue(name) for name in names]
+    for pattern in patterns:
+        last = await bus.last(subjects.jobs_stream, pattern)
+        start, end = 1, last.sequence if last else 0
+        while start <= end:
+            page = await bus.history(subjects.jobs_stream, pattern, PAGE, start)
+            if not page:
+                break
+            yield [
+                message
+                for stored in page
+                if stored.sequence <= end and (message := _read(stored)) is not None
+            ]
+            start = page[-1].sequence + 1
+
+
+def _read(stored: Stored) -> JobMessage | None:
+    """None for what is no message of a job: a worker makes a dead letter of it."""
+    try:
+        job_id = check_name("job", stored.headers.get(queue_messages.JOB, ""))
+        made_from = int(stored.headers.get(queue_messages.SEQUENCE, ""))
+        call = payload.decode(stored.body)
+    except (BadName, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+    if call.id != job_id or not 0 < made_from < 2**63:
+        return None
+    return JobMessage(stored, job_id, made_from, call)

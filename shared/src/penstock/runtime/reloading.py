@@ -1,0 +1,110 @@
+"""Settings that change while a service runs: read anew, checked, taken over or refused.
+
+A file that cannot be read or used changes nothing: the settings of before stay in force. What was
+refused, and why, is logged and published with the settings in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from penstock.bus.access import NotPermitted
+from penstock.bus.protocol import BusError
+from penstock.config import ConfigError, Settings
+from penstock.config.reloading import differences, sparse
+from penstock.events.subjects import Subjects
+from penstock.operations.settings_in_force import EVERY_SECONDS, Announcer
+from penstock.runtime.service import Service
+from penstock.runtime.tasks import within
+
+log = logging.getLogger("penstock")
+
+Reread = Callable[[], Settings]
+"""Reads file and environment anew; raises ConfigError."""
+Check = Callable[[Settings], object]
+"""Raises ConfigError where a service could not work with these settings."""
+
+_MOST_SHOWN = 10
+
+
+class Reloader:
+    """Reloads the settings of one service, and publishes those in force.
+
+    Args:
+        service: takes the settings over itself where it declared so (`Service.on_new_settings`);
+            else it ends in order, and the caller starts it anew in this process.
+        reread: None where there is nothing to read anew.
+        check: of this service.
+
+    Attributes:
+        next: the settings that the service is to be started with anew; None for none.
+    """
+
+    def __init__(self, service: Service, reread: Reread | None, check: Check) -> None:
+        self._service, self._reread, self._check = service, reread, check
+        self._announcer = Announcer(service.bus, service.name, service.settings)
+        self._changed = asyncio.Event()
+        self.next: Settings | None = None
+
+    def reload(self) -> None:
+        """Reads the settings anew and takes them over. Never raises: errors are logged."""
+        if self._service.stopping.is_set():
+            return
+        self._announcer.refused = ""
+        try:
+            self._take(self._read())
+        except (ConfigError, ValueError, OSError) as error:
+            self._announcer.refused = str(error)[:1000]
+            log.error("settings are not reloaded, those of before stay in force: %s", error)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Publishes the settings in force, and reloads when an operator asks. Ends never."""
+        subjects = Subjects(self._service.settings.prefix)
+        with suppress(BusError):
+            await self._service.bus.listen(subjects.settings_reload(), lambda *_: self.reload())
+        while True:
+            self._changed.clear()
+            try:
+                await self._announcer.publish()
+            except NotPermitted as error:
+                log.info("the settings in force are not published: %s", error)
+                return
+            except BusError as error:
+                log.debug("the settings in force are not published: %s", error)
+            await within(EVERY_SECONDS, self._changed.wait())
+
+    async def say_ended(self) -> None:
+        """Publishes that this process has ended, unless it goes on with other settings."""
+        if self.next is None:
+            with suppress(BusError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._announcer.publish(ended=True)
+
+    def _read(self) -> Settings:
+        if self._reread is None:
+            raise ConfigError("this process was started without a file to read anew")
+        settings = self._reread()
+        self._check(settings)
+        return settings
+
+    def _take(self, new: Settings) -> None:
+        current = self._announcer.settings
+        if new == current:
+            log.info("settings are reloaded: nothing has changed")
+            return
+        changes = [change.name for change in differences(sparse(new), sparse(current))]
+        shown = ", ".join(changes[:_MOST_SHOWN]) + (", ..." if len(changes) > _MOST_SHOWN else "")
+        take = self._service.take_settings
+        if take is None:
+            log.info("settings are reloaded, the service starts anew with them: %s", shown)
+            self.next = new
+            self._service.stopping.set()
+            return
+        self._announcer.settings, self._announcer.waiting = take(new)
+        log.info("settings are reloaded: %s", shown or "what this service does not use")
+        if waiting := self._announcer.waiting:
+            log.warning("settings that wait for a restart: %s", ", ".join(waiting[:_MOST_SHOWN]))

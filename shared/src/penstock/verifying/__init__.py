@@ -1,0 +1,1 @@
+"""The promises of the event log as rules: histories in, violations out. Pure."""

@@ -1,0 +1,317 @@
+"""Each rule of the event log: a log that keeps all, and changes that break one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.verifying.whole_log import (
+    MEMBERS,
+    NOW,
+    STEPS,
+    TICK,
+    Log,
+    at,
+    completed,
+    dead,
+    dispatched,
+    run,
+    started,
+)
+
+from penstock.events.batch import BatchCompleted, BatchFailed, BatchReopened, Counts
+from penstock.events.envelope import UnknownEvent
+from penstock.events.graph import GraphCompleted
+from penstock.events.job import (
+    JobCancelled,
+    JobCarried,
+    JobProgressed,
+    JobRecovered,
+    JobRevived,
+)
+from penstock.events.scaling import LeaderChanged, WorkersScaled
+from penstock.verifying.checker import MOST_SHOWN, Extent
+from penstock.verifying.rules import Rule
+
+Change = Callable[[Log], object]
+
+
+def jobs(**histories: object) -> Change:
+    return lambda log: log.jobs.update(histories)
+
+
+def batch(index: int, event: object) -> Change:
+    def change(log: Log) -> None:
+        log.batches["b"][index] = (log.batches["b"][index][0], event)
+
+    return change
+
+
+def completed_batch(**counts: int) -> Change:
+    return batch(2, BatchCompleted(batch_id="b", counts=Counts(**counts)))
+
+
+def schedule(**fields: object) -> Change:
+    def change(log: Log) -> None:
+        log.schedule = replace(log.schedule, **fields)
+
+    return change
+
+
+def command(epoch: int, version: int) -> Change:
+    command = WorkersScaled(host="h", epoch=epoch, version=version, pools={})
+    return lambda log: log.commands.append((3, command))
+
+
+def moved(job_id: str, by: int) -> Change:
+    def change(log: Log) -> None:
+        log.jobs[job_id] = [(number + by, event) for number, event in log.jobs[job_id]]
+
+    return change
+
+
+lost = JobRecovered(job_id="a", reason="its worker was killed")
+BROKEN: dict[str, tuple[Rule, Change]] = {
+    "a job still waits": (Rule.ENDS, jobs(a=at(1, dispatched()))),
+    "a job completes twice": (
+        Rule.ONCE, jobs(a=at(1, dispatched(), started(), completed(), completed()))
+    ),
+    "a job starts after its end": (
+        Rule.ONCE, jobs(a=at(1, dispatched(), started(), completed(), started()))
+    ),
+    "a job is dead and completed": (
+        Rule.ONCE, jobs(a=at(1, dispatched(), started(), dead(), completed()))
+    ),
+    "a job is dispatched twice": (
+        Rule.LEGAL, jobs(a=at(1, dispatched(), dispatched(), started(), completed()))
+    ),
+    "a job completes without a start": (Rule.LEGAL, jobs(a=at(1, dispatched(), completed()))),
+    "a job has no dispatch": (Rule.LEGAL, jobs(a=at(2, started(), completed()))),
+    "a batch closes twice": (
+        Rule.LEGAL, lambda log: log.batches["b"].insert(2, (28, log.batches["b"][1][1]))
+    ),
+    "a graph ends twice": (
+        Rule.LEGAL, lambda log: log.graphs["g"].append((60, GraphCompleted(graph_id="g")))
+    ),
+    "a message of a job is no event": (
+        Rule.READABLE,
+        lambda log: log.jobs["a"].append(
+            (99, UnknownEvent(type="JobStarted", raw=b"", unreadable="no JSON"))
+        ),
+    ),
+    "a message of a batch is no event": (
+        Rule.READABLE,
+        lambda log: log.batches["b"].append(
+            (99, UnknownEvent(type="BatchClosed", raw=b"", unreadable="no JSON"))
+        ),
+    ),
+    "attempts count down": (
+        Rule.TOKEN,
+        jobs(a=at(1, dispatched(), started(attempt=2), lost, started(), completed())),
+    ),
+    "a token does not grow": (
+        Rule.TOKEN,
+        jobs(a=[(1, dispatched()), (3, started()), (2, lost), (4, started()), (5, completed())]),
+    ),
+    "an outdated worker completes the job": (
+        Rule.OUTDATED,
+        jobs(a=at(1, dispatched(), started(), lost, started(worker="w2"), completed())),
+    ),
+    "an outdated worker reports progress": (
+        Rule.OUTDATED,
+        jobs(a=at(1, dispatched(), started(), lost, started(worker="w2"),
+                  JobProgressed(job_id="a", done=1, source="w1"), completed(worker="w2"))),
+    ),
+    "a batch counts a failure as a completion": (Rule.BATCH, completed_batch(completed=2)),
+    "a batch counts a job too many": (Rule.BATCH, completed_batch(completed=2, failed=1)),
+    "a batch ends with a job pending": (
+        Rule.BATCH, completed_batch(completed=1, failed=1, pending=1)
+    ),
+    "a batch ends without one of its jobs": (
+        Rule.BATCH, lambda log: log.jobs.update({"b_01234567_2": [*at(22, dispatched()), *at(90)]})
+    ),
+    "a batch has more failures than allowed": (
+        Rule.BATCH, lambda log: log.batches.update(
+            b=[(20, replace(log.batches["b"][0][1], allowed_failures=0)), *log.batches["b"][1:]]
+        ),
+    ),
+    "a batch whose jobs are not in the log": (
+        Rule.BATCH, lambda log: [log.jobs.pop(member) for member in MEMBERS]
+    ),
+    "a step is dispatched too early": (Rule.GRAPH, moved(STEPS[1], -3)),
+    "a step that the graph does not have": (
+        Rule.GRAPH, lambda log: log.jobs.update({"g_step_2": run("g_step_2", 46)})
+    ),
+    "a graph completes without a step": (Rule.GRAPH, lambda log: log.jobs.pop(STEPS[1])),
+    "a batch's callback comes too early": (Rule.CALLBACK, moved("b_then", -5)),
+    "a graph's callback comes too early": (Rule.CALLBACK, moved("g_finally", -5)),
+    "a batch that completed calls catch": (
+        Rule.CALLBACK, lambda log: log.jobs.update(b_catch=run("b_catch", 80))
+    ),
+    "a job for a time that is no tick": (
+        Rule.TICK, lambda log: (log.jobs.update({TICK[:-1] + "1": run("x", 90)}),
+                                schedule(dispatched=2)(log))
+    ),
+    "a tick without a job": (Rule.TICK, lambda log: log.jobs.pop(TICK)),
+    "more jobs than ticks": (Rule.TICK, schedule(dispatched=0)),
+    "fewer jobs than ticks": (Rule.TICK, schedule(dispatched=2)),
+    "an epoch comes twice": (
+        Rule.FENCED, lambda log: log.leaders.append((72, LeaderChanged(leader="d3", epoch=9)))
+    ),
+    "a command of an older leader": (Rule.FENCED, command(3, 2)),
+    "a command of the same version": (Rule.FENCED, command(9, 1)),
+    "a command of no leader": (Rule.FENCED, command(10, 1)),
+}  # fmt: skip
+
+
+def test_a_log_that_keeps_every_rule_is_not_blamed() -> None:
+    report = Log().report(acknowledged=("a",))
+    assert report.violations == []
+    assert report.is_kept and report.unjudged == []
+    assert (report.jobs, report.batches, report.graphs) == (8, 1, 1)
+    assert (report.schedules, report.hosts, report.living) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("rule", "change"), BROKEN.values(), ids=BROKEN)
+def test_a_breach_is_reported(rule: Rule, change: Change) -> None:
+    log = Log()
+    change(log)
+    report = log.report()
+    assert rule in report.broken, report
+    assert not report.is_kept
+
+
+def test_each_rule_of_the_log_alone_has_a_breach_that_is_tried() -> None:
+    elsewhere = {Rule.DECISION, Rule.CARRIED}  # tests of `penstock replay`, and below
+    assert {rule for rule, _ in BROKEN.values()} == set(Rule) - elsewhere
+
+
+def test_a_violation_names_rule_and_place() -> None:
+    log = Log()
+    completed_batch(completed=2)(log)
+    (violation,) = log.report().violations
+    assert str(violation) == (
+        "batch b at sequence 29: it counts 2 completed; its jobs' events add up to 1 completed, "
+        "1 failed (rule batch: a batch's counts equal a recount of its jobs' events)"
+    )
+
+
+def test_only_the_first_violations_are_kept() -> None:
+    log = Log()
+    log.jobs.update({f"j{n}": at(1000 + n, dispatched(f"j{n}")) for n in range(MOST_SHOWN + 7)})
+    report = log.report()
+    assert len(report.violations) == MOST_SHOWN
+    assert report.broken == {"ends": MOST_SHOWN + 7}
+
+
+# --- what may be ----------------------------------------------------------------------------------
+def test_a_job_that_lives_is_no_breach() -> None:
+    log = Log()
+    log.jobs["a"] = at(1, dispatched(), started())
+    report = log.report(must_end=False)
+    assert report.is_kept and report.living == 1
+
+
+def test_a_requeued_job_may_end_again() -> None:
+    revived = JobRevived(job_id="a", queue="q", function="f", payload=b"")
+    log = Log()
+    log.jobs["a"] = at(1, dispatched(), started(), dead(), revived, started(), completed())
+    assert log.report().is_kept
+
+
+def test_a_job_requeued_after_its_batch_ended_is_not_counted_again() -> None:
+    revived = JobRevived(job_id=MEMBERS[1], queue="q", function="f", payload=b"")
+    log = Log()
+    log.jobs[MEMBERS[1]] += at(90, revived, started(MEMBERS[1]), completed(MEMBERS[1]))
+    assert log.report().is_kept
+
+
+def test_what_came_while_the_orchestrator_counted_may_be_left_out() -> None:
+    log = Log()
+    log.batches["b"][2] = (35, log.batches["b"][2][1])
+    log.jobs["b_then"] = run("b_then", 36)
+    log.jobs["b_01234567_2"] = run("b_01234567_2", 33)
+    log.jobs["b_01234567_2"][2] = (60, completed("b_01234567_2"))
+    assert log.report().is_kept
+
+
+def test_each_end_of_a_reopened_batch_is_recounted() -> None:
+    revived = JobRevived(job_id=MEMBERS[1], queue="q", function="f", payload=b"")
+    log = Log()
+    log.jobs[MEMBERS[1]] += at(91, revived, started(MEMBERS[1]), completed(MEMBERS[1]))
+    closed = log.batches["b"][1][1]
+    log.batches["b"] += [
+        (90, BatchReopened(batch_id="b", round=1)),
+        (94, closed),
+        (95, BatchCompleted(batch_id="b", counts=Counts(completed=2))),
+    ]
+    assert log.report().is_kept
+    log.batches["b"][-1] = (95, BatchFailed(batch_id="b", counts=Counts(failed=2), reason=""))
+    assert set(log.report().broken) == {Rule.BATCH}
+
+
+def test_a_tick_after_the_record_was_read_is_not_judged() -> None:
+    log = Log()
+    later = NOW + timedelta(days=1)
+    log.jobs[f"s-abc-{int(later.timestamp())}"] = run("x", 90)
+    assert log.report().is_kept
+
+
+# --- a log whose first events left it -------------------------------------------------------------
+def shortened(first: int = 10) -> Log:
+    """The log from sequence ``first`` on."""
+    log = Log()
+    for histories in (log.jobs, log.batches, log.graphs):
+        for key, history in list(histories.items()):
+            histories[key] = [entry for entry in history if entry[0] >= first]
+            if not histories[key]:
+                del histories[key]
+    log.extent = Extent(whole_from=first, whole_since=NOW, trimmed=True, reached=9)
+    return log
+
+
+@pytest.mark.parametrize("first", range(2, 64))
+def test_what_is_left_of_a_good_log_is_not_blamed(first: int) -> None:
+    assert shortened(first).report(acknowledged=("a",)).violations == []
+
+
+def test_the_report_says_what_is_judged_in_part() -> None:
+    report = shortened(29).report(acknowledged=("a",))
+    assert report.partial_batches == 1
+    assert shortened(50).report().partial_graphs == 1
+    assert shortened(8).report().partial_jobs == 1
+    assert report.unjudged and "1 acknowledged jobs are not in the log" in report.unjudged[0]
+
+
+def test_a_living_job_that_was_not_carried_is_lost() -> None:
+    log = shortened()
+    log.jobs["a"] = at(12, started())
+    assert set(log.report().broken) == {Rule.CARRIED}
+    log.jobs["a"] = [*at(12, started()), (13, _carried("running")), (14, completed())]
+    assert log.report().is_kept
+
+
+def test_what_was_cut_out_need_not_be_carried() -> None:
+    log = shortened()
+    log.jobs["a"] = at(12, started())
+    log.extent = replace(log.extent, carried=False)
+    assert log.report().is_kept
+
+
+def test_nothing_follows_an_end_in_what_is_left() -> None:
+    log = shortened()
+    log.jobs["a"] = at(12, started(), completed(), JobCancelled(job_id="a", reason=""))
+    assert Rule.ONCE in log.report().broken
+
+
+def test_an_acknowledged_job_that_a_whole_log_lacks_is_reported() -> None:
+    assert Log().report(acknowledged=("never-there",)).broken == {"ends": 1}
+
+
+def _carried(state: str) -> JobCarried:
+    return JobCarried(
+        job_id="a", state=state, queue="q", function="f", payload=b"", attempt=1, life_from=1,
+        dispatched_at=NOW, available_at=NOW, changed_by=12, token=12,
+    )  # fmt: skip
