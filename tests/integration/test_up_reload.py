@@ -8,8 +8,9 @@ from pathlib import Path
 from tests.integration.test_up import CONFIG, JOBS, Up, running_up
 
 
-def _sum(up: Up) -> str:
-    return up.shell.text("job", "submit", "up_jobs.add", "-a", "a=1", "--wait")
+def _sum(up: Up) -> int:
+    done = up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "--wait")
+    return int(done["result"])
 
 
 def _until_reported(up: Up, text: str, count: int = 1) -> None:
@@ -23,17 +24,17 @@ def test_saved_code_runs_and_broken_code_does_not(tmp_path: Path) -> None:
     with running_up(tmp_path, 15.0, "--reload") as up:
         up.until_ready()
         _until_reported(up, "watching for changes")
-        assert _sum(up) == "1"
+        assert _sum(up) == 1
         module.write_text(JOBS.replace("return a + b", "return a + b + 100"))
         _until_reported(up, "the job code is reloaded")
-        assert _sum(up) == "101"
+        assert _sum(up) == 101
         module.write_text("this is no Python")
         _until_reported(up, "not reloaded, the old workers go on: up_jobs: SyntaxError")
-        assert _sum(up) == "101"
+        assert _sum(up) == 101
         up.child.signal(signal.SIGHUP)
         _until_reported(up, "not reloaded, the old workers go on: up_jobs: SyntaxError", 2)
         module.write_text(JOBS.replace("return a + b", "return a + b + 200"))
         _until_reported(up, "the job code is reloaded", 2)
-        assert _sum(up) == "201"
+        assert _sum(up) == 201
         up.child.signal(signal.SIGINT)
         assert up.has_ended(30.0) == 0

@@ -83,7 +83,9 @@ class Executor:
         self._oom_kills = OomKills()
         self._published: Any = None
         self.processes = Processes(self._exited)
-        self.warm_parents = WarmParents(lambda: WarmParent(settings, self), settings.jobs.modules)
+        self.warm_parents = WarmParents(
+            lambda: WarmParent(self._settings, self), lambda: self._settings.jobs.modules
+        )
         self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
         self.changed, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
