@@ -51,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
     ephemeral: bool
     port: int | None
-    reload: bool
+    reload: bool = False
 
 
 @click.command(
