@@ -9,7 +9,8 @@ from tests.integration.test_up import CONFIG, JOBS, Up, running_up
 
 
 def _sum(up: Up) -> int:
-    done = up.shell.json("job", "submit", "up_jobs.add", "-a", "a=1", "--wait")
+    by_name = ("--by-name", "--queue", "reports", "-a", "a=1", "--wait")
+    done = up.shell.json("job", "submit", "up_jobs.add", *by_name)
     return int(done["result"])
 
 
