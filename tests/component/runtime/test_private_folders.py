@@ -105,7 +105,7 @@ def test_up_does_not_start_in_a_run_folder_that_another_user_prepared(
 
     def up() -> None:
         os.chdir(home)
-        with _prepared(settings, Options(live=False, ephemeral=False, port=None)):
+        with _prepared(settings, Options(live=False, ephemeral=False, port=0)):
             raise AssertionError("it would start its services now")
 
     refused = as_user(VICTIM, up)
