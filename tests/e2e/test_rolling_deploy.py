@@ -133,6 +133,7 @@ async def two_hosts(settings: MakeSettings, folder: Path) -> AsyncIterator[Site]
                 jobs={"modules": ["deployed_jobs"], "unknown_after_seconds": PATIENCE_SECONDS},
                 host={"name": name, "run_dir": str(place / "run"), "drain_seconds": 20.0},
                 spark={"remote": "sc://127.0.0.1:1"},
+                streams={"events_max_bytes": 200_000_000},  # no orchestrator shortens it
             )
             bus = await connect(own)
             stack.push_async_callback(bus.close)
