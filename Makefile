@@ -74,10 +74,11 @@ bench: $(READY)  ## throughput, pickup and spawn figures, as JSON
 peers: $(READY)  ## the same work beside other job systems, as JSON (10 min; makes their environments and fetches Redis)
 	@$(BIN)/python benchmarks/peers.py
 
-wheels: $(READY)  ## build all distributions into dist/, for pip install --find-links dist penstock
+wheels: $(READY)  ## build all distributions into dist/, and print how to install them elsewhere
 	@rm -rf dist $(addsuffix /build,$(PACKAGES))
 	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PACKAGES))
 	@rm -rf $(addsuffix /build,$(PACKAGES))
+	@echo "in your project's environment: pip install --find-links $(CURDIR)/dist $(CURDIR)/$$(echo dist/penstock-[0-9]*.whl)"
 
 lock:  ## pin requirements.in anew, with hashes and without any address
 	@for f in requirements requirements-build $(basename $(wildcard benchmarks/peers/requirements-*.in)); do uv pip compile --quiet --upgrade --universal --python-version 3.11 \

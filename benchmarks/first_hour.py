@@ -31,6 +31,7 @@ from penstock.runtime.paths import temporary_dir
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = getattr(sys, "_base_executable", sys.executable)
 """The machine's, whose packages are not this environment's."""
+VERSION = "0.1.0"
 UP_SECONDS = 120.0
 _END_SECONDS = 60.0
 
@@ -117,6 +118,19 @@ class Newcomer:
         self.steps.append(Step(" ".join(words), round(time.monotonic() - began, 2)))
 
 
+def wheel_of(package: str, wheels: str) -> str:
+    """The path of a distribution's wheel, with the extras that are asked for.
+
+    By its path, since on PyPI the name `penstock` is another project's.
+
+    Args:
+        package: such as ``penstock`` or ``penstock[spark]``.
+        wheels: folder of the wheels.
+    """
+    name, bracket, extras = package.partition("[")
+    return f"{wheels}/{name.replace('-', '_')}-{VERSION}-py3-none-any.whl{bracket}{extras}"
+
+
 def build_wheels(place: Path, folders: Sequence[str]) -> None:
     """Builds distributions of this clone as `make wheels` does, into ``place``.
 
@@ -165,7 +179,8 @@ def first_hour(wheels: Path, package: str, folder: Path, run_time: Path) -> Firs
     newcomer = Newcomer(folder, run_time)
     place = os.path.relpath(wheels, folder)
     newcomer.types("python3", "-m", "venv", ".venv")
-    newcomer.types("pip", "install", "--quiet", "--find-links", place, package)
+    wheel = wheel_of(package, place)
+    newcomer.types("pip", "install", "--quiet", "--find-links", place, wheel)
     newcomer.types("penstock", "init")
     with newcomer.keeps("penstock", "up", "--no-live"):
         printed = newcomer.types("python", "client.py")

@@ -27,7 +27,7 @@ from penstock.decider.simulator.model import durations, load, traces
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders, picture, study
-from penstock.decider.simulator.studies.study import Row, Study
+from penstock.decider.simulator.studies.study import SimulationResult, Study
 from scoring import score
 
 FOUND = Path(__file__).resolve().parents[2] / "shared" / "traces"
@@ -79,14 +79,14 @@ def question(options: argparse.Namespace, path: Path) -> Study:
     )
 
 
-def rows(options: argparse.Namespace) -> Iterator[Row]:
+def rows(options: argparse.Namespace) -> Iterator[SimulationResult]:
     for path in options.paths or sorted(FOUND.glob("*.csv")):
         for row in study.run(question(options, path), options.processes):
             _tell(row)
             yield row
 
 
-def _tell(row: Row) -> None:
+def _tell(row: SimulationResult) -> None:
     print(
         f"{row.trace} {row.sla_seconds:g} s / {row.spawn_seconds:g} s {row.strategy}: "
         f"{row.late_share:.2%} late, {row.worker_seconds / row.bound_worker_seconds:.2f} x bound, "

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.decider.simulator.studies.study import Row
+from penstock.decider.simulator.studies.study import SimulationResult
 
 REFERENCE = "hybrid"
 GOAL_LATE = 0.01
@@ -14,23 +14,25 @@ DELAY_SECONDS = 1.05
 """Oldest that a measurement is when it is decided on: a look each second, and deciding."""
 
 
-def can_hold(row: Row) -> bool:
+def can_hold(row: SimulationResult) -> bool:
     """The promise is longer than starting a worker and seeing that one is needed."""
     return row.sla_seconds > row.spawn_seconds + DELAY_SECONDS
 
 
-def score(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+def score(rows: Sequence[SimulationResult]) -> dict[str, dict[str, Any]]:
     """By strategy, over every trace and promise; costs and actions as multiples."""
     reference = {_setting(row): row for row in rows if row.strategy == REFERENCE}
     names = list(dict.fromkeys(row.strategy for row in rows))
     return {name: _line([row for row in rows if row.strategy == name], reference) for name in names}
 
 
-def _setting(row: Row) -> tuple[str, float, float]:
+def _setting(row: SimulationResult) -> tuple[str, float, float]:
     return row.trace, row.sla_seconds, row.spawn_seconds
 
 
-def _line(rows: Sequence[Row], reference: dict[tuple[str, float, float], Row]) -> dict[str, Any]:
+def _line(
+    rows: Sequence[SimulationResult], reference: dict[tuple[str, float, float], SimulationResult]
+) -> dict[str, Any]:
     holdable = [row for row in rows if can_hold(row)]
     kept = [row for row in holdable if row.late_share <= GOAL_LATE]
     beside = [(row, reference[_setting(row)]) for row in rows if _setting(row) in reference]
@@ -48,7 +50,8 @@ def _line(rows: Sequence[Row], reference: dict[tuple[str, float, float], Row]) -
 
 
 def _compared(
-    beside: Sequence[tuple[Row, Row]], figure: Callable[[Row], float]
+    beside: Sequence[tuple[SimulationResult, SimulationResult]],
+    figure: Callable[[SimulationResult], float],
 ) -> dict[str, float] | None:
     return _spread([figure(row) / figure(other) for row, other in beside if figure(other)])
 

@@ -15,6 +15,7 @@ from docstrings import capital, module_source, sections_of, source_of
 from tables import table
 
 import penstock.config
+import penstock.decider.simulator
 import penstock.jobs
 import penstock.testing
 from penstock.jobs import errors, sink
@@ -90,6 +91,12 @@ def _groups() -> dict[str, list[Any]]:
         penstock.testing.Bench,
         penstock.testing.SyncBench,
         Assertions,
+        penstock.testing.Dispatched,
+    ]
+    groups["Simulating: `penstock.decider.simulator`"] = [
+        penstock.decider.simulator.simulate,
+        penstock.decider.simulator.read_trace,
+        penstock.decider.simulator.SimulationResult,
     ]
     return groups
 

@@ -23,6 +23,18 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert f"penstock: port {port} is taken; choose another with --port\n" in refused.stderr
 
 
+def test_a_server_that_is_no_broker_is_named_with_its_setting(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        (tmp_path / "penstock.toml").write_text(
+            f'[nats]\nurl = "nats://127.0.0.1:{port}"\nconnect_timeout_seconds = 1\n'
+            "[pools.reports]\n"
+        )
+        refused = Shell(tmp_path).call("up", "--no-live", code=1)
+    assert f"no NATS server answered at nats://127.0.0.1:{port}" in refused.stderr
+    assert "nats.url names this broker: start it, or leave nats.url out" in refused.stderr
+
+
 def test_too_little_disk_is_told_with_what_is_needed_and_there(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text(
         "[streams]\nevents_max_bytes = 1_000_000_000_000_000\n[pools.reports]\n"
@@ -44,6 +56,12 @@ class SmallBroker(Broker):
 
 async def test_a_broker_with_too_little_storage_refuses_by_name(settings: MakeSettings) -> None:
     with SmallBroker() as small:
-        made = settings(nats={"url": small.url})
-        with pytest.raises(StorageTooSmall, match="_EVENTS cannot be made: it needs 20,000,000"):
+        made = settings(nats={"url": small.url}, logs={"enabled": False})
+        with pytest.raises(
+            StorageTooSmall, match=r"_EVENTS .* needs 20,000,000 .* streams\.events"
+        ):
             await connect(made)
+        with pytest.raises(
+            StorageTooSmall, match=r"_LOGS cannot be made: .* lower logs\.max_bytes"
+        ):
+            await connect(settings(nats={"url": small.url}))

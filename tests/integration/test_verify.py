@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from penstock.bus.protocol import Outgoing
 from penstock.events.envelope import encode
 from penstock.events.job import JobCompleted
 from penstock.jobs import job, registry
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+COMMANDS = re.findall(r"^penstock (verify.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
+"""Those of the page, in its order."""
 
 
 @job(queue=QUEUE, tries=1)
@@ -40,6 +45,10 @@ def shell(stage: Stage, tmp_path: Path) -> Shell:
     return shell_of(stage.settings, tmp_path)
 
 
+def test_the_page_has_commands() -> None:
+    assert len(COMMANDS) == 4
+
+
 async def test_an_installation_is_verified_and_a_forged_end_is_reported(
     stage: Stage, shell: Shell
 ) -> None:
@@ -47,11 +56,10 @@ async def test_an_installation_is_verified_and_a_forged_end_is_reported(
         calls = [refuse_odd(number=number) for number in range(6)]
         batch_id = await stage.client.batches.create(calls, allowed_failures=3)
         await stage.ended(batch_id)
-        kept = await shell.asked("verify", "--save", "log.jsonl", "--no-decisions")
-        assert "Judged" in kept and "6 jobs (0 have not ended yet), 1 batches" in kept
-        assert kept.endswith("Every promise is kept.")
-        saved = await shell.asked("verify", "--from", "log.jsonl")
-        assert saved.endswith("Every promise is kept.")
+        for command in COMMANDS:
+            kept = await shell.asked(*command.split())
+            assert "Judged" in kept and "6 jobs (0 have not ended yet), 1 batches" in kept
+            assert kept.endswith("Every promise is kept.")
         ended = next(iter(await stage.client.batches.ended(batch_id))).job_id
         event = JobCompleted(job_id=ended, queue=QUEUE, attempt=1, run_seconds=0, source="forged")
         await stage.bus.append(Outgoing(stage.subjects.event(event), encode(event)))

@@ -17,7 +17,7 @@ from penstock.decider.simulator.model import durations
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import picture, study
-from penstock.decider.simulator.studies.study import Row, Study
+from penstock.decider.simulator.studies.study import SimulationResult, Study
 
 TRACE = Trace(
     name="short",
@@ -46,7 +46,7 @@ def question(**changed: Any) -> Study:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[SimulationResult]:
     return list(study.run(question()))
 
 
@@ -113,7 +113,7 @@ def test_the_command_prints_the_figures_as_json(simulate) -> None:
     figures = {"late_share", "wait_p50", "wait_p95", "wait_p99", "wait_max"}
     figures |= {"worker_seconds", "actions", "reversals", "bound_worker_seconds", "trace"}
     assert figures <= found[0].keys()
-    assert msgspec.convert(found, list[Row])
+    assert msgspec.convert(found, list[SimulationResult])
 
 
 def test_the_command_prints_a_table(simulate) -> None:

@@ -125,9 +125,9 @@ async def test_a_job_that_fails_for_good_is_dead(penstock: Bench) -> None:
 async def test_delayed_jobs_wait_until_the_time_is_moved(penstock: Bench) -> None:
     await penstock.client.dispatch(remind(), delay=timedelta(days=3))
     assert await penstock.run_pending() == 0
-    penstock.advance(timedelta(days=2))
+    await penstock.advance(timedelta(days=2))
     assert await penstock.run_pending() == 0
-    penstock.advance(86_401)
+    await penstock.advance(86_401)
     assert await penstock.run_pending() == 1
     assert OUTBOX == ["reminded"]
 
@@ -283,3 +283,55 @@ async def test_a_bench_leaves_no_timer_that_would_kill_the_process(tmp_path: Pat
     await bench.run_pending()
     assert (await bench.client.job(job_id)).state is State.COMPLETED
     assert timers() == before
+
+
+# --- ends -----------------------------------------------------------------------------------------
+async def test_an_end_that_did_not_come_is_described(penstock: Bench) -> None:
+    await penstock.client.dispatch(charge(number=7, refused=9))
+    await penstock.client.dispatch(charge(number=8))
+    await penstock.run_pending()
+    assert [one.arguments["number"] for one in penstock.assert_completed(charge)] == [8]
+    assert penstock.assert_completed(charge, result=1, number=8)
+    assert penstock.assert_dead(charge, error=ConnectionError)
+    assert penstock.assert_dead(charge, number=7)
+    with pytest.raises(
+        AssertionError, match=r"with the result 2; there are:\n(.*\n)*.*is completed"
+    ):
+        penstock.assert_completed(charge, result=2, number=8)
+    with pytest.raises(AssertionError, match=r"to die of ValueError; .*\n.*the bank is away"):
+        penstock.assert_dead(charge, error=ValueError)
+    with pytest.raises(AssertionError, match="none was dispatched"):
+        penstock.assert_completed(remind)
+
+
+async def test_a_job_fails_as_often_as_a_test_says(penstock: Bench) -> None:
+    with (
+        penstock.failing(close_month, KeyError("no month")),
+        penstock.failing(remind, OSError, times=1),
+    ):
+        await penstock.client.dispatch(close_month(month=date(2026, 11, 1)))
+        await penstock.client.dispatch(remind())
+        await penstock.run_pending()
+    penstock.assert_dead(close_month, error=KeyError)
+    penstock.assert_completed(remind)
+    assert remind.function() is None
+
+
+async def test_a_schedule_ticks_as_the_time_is_moved(penstock: Bench) -> None:
+    await penstock.client.schedules.add("hourly", remind(), "0 * * * *")
+    assert await penstock.run_pending() == 0
+    for _ in range(2):
+        await penstock.advance(3600)
+        assert await penstock.run_pending() == 1
+    await penstock.advance(timedelta(hours=5))
+    assert await penstock.run_pending() == 1  # the latest of those that were missed
+    await penstock.client.schedules.pause("hourly")
+    await penstock.advance(3600)
+    assert await penstock.run_pending() == 0
+
+
+def test_a_schedule_without_asyncio(penstock_sync: SyncBench) -> None:
+    penstock_sync.client.schedules.add("hourly", remind(), "0 * * * *")
+    penstock_sync.advance(3600)
+    assert penstock_sync.run_pending() == 1
+    penstock_sync.assert_completed(remind)

@@ -143,7 +143,7 @@ async def test_a_missing_key_uses_up_no_attempt(penstock: Bench, keys: Path) -> 
     view = await penstock.client.job(job_id)
     assert (view.state, view.attempts) == (State.WAITING, 0)
     write(keys, "second", "first")
-    penstock.advance(16)
+    await penstock.advance(16)
     assert await penstock.run_pending() == 1
     assert (await penstock.client.job(job_id)).attempts == 1
 
@@ -162,7 +162,7 @@ class TestWithoutTheKey:
         write(keys, "second")
         for _ in range(5):
             await penstock.run_pending()
-            penstock.advance(20)
+            await penstock.advance(20)
         view = await penstock.client.job(job_id)
         assert (view.state, view.error.kind, view.attempts) == (State.DEAD, "missing-key", 0)
         assert "need key 'first', known keys: second" in view.error.message

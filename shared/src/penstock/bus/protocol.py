@@ -69,9 +69,10 @@ class StorageTooSmall(BusRefused):
     """The broker's storage has no room for a stream, which is reserved when it is made."""
 
     def __init__(self, stream: str, max_bytes: int) -> None:
+        setting = "logs.max_bytes" if stream.endswith("_LOGS") else "streams.events_max_bytes"
         super().__init__(
             f"stream {stream} cannot be made: it needs {max_bytes:,} bytes, and the broker's "
-            "storage has less left; lower streams.events_max_bytes, or give the broker more "
+            f"storage has less left; lower {setting}, or give the broker more "
             "(a disk with room, jetstream.max_file_store)"
         )
 

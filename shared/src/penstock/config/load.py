@@ -18,9 +18,9 @@ from penstock.config.settings import Settings
 
 FILE = "penstock.toml"
 ENVIRONMENT_PREFIX = "PENSTOCK_"
-_FILE_VARIABLE = "PENSTOCK_CONFIG"
+FILE_VARIABLE = "PENSTOCK_CONFIG"
 DEBUG_VARIABLE = "PENSTOCK_DEBUG"
-NO_SETTINGS = frozenset({_FILE_VARIABLE, DEBUG_VARIABLE})
+NO_SETTINGS = frozenset({FILE_VARIABLE, DEBUG_VARIABLE})
 
 
 class ConfigError(ValueError):
@@ -47,7 +47,7 @@ def load(
         ConfigError: unreadable file, unknown key (with the nearest known one), wrong type.
     """
     env = os.environ if environment is None else environment
-    tree = _read_file(path or env.get(_FILE_VARIABLE) or None)
+    tree = _read_file(path or env.get(FILE_VARIABLE) or None)
     origins: dict[explain.Path, str] = {}
     for variable, text in _from_environment(env):
         where = _spelled(tree, variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -14,10 +15,13 @@ from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.errors import BadArguments
 from penstock.jobs.job_type import JobType
+from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.measuring.job_series import JobSeries, Series, SeriesKey
+from penstock.testing import endings
 from penstock.testing.dispatched import (
+    MOST_LISTED,
     Dispatched,
     Wanted,
     all_jobs,
@@ -26,6 +30,7 @@ from penstock.testing.dispatched import (
     listed,
     of_payload,
 )
+from penstock.testing.endings import ANY_RESULT, Ended
 from penstock.testing.memory.bus import MemoryBus
 
 MAX_SERIES = 10_000
@@ -88,6 +93,64 @@ class Assertions:
         names = [f"batch {batch.id}" for batch in self.batches]
         names += [f"graph {graph.id}" for graph in self.graphs]
         assert not names, f"expected nothing; dispatched were: {', '.join(names)}"
+
+    def failing(
+        self,
+        job: JobType[Any, Any],
+        error: BaseException | type[BaseException],
+        *,
+        times: int | None = None,
+    ) -> AbstractContextManager[None]:
+        """Runs of the job raise an error while the block lasts, in place of its function.
+
+        Args:
+            job: the function.
+            error: what is raised.
+            times: how many runs raise it, the first ones; None for all.
+        """
+        return endings.failing(job, error, times)
+
+    def assert_completed(
+        self, job: JobType[Any, Any], /, *, result: Any = ANY_RESULT, **arguments: Any
+    ) -> list[Dispatched]:
+        """At least one such job completed; returns all of them.
+
+        Args:
+            job: the function.
+            result: what it returned; any if it is left out.
+            arguments: those named must be equal; others may be any.
+        """
+        __tracebackhide__ = True
+        ended = self._in_state(State.COMPLETED, job, arguments)
+        matching = endings.with_result(ended, result)
+        wanted = "" if result is ANY_RESULT else f" with the result {result!r}"
+        assert matching, (
+            f"expected {_call(job, '', arguments)} to complete{wanted}; {self._ends(job)}"
+        )
+        return [one.job for one in matching]
+
+    def assert_dead(
+        self,
+        job: JobType[Any, Any],
+        /,
+        *,
+        error: type[BaseException] | str | None = None,
+        **arguments: Any,
+    ) -> list[Dispatched]:
+        """At least one such job has no tries left, or could not run; returns all of them.
+
+        Args:
+            job: the function.
+            error: its last error: a class, or a kind such as ``timeout``; None for any.
+            arguments: those named must be equal; others may be any.
+        """
+        __tracebackhide__ = True
+        ended = self._in_state(State.DEAD, job, arguments)
+        matching = endings.with_error(ended, error)
+        name = error.__name__ if isinstance(error, type) else error
+        wanted = f" of {name}" if name else ""
+        assert matching, f"expected {_call(job, '', arguments)} to die{wanted}; {self._ends(job)}"
+        return [one.job for one in matching]
 
     def assert_metric(self, name: str, expected: float | None = None, /, **labels: object) -> float:
         """Jobs that were run recorded such a metric; returns its value.
@@ -191,6 +254,28 @@ class Assertions:
             key = stored.subject.split(".")[-2]
             histories.setdefault(key, []).append((stored.sequence, codec.decode(stored.body)))
         return list(histories.values())
+
+    def _in_state(
+        self, state: State, job: JobType[Any, Any], arguments: dict[str, Any]
+    ) -> list[Ended]:
+        records = endings.records(self._bus)
+        return [
+            Ended(dispatched, record)
+            for dispatched in self._matching(job, "", arguments)
+            if (record := records.get(dispatched.job_id)) and record.state is state
+        ]
+
+    def _ends(self, job: JobType[Any, Any]) -> str:
+        """How the jobs of a function stand, for the end of an error message."""
+        records = endings.records(self._bus)
+        ended = [
+            f"  {Ended(dispatched, records[dispatched.job_id])}"
+            for dispatched in self.dispatched
+            if dispatched.function == job.name and dispatched.job_id in records
+        ]
+        if not ended:
+            return f"none was dispatched; {listed(self.dispatched)}"
+        return "\n".join(["there are:", *ended[:MOST_LISTED]])
 
     def _matching(
         self, job: JobType[Any, Any], on_queue: str, arguments: dict[str, Any]

@@ -30,7 +30,7 @@ class Bench(Assertions):
         bus: the broker in memory, for those who want to look closer.
 
     Args:
-        settings: profiles, spark and limits that the jobs run with.
+        settings: pools, limits, encryption and Spark that the jobs run with.
         run_dir: where the Spark supervisor listens; empty for none.
 
     Example::
@@ -54,8 +54,8 @@ class Bench(Assertions):
         """Runs the jobs that wait, here, and what follows from them; returns how many attempts ran.
 
         By the real worker, with a real context; retries run at once, however long their backoff;
-        batches, chains and graphs go on to their end, callbacks included. Delayed jobs wait until
-        :meth:`advance` has moved the time.
+        batches, chains and graphs go on to their end, callbacks included. Delayed jobs and ticks of
+        schedules wait until :meth:`advance` has moved the time.
 
         Raises:
             TimeoutError: they have not come to an end, the text says which.
@@ -63,10 +63,14 @@ class Bench(Assertions):
         run = Run(self.bus, self.settings, self._run_dir, self.series)
         return await run.until_idle(timeout_seconds)
 
-    def advance(self, length: float | timedelta) -> None:
-        """Moves the broker's time forward by seconds: what is due then goes into its queue.
+    async def advance(self, length: float | timedelta) -> None:
+        """Moves the broker's time forward: what is due then goes into its queue.
 
-        Call it in the event loop.
+        Ticks of schedules are dispatched by the next :meth:`run_pending`; of those that lie more
+        than half a minute back, as after a time without an orchestrator, the latest only.
+
+        Args:
+            length: seconds.
         """
         seconds = length.total_seconds() if isinstance(length, timedelta) else length
         self._clock.ahead_seconds += seconds

@@ -15,12 +15,20 @@ from penstock.testing.memory.bus import MemoryBus
 
 Wanted = Call | Awaiting | JobType[Any, Any]
 """A call with its arguments, or a function with any."""
-_LISTED = 20
+MOST_LISTED = 20
 """Jobs that an error message names."""
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """One job that was dispatched. ``arguments`` are plain values, as they travel."""
+    """One job that was dispatched.
+
+    Attributes:
+        job_id: as `dispatch` returned it.
+        function: its name.
+        queue: where it waits, or waited.
+        tags: its own and automatic ones.
+        arguments: plain values, as they travel.
+    """
 
     job_id: str
     function: str
@@ -69,8 +77,8 @@ def listed(jobs: Sequence[Dispatched]) -> str:
     """For the end of an error message."""
     if not jobs:
         return "nothing was dispatched"
-    lines = [f"  {job}" for job in jobs[:_LISTED]]
-    rest = [f"  and {len(jobs) - _LISTED} more"] if len(jobs) > _LISTED else []
+    lines = [f"  {job}" for job in jobs[:MOST_LISTED]]
+    rest = [f"  and {len(jobs) - MOST_LISTED} more"] if len(jobs) > MOST_LISTED else []
     return "\n".join(["dispatched were:", *lines, *rest])
 
 

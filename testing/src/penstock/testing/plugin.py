@@ -1,7 +1,14 @@
-"""The fixtures that pytest finds by itself once `penstock-testing` is installed."""
+"""The fixtures that pytest finds by itself once `penstock-testing` is installed.
+
+An `async` test that takes the fixture `penstock` is run by this plug-in, unless another one does,
+such as pytest-asyncio or anyio: nothing has to be configured.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,21 +20,42 @@ if TYPE_CHECKING:
     from penstock.testing import Bench, SyncBench
 
 
-@pytest.fixture
-def penstock_settings() -> Settings:
-    """The settings that jobs run with; override it to give your own."""
-    from penstock.config import Settings  # noqa: PLC0415 - tests without it pay nothing
+@pytest.hookimpl
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs an `async` test that no other plug-in has made a plain one."""
+    test = pyfuncitem.obj
+    if "penstock" not in pyfuncitem.fixturenames or not inspect.iscoroutinefunction(test):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
-    return Settings()
+
+@pytest.fixture
+def penstock_settings(request: pytest.FixtureRequest) -> Settings:
+    """The settings that jobs run with: those of the project; override it to give your own.
+
+    Read from ``PENSTOCK_CONFIG``, else ``penstock.toml`` in the folder of the tests' configuration,
+    else in the working directory; environment variables lie over it, as for every command.
+    """
+    return _project_settings(request.config)
+
+
+def _project_settings(config: pytest.Config) -> Settings:
+    from penstock.config import load  # noqa: PLC0415 - tests without it pay nothing
+    from penstock.config.load import FILE, FILE_VARIABLE  # noqa: PLC0415
+
+    file = config.rootpath / FILE
+    is_there = file.is_file() and not os.environ.get(FILE_VARIABLE)
+    return load(file if is_there else None)
 
 
 @pytest.fixture(scope="session")
-def penstock_spark() -> Iterator[str]:
+def penstock_spark(pytestconfig: pytest.Config) -> Iterator[str]:
     """Real Spark for the jobs of the tests that take this fixture; one server for all of them."""
-    from penstock.config import load  # noqa: PLC0415
     from penstock.testing.spark import spark_supervisor  # noqa: PLC0415
 
-    with spark_supervisor(load()) as run_dir:
+    with spark_supervisor(_project_settings(pytestconfig)) as run_dir:
         yield str(run_dir)
 
 

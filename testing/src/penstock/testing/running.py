@@ -1,16 +1,15 @@
-"""Running what waits: the real worker, and the orchestrator's batches and graphs."""
+"""Running what waits: the real worker, and the orchestrator's batches, graphs and schedules."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Stored
+from penstock.bus.protocol import Stored, broker_time
 from penstock.config import Settings
 from penstock.config.profiles import PoolTable
 from penstock.config.serving import serving
@@ -19,7 +18,9 @@ from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
 from penstock.jobs import Client
 from penstock.jobs.queues import queue_messages
+from penstock.jobs.schedules import schedule
 from penstock.measuring.job_series import JobSeries
+from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.memory.bus import MemoryBus
@@ -48,13 +49,18 @@ class Run:
         jobs = replace(settings.jobs, unknown_after_seconds=0.0)
         self._settings, self._run_dir = replace(settings, jobs=jobs), run_dir
         client = Client.over(bus.client(), settings, "testing")
+        self._cron = client.schedules
+        self._ticker = Ticker(bus.client(), self._subjects, "testing")
         self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
 
     async def until_idle(self, timeout_seconds: float) -> int:
         """See :meth:`penstock.testing.Bench.run_pending`."""
         before = self._started()
-        following = asyncio.create_task(self._workflows.follow())
+        background = [
+            asyncio.create_task(work)
+            for work in (self._workflows.follow(), self._ticker.follow(), self._ticker.run())
+        ]
         reports = await self._bus.client().listen(
             self._subjects.worker_report("*", "*"), self._on_report
         )
@@ -63,9 +69,9 @@ class Run:
         finally:
             await self._stop()
             await reports.unsubscribe()
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
         return self._started() - before
 
     def _on_report(self, _: str, body: bytes) -> None:
@@ -86,7 +92,7 @@ class Run:
         waiting = self._waiting()
         for queue in waiting:
             await self._serve(queue)
-        if waiting or self._follows():
+        if waiting or self._follows() or await self._ticks():
             return True
         before = self._last(self._subjects.events())
         for name in tuple(self._workflows.unfinished):
@@ -107,6 +113,11 @@ class Run:
 
     def _schedules(self) -> list[Stored]:
         return self._bus.stored(self._subjects.jobs_stream, self._subjects.schedule("*", "*"))
+
+    async def _ticks(self) -> bool:
+        """Whether a tick of a schedule is due, or is being dispatched."""
+        now = broker_time(self._bus.client())
+        return any(schedule.step(record, now) or record.firing for record in await self._cron.all())
 
     def _follows(self) -> bool:
         """Whether batches and graphs have not yet seen all that concerns them."""

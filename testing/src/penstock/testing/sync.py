@@ -31,11 +31,7 @@ class SyncBench(Assertions):
 
     def advance(self, length: float | timedelta) -> None:
         """See :meth:`Bench.advance`."""
-
-        async def move() -> None:
-            self._bench.advance(length)
-
-        self.client.call(move())
+        self.client.call(self._bench.advance(length))
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from penstock.decider.simulator.model import durations
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import study
-from penstock.decider.simulator.studies.study import Row
+from penstock.decider.simulator.studies.study import SimulationResult
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched
 from penstock.events.subjects import Subjects
 
@@ -95,7 +95,7 @@ def simulate(trace: Trace, pools: dict[str, Pool], spawn_seconds: float) -> list
     ]
 
 
-def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[Row]:
+def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[SimulationResult]:
 
     profile = pool.profile
     question: Any = study.Study(
@@ -115,7 +115,7 @@ def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[Row]:
     return list(study.run(question))
 
 
-def _simulated(label: str, pool: Pool, trace: Trace, row: Row) -> SimulatedSettings:
+def _simulated(label: str, pool: Pool, trace: Trace, row: SimulationResult) -> SimulatedSettings:
     return SimulatedSettings(
         settings=f"{pool.name}, {label}",
         jobs=len(trace.times),

@@ -26,7 +26,7 @@ from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders, study
 from penstock.decider.simulator.studies.contenders import BASELINES, BLIND
 from penstock.decider.simulator.studies.picture import draw
-from penstock.decider.simulator.studies.study import Row, Study
+from penstock.decider.simulator.studies.study import Study
 
 _POOL = "simulated"
 
@@ -41,14 +41,10 @@ COLUMNS = (
     Column("p99", lambda row: f"{row.wait_p99:.2f}", number=True),
     Column("max s", lambda row: f"{row.wait_max:.1f}", number=True),
     Column("worker-s", lambda row: f"{row.worker_seconds:.0f}", number=True),
-    Column("x bound", lambda row: f"{_ratio(row):.2f}", number=True),
+    Column("x bound", lambda row: f"{row.cost_ratio:.2f}", number=True),
     Column("actions/h", lambda row: f"{row.actions / row.hours:.1f}", number=True),
     Column("reversals/h", lambda row: f"{row.reversals / row.hours:.1f}", number=True),
 )
-
-
-def _ratio(row: Row) -> float:
-    return row.worker_seconds / row.bound_worker_seconds if row.bound_worker_seconds else 0.0
 
 
 class Numbers(click.ParamType[tuple[float, ...]]):

@@ -15,7 +15,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus, BusError, StorageTooSmall
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, NotLetIn, StorageTooSmall
 from penstock.cli.command import Command
 from penstock.cli.config import lint, remarks
 from penstock.cli.errors import Failed, Refused
@@ -171,6 +171,14 @@ class _Up:
                 await self._show(bus)
         except StorageTooSmall as error:
             raise Failed(f"{error}{_disk(self._folder)}") from error
+        except BusUnavailable as error:
+            if self._processes.broker or isinstance(error, NotLetIn):
+                raise
+            problem = str(error).partition(";")[0]
+            raise Failed(
+                f"{problem}; nats.url names this broker: start it, or leave nats.url out, and "
+                "'penstock up' starts one"
+            ) from error
         finally:
             await self._processes.end(self._hurry)
             await self._processes.end_broker()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -39,6 +40,19 @@ _CONNECT = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
 _COLLECTOR = "-XX:+UseParallelGC"
 """Batches are about throughput: a sixth less CPU an event than with Java's default."""
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_LOGGING = """
+rootLogger.level = error
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+"""Errors only, from the first line on: commands print tables where Spark would print its banner.
+The gateway's own level is what Spark would else raise the root's to, with two lines about it."""
 _JAVA_ENDS_SECONDS = 60.0
 _GROUPS_A_CORE = 4
 
@@ -55,11 +69,15 @@ def spark_session(master: str) -> Iterator[SparkSession]:
             os.environ.pop(name, None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever python3 is on PATH
         os.environ["JAVA_HOME"] = str(find_java().home_for_launchers(Path(folder)))
+        if master.startswith(
+            "local"
+        ):  # else Spark looks for an address, and warns of what it finds
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for each closed connection
         builder = SparkSession.builder.master(master).appName("penstock-pipeline")
-        for name, value in _settings(master).items():
+        for name, value in _settings(master, Path(folder)).items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark
         finally:
@@ -85,9 +103,12 @@ def java_flags() -> list[str]:
     return [*session_archive().flags, *collector]
 
 
-def _settings(master: str) -> dict[str, str]:
+def _settings(master: str, folder: Path) -> dict[str, str]:
     alone = ALONE if master.startswith("local") else {}
-    return {**SETTINGS, **alone, "spark.driver.extraJavaOptions": " ".join(java_flags())}
+    file = folder / "log4j2.properties"
+    file.write_text(_LOGGING, "utf-8")
+    flags = [*java_flags(), f"-Dlog4j2.configurationFile={file}"]
+    return {**SETTINGS, **alone, "spark.driver.extraJavaOptions": " ".join(flags)}
 
 
 def _end_java() -> None:

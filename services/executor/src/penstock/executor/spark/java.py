@@ -127,9 +127,7 @@ def find_spark() -> SparkJava:
     """
     home = pyspark_home()
     if home is None:
-        raise SparkMissing(
-            "pyspark is not installed on this host; run: pip install 'penstock[spark]'"
-        )
+        raise SparkMissing("pyspark is not installed on this host; install penstock[spark]")
     try:
         return SparkJava(find_java(), home)
     except JavaMissing as error:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.decider.simulator.studies.study import Row
+from penstock.decider.simulator.studies.study import SimulationResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _LEAST_SHARE = 1e-4
 _TICKS = {1e-4: "none", 1e-3: "0.1 %", 1e-2: "1 %", 0.1: "10 %", 1.0: "all"}
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
+def draw(rows: Sequence[SimulationResult], path: Path) -> None:
     """Writes a picture; the ending of its name says which kind (svg, png, pdf)."""
     from matplotlib import rc_context  # noqa: PLC0415 - half a second to import
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -38,15 +38,15 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _panel(row: Row) -> tuple[str, float, float]:
+def _panel(row: SimulationResult) -> tuple[str, float, float]:
     return row.trace, row.sla_seconds, row.spawn_seconds
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
+def _names(rows: Sequence[SimulationResult]) -> list[str]:
     return list(dict.fromkeys(row.strategy for row in rows))
 
 
-def _draw_panel(axis: Axes, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def _draw_panel(axis: Axes, rows: Sequence[SimulationResult], colours: dict[str, str]) -> None:
     first = rows[0]
     bound = first.bound_worker_seconds or 1.0
     for row in rows:
@@ -77,7 +77,7 @@ def _draw_panel(axis: Axes, rows: Sequence[Row], colours: dict[str, str]) -> Non
     )
 
 
-def _front(rows: Sequence[Row], bound: float) -> tuple[list[float], list[float]]:
+def _front(rows: Sequence[SimulationResult], bound: float) -> tuple[list[float], list[float]]:
     """The rows that no other row beats in both, from the cheapest on."""
     costs: list[float] = []
     shares: list[float] = []

@@ -46,7 +46,21 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """One seed of one strategy; waits in seconds. ``jobs``: how many there were."""
+    """One seed of one strategy.
+
+    Attributes:
+        jobs: how many there were.
+        late_share: of the jobs, later than promised; 0 to 1.
+        wait_p50: seconds from arrival to start, of which half of the jobs waited less.
+        wait_p95: the same of 95 % of the jobs.
+        wait_p99: the same of 99 % of the jobs.
+        wait_max: the longest wait.
+        worker_seconds: of all workers, starting and draining included.
+        actions: changes of the number of workers.
+        reversals: changes in the other direction than the one before.
+        unstarted: jobs that no worker took within an hour of the trace's end.
+        bound_worker_seconds: the least that keeps this promise, with everything known beforehand.
+    """
 
     jobs: float
     late_share: float
@@ -61,11 +75,20 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     bound_worker_seconds: float = 0.0
 
 
-class Row(Figures, frozen=True, kw_only=True):
+class SimulationResult(Figures, frozen=True, kw_only=True):
     """Means over the seeds (of ``wait_max`` and ``unstarted`` the highest), and what they are of.
 
     Attributes:
-        bound_worker_seconds: least cost of keeping this promise with everything known beforehand.
+        trace: name of the arrivals.
+        strategy: that decided, or a baseline.
+        sla_seconds: the promise: a job starts within so many seconds.
+        quantile: the share of the jobs for which that is promised.
+        spawn_seconds: how long a worker takes to start.
+        service: how run times were asked for.
+        thin: share of the arrivals that was kept.
+        hours: how long the arrivals last.
+        seeds: how many runs these are the means of.
+        late_share_worst: the highest ``late_share`` of a run.
     """
 
     trace: str
@@ -79,6 +102,17 @@ class Row(Figures, frozen=True, kw_only=True):
     seeds: int
     late_share_worst: float
 
+    @property
+    def keeps_promise(self) -> bool:
+        """Whether no more jobs were late than the promise allows, as a mean over the seeds."""
+        return self.late_share <= 1 - self.quantile + 1e-9
+
+    @property
+    def cost_ratio(self) -> float:
+        """Worker-seconds as a multiple of the least that is possible; 0 where that is not known."""
+        bound = self.bound_worker_seconds
+        return self.worker_seconds / bound if bound else 0.0
+
 
 class Case(msgspec.Struct, frozen=True):
     """One thing to compute; ``name`` is empty for the bound."""
@@ -90,7 +124,7 @@ class Case(msgspec.Struct, frozen=True):
     name: str
 
 
-def run(study: Study, processes: int = 1) -> Iterator[Row]:
+def run(study: Study, processes: int = 1) -> Iterator[SimulationResult]:
     """Rows in the order of the question, each as soon as it is known."""
     settings = list(
         itertools.product(range(len(study.traces)), study.slas, range(len(study.spawns)))
@@ -190,7 +224,9 @@ def _bound(scene: Scene) -> Figures:
     return Figures(**{**nothing, "bound_worker_seconds": least / scene.slots})
 
 
-def _row(study: Study, case: Case, runs: Sequence[Figures], bounds: Sequence[Figures]) -> Row:
+def _row(
+    study: Study, case: Case, runs: Sequence[Figures], bounds: Sequence[Figures]
+) -> SimulationResult:
     means = {
         name: sum(getattr(run, name) for run in runs) / len(runs)
         for name in Figures.__struct_fields__
@@ -199,7 +235,7 @@ def _row(study: Study, case: Case, runs: Sequence[Figures], bounds: Sequence[Fig
         means[name] = max(getattr(run, name) for run in runs)
     means["bound_worker_seconds"] = sum(b.bound_worker_seconds for b in bounds) / len(bounds)
     trace = study.traces[case.trace]
-    return Row(
+    return SimulationResult(
         **means,
         trace=trace.name,
         strategy=case.name,
