@@ -15,7 +15,7 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         kind: dotted name of the exception, or one of ``timeout``, ``poison``, ``unknown-job``,
             ``bad-arguments``, ``malformed``, ``undecryptable``, ``not-encrypted``, ``missing-key``,
-            ``wrong-result``, ``result-too-large``.
+            ``wrong-result``, ``result-too-large``, ``memory-limit``, ``cpu-limit``.
         message: its text, at most 4,000 characters.
         traceback: formatted, at most 16,000 characters; empty when there is none.
     """

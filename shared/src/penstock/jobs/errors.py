@@ -23,7 +23,8 @@
     └── Skip              it need not run: it ends as cancelled
     Interruption (BaseException: raised inside a running job, not to be swallowed)
     ├── Cancelled
-    └── TimedOut
+    ├── TimedOut
+    └── LimitExceeded     it uses more memory or CPU time than its pool allows a job
 """
 
 from __future__ import annotations
@@ -136,3 +137,7 @@ class Cancelled(Interruption):
 
 class TimedOut(Interruption):
     """The job ran longer than its `timeout_seconds`."""
+
+
+class LimitExceeded(Interruption):
+    """The job uses more memory or CPU time than its pool's ``limit_job_…`` allow."""

@@ -175,6 +175,13 @@ FUNCTION_DEAD = _counter(
 FUNCTION_RUN = _histogram(
     "function.run", "Run time of attempts, by job function.", "pool", "function"
 )
+FUNCTION_PEAK = _gauge(
+    "function.peak_memory",
+    "By",
+    "Largest peak of memory of the worker processes that ran it, of attempts in the last minutes.",
+    "pool",
+    "function",
+)
 SERIES = _gauge("jobs.metric_series", "{series}", "Series of metrics that jobs recorded.")
 VALUES_DROPPED = _counter(
     "jobs.metric_values_dropped",

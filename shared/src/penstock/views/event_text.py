@@ -78,7 +78,7 @@ from penstock.events.worker import (
     WorkerStopped,
     WorkerStuck,
 )
-from penstock.views.wording import clock, seconds
+from penstock.views.wording import clock, memory, seconds
 
 
 def line(event: Event | UnknownEvent) -> str:
@@ -105,8 +105,20 @@ def because(decision: ScalingDecisionMade) -> str:
     return decision.reasons[-1].text if decision.reasons else "no reason was recorded"
 
 
+def _completed(event: JobCompleted) -> str:
+    return f"attempt {event.attempt}, ran {seconds(event.run_seconds)}{_used(event)}"
+
+
 def _attempt_error(event: JobFailed) -> str:
-    return f"attempt {event.attempt}: {event.error.kind}: {event.error.message}"
+    text = f"attempt {event.attempt}: {event.error.kind}: {event.error.message}"
+    return f"{text} (ran {seconds(event.run_seconds)}{_used(event)})"
+
+
+def _used(event: JobCompleted | JobFailed) -> str:
+    """CPU time and the process's peak of memory, as far as they were measured."""
+    cpu = f", CPU {seconds(event.cpu_seconds)}" if event.cpu_seconds else ""
+    peak = f", peak {memory(event.peak_memory_bytes)}" if event.peak_memory_bytes else ""
+    return cpu + peak
 
 
 def _started(event: JobStarted) -> str:
@@ -173,7 +185,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobStarted: _started,
     JobProgressed: lambda event: f"{event.done} of {event.total or '?'}",
     JobCommitted: lambda event: f"{event.output}: {event.location}",
-    JobCompleted: lambda event: f"attempt {event.attempt}, ran {seconds(event.run_seconds)}",
+    JobCompleted: _completed,
     JobFailed: _attempt_error,
     JobRetrying: lambda event: (
         f"attempt {event.attempt} at {clock(event.due_at)}"

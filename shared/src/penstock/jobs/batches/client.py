@@ -24,6 +24,7 @@ from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.batches.member_ends import MemberEnd, ended_members
 from penstock.jobs.batches.sending import send_members
 from penstock.jobs.derived_ids import Member
+from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
@@ -93,11 +94,16 @@ class Batches:
             BusError: not every job was stored; the batch stays open.
             JobRefused: a call was refused, or the batch failed meanwhile; the rest is cancelled.
         """
-        is_named = bool(batch_id)
+        is_named, batch_id = bool(batch_id), batch_id or new_id()
         await self._dispatcher.sender.check_headroom()
-        batch_id = await self._begin(
-            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
-        )
+        callbacks = then, catch, finally_
+        with workflow_spans.dispatching("batch", batch_id, title):
+            await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds)
+            await self._fill(batch_id, calls, queue, is_named)
+        return batch_id
+
+    async def _fill(self, batch_id: str, calls: Iterable[Call], queue: str, is_named: bool) -> None:
+        """Adds the jobs of a new batch and closes it, or gives it up."""
         try:
             await self.add(batch_id, calls, key=batch_id, queue=queue)
         except StreamFull as error:
@@ -111,7 +117,6 @@ class Batches:
             await self._give_up(batch_id, error)
             raise
         await self.close(batch_id)
-        return batch_id
 
     async def _give_up(self, batch_id: str, error: Exception) -> None:
         await self.cancel(batch_id, f"adding its jobs failed: {error!r}"[:500])
@@ -138,9 +143,9 @@ class Batches:
                 async for table in tables:
                     await batch.add([rebuild(table=table)])
         """
-        batch_id = await self._begin(
-            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
-        )
+        batch_id, callbacks = batch_id or new_id(), (then, catch, finally_)
+        with workflow_spans.dispatching("batch", batch_id, title):
+            await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds)
         try:
             yield OpenBatch(self, batch_id)
         except Exception as error:

@@ -21,6 +21,7 @@ from penstock.events.graph import (
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids, job_view
 from penstock.jobs.batches.callbacks import encode_callbacks
+from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting, split
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
@@ -134,7 +135,9 @@ class Graphs:
             callbacks=encode_callbacks(self._dispatcher, graph_id, then, catch, finally_),
         )
         try:
-            if await event_log.append_if(self._bus, self._subjects, event, 0) is None:
+            with workflow_spans.dispatching("graph", graph_id, title):
+                stored = await event_log.append_if(self._bus, self._subjects, event, 0)
+            if stored is None:
                 raise AlreadyDispatched(f"a graph of id {graph_id!r} was dispatched before")
         except MessageTooLarge as error:
             raise PayloadTooLarge(
