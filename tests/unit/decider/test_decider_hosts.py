@@ -18,6 +18,7 @@ from tests.unit.decider.given import (
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.state import PoolState
+from penstock.events.snapshot import HostSnapshot, PoolWorkers
 
 AB = [host("a"), host("b")]
 
@@ -111,6 +112,14 @@ def test_a_silent_host_gets_nothing_new():
     before = state(emails={"b": 1})
     outcome = one_round(pool(), wants(4), before, hosts=AB, host_age={"b": 5.5})
     assert placed(outcome) == {"a": 3, "b": 1}
+
+
+def test_a_host_that_left_in_order_is_not_lost():
+    gone = [host("a"), host("b", draining=True, pools={"emails": living(0)})]
+    ages = {"b": 7.0}
+    assert told(one_round(pool(), wants(1), hosts=gone, host_age=ages)) == ["HostLeft"]
+    killed = [host("a"), host("b", draining=True, pools={"emails": living(2)})]
+    assert told(one_round(pool(), wants(1), hosts=killed, host_age=ages)) == ["HostLost"]
 
 
 def test_a_draining_hosts_share_moves_unless_there_is_no_other():
@@ -271,3 +280,40 @@ def test_a_round_for_one_pool_takes_nothing_from_it_either():
     assert got == {"y": 4}
     got, _ = shares([pool("x"), pool("y")], seen, tight, before)
     assert sum(got.values()) == 5
+
+
+# --- crash loops ---------------------------------------------------------------------------------
+def looping(name: str, ready: int = 0) -> HostSnapshot:
+    workers = PoolWorkers(planned=3, started=1, ready=ready, crash_loop=True)
+    return host(name, pools={"emails": workers})
+
+
+def test_a_host_where_workers_end_at_once_gets_none_while_another_takes_them():
+    before = state(emails={"a": 3, "b": 3})
+    outcome = one_round(pool(), wants(6), before, hosts=[looping("a"), host("b")])
+    assert placed(outcome) == {"b": 6}
+    reason = outcome.decisions[0].reasons[-1]
+    assert reason.text == "moved away from a: its workers end as soon as they start"
+    again = one_round(pool(), wants(8), outcome.state, hosts=[looping("a"), host("b")])
+    assert placed(again) == {"b": 8}
+
+
+def test_workers_that_are_ready_there_stay():
+    before = state(emails={"a": 3, "b": 3})
+    outcome = one_round(pool(), wants(6), before, hosts=[looping("a", ready=2), host("b")])
+    assert placed(outcome) == {"a": 2, "b": 4}
+
+
+def test_where_all_hosts_are_so_or_the_others_are_full_the_plan_stands():
+    before = state(emails={"a": 3, "b": 3})
+    everywhere = one_round(pool(), wants(6), before, hosts=[looping("a"), looping("b")])
+    assert placed(everywhere) == {"a": 3, "b": 3}
+    full = [looping("a"), host("b", max_workers=4)]
+    outcome = one_round(pool(), wants(6), before, hosts=full)
+    assert placed(outcome) == {"a": 2, "b": 4}
+    assert placed(one_round(pool(), wants(6), outcome.state, hosts=full)) == {"a": 2, "b": 4}
+
+
+def test_other_pools_are_placed_there_as_ever():
+    outcome = one_round(pool("other"), wants(4, "other"), hosts=[looping("a"), host("b")])
+    assert placed(outcome, "other") == {"a": 2, "b": 2}

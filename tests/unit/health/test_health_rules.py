@@ -102,6 +102,8 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (stream(replicas=3, lagging=1), "streams", D, "1 of 3 replicas"),
         (disk(80), "disk", W, "/data"),
         (disk(99), "disk", U, "99% full"),
+        ({**disk(70), "disk_warning_share": 0.6}, "disk", W, "70% full"),
+        ({**disk(70), "disk_warning_share": 0.6, "disk_critical_share": 0.7}, "disk", U, "70%"),
         (
             stray(jobs=12, oldest_seconds=90),
             "queues",

@@ -187,7 +187,10 @@ def _disk(facts: Facts) -> Reasons:
     for disk in facts.disks:
         share = disk.used_bytes / max(disk.total_bytes, 1)
         name = f"the disk with {disk.use} ({disk.path})"
-        yield from _room(share, name, State.UNHEALTHY, "make room on it")
+        if share >= facts.disk_warning_share:
+            critical = share >= facts.disk_critical_share
+            state = State.UNHEALTHY if critical else State.WARNING
+            yield state, f"{name} is {share:.0%} full; make room on it"
         yield from _hours_left(disk, name)
 
 

@@ -16,6 +16,8 @@
     ├── Undecryptable         encrypted for something else, or changed since
     ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
+    ├── NoResult              a result that is not stored, or not any more
+    ├── RateLimitExceeded     an attempt that came too early, where its limit says "fail"
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
     └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
@@ -79,6 +81,14 @@ class UnreadableJob(JobsError):
 
 
 class WrongResult(JobsError):
+    pass
+
+
+class NoResult(JobsError):
+    pass
+
+
+class RateLimitExceeded(JobsError):
     pass
 
 
