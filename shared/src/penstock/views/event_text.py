@@ -71,6 +71,7 @@ from penstock.events.scaling import (
 )
 from penstock.events.worker import (
     HostJoined,
+    HostLeft,
     HostLost,
     WorkerCrashLooping,
     WorkerReady,
@@ -267,5 +268,6 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     HostPaused: lambda event: event.reason,
     HostDrained: lambda event: event.reason,
     HostResumed: lambda _: "takes workers again",
+    HostLeft: lambda _: "in order, without workers left",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
 }
