@@ -40,6 +40,11 @@ id of a traced job that waited so long. OTLP carries them as well.
 A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans,
 so that the cost of tracing is bounded. `telemetry.sample_share` drops whole traces at random.
 
+Messages carry the trace context in W3C's `traceparent`, and what `telemetry.propagators` names
+beside it (`b3`, `b3multi`, `jaeger`); the calls that a job makes with instrumented libraries carry
+the formats that are named there. Names of services at the collector begin with
+`telemetry.service_name`; `http.metrics_path` moves `/metrics`.
+
 A log line that is written within a span carries its trace id, both at the collector and as
 `trace_id` in lines printed with `--log-json`. A line of a job also carries `penstock.job.id`,
 `penstock.job.attempt`, `penstock.job.function` and `penstock.worker` (in JSON `job_id`, `attempt`,

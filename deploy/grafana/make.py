@@ -14,7 +14,7 @@ from typing import Any
 
 from installation import BROKER, HOSTS, OVERVIEW_WORKERS, WORKERS
 from panel import GOOD, POOL, Panel, Row
-from pools import LINE, POOL_DECISIONS, POOL_JOBS, POOL_TIMES, PROMISE
+from pools import LINE, POOL_DECISIONS, POOL_FUNCTIONS, POOL_JOBS, POOL_TIMES, PROMISE
 
 HERE = Path(__file__).parent / "dashboards"
 PROMETHEUS = {"type": "prometheus", "uid": "prometheus"}
@@ -25,7 +25,11 @@ DECISIONS = "changes(penstock_decision_target_workers{" + POOL + "}[$__interval]
 
 DASHBOARDS: Mapping[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
     "overview": ("Penstock: overview", (PROMISE, LINE, OVERVIEW_WORKERS), ("pool",)),
-    "pool": ("Penstock: a pool", (PROMISE, POOL_DECISIONS, POOL_TIMES, LINE, POOL_JOBS), ("pool",)),
+    "pool": (
+        "Penstock: a pool",
+        (PROMISE, POOL_DECISIONS, POOL_TIMES, LINE, POOL_JOBS, POOL_FUNCTIONS),
+        ("pool",),
+    ),
     "hosts": ("Penstock: hosts and workers", (HOSTS, WORKERS), ("host", "pool")),
     "nats": ("Penstock: NATS and services", (BROKER,), ()),
 }

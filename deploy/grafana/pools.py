@@ -174,3 +174,70 @@ POOL_JOBS = Row(
         ),
     ),
 )
+_BY_FUNCTION = "sum by (function) (rate(penstock_function_{}_total{{" + POOL + "}}[5m]))"
+_ENDED = f"({_BY_FUNCTION.format('completed')} + {_BY_FUNCTION.format('failed')})"
+POOL_FUNCTIONS = Row(
+    "By job function and queue",
+    (
+        Panel(
+            "Ended a minute, by function",
+            ((f"60 * {_ENDED}", "{{function}}"),),
+            width=8,
+            stacked=True,
+            about="Functions beyond `metrics.functions` count as `other`.",
+        ),
+        Panel(
+            "Share that failed, by function",
+            ((f"{_BY_FUNCTION.format('failed')} / {_ENDED} >= 0", "{{function}}"),),
+            "percentunit",
+            width=8,
+        ),
+        Panel(
+            "Run time, 95 % quantile, by function",
+            (
+                (
+                    "histogram_quantile(0.95, sum by (function, le) "
+                    f"(rate(penstock_function_run_seconds_bucket{{{POOL}}}[5m])))",
+                    "{{function}}",
+                ),
+            ),
+            "s",
+            width=8,
+        ),
+        Panel(
+            "Jobs that died, by function",
+            (
+                (
+                    f"sum by (function) (increase(penstock_function_dead_total{{{POOL}}}[5m]))",
+                    "{{function}}",
+                ),
+            ),
+            width=8,
+        ),
+        Panel(
+            "Waiting, by queue",
+            ((f"penstock_queue_jobs_waiting{{{POOL}}}", "{{queue}}"),),
+            width=8,
+            stacked=True,
+        ),
+        Panel(
+            "Peak memory, by function",
+            (
+                (
+                    f"max by (function) (penstock_function_peak_memory_bytes{{{POOL}}})",
+                    "{{function}}",
+                ),
+            ),
+            "bytes",
+            width=8,
+            about="Of the worker's process while an attempt ran, from 10 ms on.",
+        ),
+        Panel(
+            "Failed lately",
+            ((f"penstock_pool_failed_share_ratio{{{POOL}}}", "{{pool}}"),),
+            "percentunit",
+            width=8,
+            about="Of the attempts that ended within `metrics.window_seconds`; as in `pool ls`.",
+        ),
+    ),
+)

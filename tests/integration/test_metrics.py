@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.buses import both, on_both
-from tests.integration.measured import GIB, SELDOM, Stage, known, sketch
+from tests.integration.measured import GIB, QUICK, SELDOM, Stage, known, sketch
 from tests.integration.otlp import Collector
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -19,9 +19,10 @@ from tests.waiting import eventually
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.events.envelope import encode, utc_now
-from penstock.events.worker import QueueReport, WorkerReady
+from penstock.events.worker import FunctionReport, QueueReport, SeriesReport, WorkerReady
 from penstock.runtime.broker import Broker
 from penstock.runtime.service import Service
+from penstock.telemetry.exposition import Exposition
 
 
 @pytest.fixture(params=both("memory"))
@@ -262,6 +263,42 @@ async def test_a_snapshot_that_matters_starts_a_story(settings: MakeSettings) ->
         spans = [s for s in collector.spans if s.attributes.get("penstock.snapshot.id") == found.id]
         assert [(s.name, s.kind) for s in spans] == [("measure reports", "producer")]
         assert headers["traceparent"].split("-")[1:3] == [spans[0].trace_id, spans[0].span_id]
+
+
+async def test_what_jobs_did_and_recorded_is_scraped_and_in_the_snapshot(
+    settings: MakeSettings,
+) -> None:
+    # given a service whose queue holds a job, and a worker that reports
+    stage = Stage("memory", settings)
+    try:
+        service = await stage.start(metrics={"functions": 1, "job_series": 1, **QUICK})
+        await stage.seen(waiting=0)
+        await stage.job(count=2)
+        await stage.report(
+            1,
+            queues={"reports": QueueReport(started=4, finished=4, failed=1)},
+            functions={"a": FunctionReport(started=3), "b": FunctionReport(started=1)},
+            series=(
+                SeriesReport("rows", "counter", (("table", "x"),), 5.0),
+                SeriesReport("rows", "counter", (("table", "y"),), 5.0),
+            ),
+        )
+        # when the same report comes twice, then it counts once
+        await stage.report(1, functions={"a": FunctionReport(started=3)})
+        found = await stage.seen(waiting=2, ended=lambda rate: rate and rate.failed_per_minute)
+        # then the numbers are bounded, by function and by queue
+        assert found.ended.failed_share == 0.25
+        assert set(found.ended_by_queue) == {"reports"}
+        _, page = Exposition(service.meters).page("")
+        lines = page.decode().splitlines()
+        assert 'penstock_function_started_total{function="a",pool="reports"} 3.0' in lines
+        assert 'penstock_function_started_total{function="other",pool="reports"} 1.0' in lines
+        assert 'rows_total{pool="reports",table="x"} 5.0' in lines
+        assert 'penstock_jobs_metric_values_dropped_total{where="service"} 1.0' in lines
+        assert 'penstock_queue_jobs_waiting{pool="reports",queue="reports"} 2.0' in lines
+        assert 'penstock_pool_failed_share_ratio{pool="reports"} 0.25' in lines
+    finally:
+        await stage.close()
 
 
 @on_both

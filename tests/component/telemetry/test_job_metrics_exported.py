@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,12 @@ def histogram(name: str, *values: float) -> SeriesReport:
 def meters() -> Meters:
     jobs = JobTotals()
     done = FunctionReport(
-        started=3, finished=2, failed=1, run_sum_seconds=0.3, run_buckets=((4, 2),)
+        started=3,
+        finished=2,
+        failed=1,
+        run_sum_seconds=0.3,
+        run_buckets=((4, 2),),
+        peak_memory_bytes=7,
     )
     recorded = (
         SeriesReport("rows_loaded", "counter", (("table", "orders"),), 5.0),
@@ -52,7 +58,8 @@ def meters() -> Meters:
             functions={"shop.load": done},
             series=recorded,
             series_dropped=4,
-        )
+        ),
+        time.monotonic(),
     )
     meters = Meters()
     meters.read(JobReadings(jobs))
@@ -74,6 +81,10 @@ def test_prometheus_reads_them(meters: Meters) -> None:
         found = f"penstock_function_{name}_total{{{labels}}} {value:.1f}"
         assert found in lines or found.replace(labels, 'pool="mails",function="shop.load"') in lines
     assert any(line.startswith("penstock_function_run_seconds_bucket") for line in lines)
+    assert any(
+        line.startswith("penstock_function_peak_memory_bytes{") and line.endswith(" 7.0")
+        for line in lines
+    )
     assert 'penstock_jobs_metric_values_dropped_total{where="worker"} 4.0' in lines
 
 

@@ -55,6 +55,11 @@ def test_a_service_whose_loop_turns_is_alive(service: Watched) -> None:
     assert service.said("/healthz") == (200, {"alive": True, "reason": ""})
 
 
+def test_the_metrics_have_the_path_of_the_settings() -> None:
+    made = routes(Checks("decider"), Meters(), "/observe/penstock")
+    assert set(made) == {"/healthz", "/readyz", "/observe/penstock"}
+
+
 def test_a_stuck_loop_is_told_and_still_answered(service: Watched) -> None:
     service.now += SILENT_SECONDS + 2
     status, said = service.said("/healthz")

@@ -10,7 +10,7 @@ from penstock.events.snapshot import MOST_ENDED_QUEUES, EndedRate
 from penstock.events.worker import FunctionReport, SeriesReport, WorkerReport
 from penstock.measuring.quantiles import SECONDS_BUCKETS
 from penstock.metrics.core.ended_jobs import EndedJobs
-from penstock.metrics.core.job_totals import OTHER, JobTotals
+from penstock.metrics.core.job_totals import OTHER, JobTotals, RecentPeak
 
 
 def report(**fields: Any) -> WorkerReport:
@@ -24,7 +24,7 @@ def test_attempts_add_up_by_function_and_pool() -> None:
         started=3, finished=2, failed=1, run_sum_seconds=1.2, run_buckets=((0, 1), (7, 1))
     )
     for pool in ("mails", "mails", "reports"):
-        jobs.add(report(pool=pool, functions={"shop.send": done}))
+        jobs.add(report(pool=pool, functions={"shop.send": done}), 1.0)
     totals = jobs.functions["mails", "shop.send"]
     assert (totals.started, totals.finished, totals.failed) == (6, 4, 2)
     assert sum(totals.run.counts) == 4
@@ -35,7 +35,7 @@ def test_attempts_add_up_by_function_and_pool() -> None:
 def test_functions_beyond_the_bound_are_counted_together() -> None:
     jobs = JobTotals(most_functions=2)
     for number in range(5):
-        jobs.add(report(functions={f"f{number}": FunctionReport(started=1)}))
+        jobs.add(report(functions={f"f{number}": FunctionReport(started=1)}), 1.0)
     assert {function: totals.started for (_, function), totals in jobs.functions.items()} == {
         "f0": 1,
         "f1": 1,
@@ -48,7 +48,7 @@ def test_a_forged_report_cannot_count_down_or_beyond_the_buckets() -> None:
     forged = FunctionReport(
         started=-5, finished=2**62, run_sum_seconds=float("inf"), run_buckets=((99, 1), (-1, 1))
     )
-    jobs.add(report(functions={"f": forged}))
+    jobs.add(report(functions={"f": forged}), 1.0)
     totals = jobs.functions["mails", "f"]
     assert totals.started == 0
     assert totals.finished <= 2**32
@@ -58,9 +58,9 @@ def test_a_forged_report_cannot_count_down_or_beyond_the_buckets() -> None:
 def test_series_of_jobs_carry_their_pool_and_invalid_ones_are_dropped() -> None:
     jobs = JobTotals(most_series=1)
     rows = SeriesReport("rows", "counter", (("table", "orders"),), 5.0)
-    jobs.add(report(series=(rows, rows), series_dropped=3))
-    jobs.add(report(series=(SeriesReport("penstock_x", "counter", (), 1.0),)))
-    jobs.add(report(series=(SeriesReport("others", "counter", (), 1.0),)))
+    jobs.add(report(series=(rows, rows), series_dropped=3), 1.0)
+    jobs.add(report(series=(SeriesReport("penstock_x", "counter", (), 1.0),)), 1.0)
+    jobs.add(report(series=(SeriesReport("others", "counter", (), 1.0),)), 1.0)
     [(key, series)] = list(jobs.series)
     assert key.labels == (("pool", "mails"), ("table", "orders"))
     assert series.value == 10
@@ -101,3 +101,15 @@ def test_a_snapshot_names_the_busiest_queues_only() -> None:
     rates = ended.by_queue(1.0)
     assert len(rates) == MOST_ENDED_QUEUES
     assert "q000" not in rates
+
+
+def test_a_peak_is_of_the_last_minute_or_two() -> None:
+    peak = RecentPeak()
+    assert peak.value(100.0) == 0
+    peak.add(5, 100.0)
+    peak.add(3, 110.0)
+    assert peak.value(150.0) == 5
+    peak.add(2, 165.0)
+    assert peak.value(170.0) == 5
+    assert peak.value(230.0) == 2
+    assert peak.value(1000.0) == 0

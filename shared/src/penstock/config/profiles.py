@@ -66,6 +66,12 @@ class Profile(Section, frozen=True, kw_only=True):
         scalable: False pins the pool at its minimum.
         limit_memory_bytes: a worker that uses more memory ends after its job and is replaced; 0 is
             no limit.
+        limit_job_memory_bytes: a running job whose worker's process uses more memory is ended: the
+            attempt fails with the error ``memory-limit``, and the worker is replaced; 0 is no
+            limit. A worker itself takes 100 MB and more.
+        limit_job_cpu_seconds: an attempt that uses more CPU time in its own thread fails with the
+            error ``cpu-limit``; 0 is no limit. What other threads and Spark use does not count.
+        nice: by how much the workers' processes yield the processor to others, 0 to 19.
         limit_jobs: a worker ends after this many jobs and is replaced; 0 is no limit.
         limit_seconds: a worker that is older ends after its job and is replaced; 0 is no limit.
         middleware: put around each of its jobs, outermost first; each ``module:attribute``.
@@ -94,6 +100,9 @@ class Profile(Section, frozen=True, kw_only=True):
     jobs_memory_bytes: Annotated[int, Meta(ge=0)] = 0
     scalable: bool = True
     limit_memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    limit_job_memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    limit_job_cpu_seconds: NonNegative = 0.0
+    nice: Annotated[int, Meta(ge=0, le=19)] = 0
     limit_jobs: Annotated[int, Meta(ge=0)] = 0
     limit_seconds: NonNegative = 0.0
     middleware: tuple[str, ...] = ()
@@ -159,6 +168,9 @@ class ProfileOverride(Section, frozen=True, kw_only=True, omit_defaults=True):
     jobs_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     scalable: bool | UnsetType = UNSET
     limit_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    limit_job_memory_bytes: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    limit_job_cpu_seconds: NonNegative | UnsetType = UNSET
+    nice: Annotated[int, Meta(ge=0, le=19)] | UnsetType = UNSET
     limit_jobs: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     limit_seconds: NonNegative | UnsetType = UNSET
     middleware: tuple[str, ...] | UnsetType = UNSET

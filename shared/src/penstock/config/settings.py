@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from penstock.config.hosts import Host, Hosts, Stuck
+from penstock.config.hooks import HookTable
+from penstock.config.hosts import Health, Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.schedules import ScheduleTable
 from penstock.config.section import ALL, Count, Name, NonNegative, Period, Positive, Section
@@ -251,6 +252,10 @@ class Telemetry(Section, frozen=True, kw_only=True):
         jobs_per_second: so many jobs a worker traces a second at most, that being watched slows
             nothing down; a span takes it 0.02 ms, 0.1 if the job writes to it. 0 traces all.
         metrics_seconds: time between two posts of the metrics.
+        service_name: what the services' names begin with at the collector: ``<this>-worker``.
+        propagators: formats of the trace context beside W3C's ``traceparent``, which messages
+            always carry: in messages, and in the calls that jobs make with instrumented libraries.
+            Where none is named, the standard ``OTEL_PROPAGATORS`` is read.
     """
 
     of_process = ALL
@@ -261,6 +266,8 @@ class Telemetry(Section, frozen=True, kw_only=True):
     sample_share: Annotated[float, Meta(ge=0, le=1)] = 1.0
     jobs_per_second: Count = 200
     metrics_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+    service_name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "penstock"
+    propagators: tuple[Literal["tracecontext", "baggage", "b3", "b3multi", "jaeger"], ...] = ()
 
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -273,6 +280,7 @@ class Http(Section, frozen=True, kw_only=True):
 
     Attributes:
         address: of this machine; empty turns the pages off.
+        metrics_path: what Prometheus reads, instead of `/metrics`.
         metrics_port: of the metrics service; 0 takes a free port and logs it.
         decider_port: of the decider; 0 takes a free port and logs it.
         orchestrator_port: of the orchestrator; 0 takes a free port and logs it.
@@ -283,10 +291,16 @@ class Http(Section, frozen=True, kw_only=True):
     of_machine = ALL
 
     address: str = "127.0.0.1"
+    metrics_path: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._~/-]{1,100}$")] = "/metrics"
     metrics_port: Port = 9461
     decider_port: Port = 9462
     orchestrator_port: Port = 9463
     executor_port: Port = 9464
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metrics_path in ("/healthz", "/readyz"):
+            raise ValueError(f"metrics_path cannot be {self.metrics_path!r}, which is another page")
 
 
 class Settings(Section, frozen=True, kw_only=True):
@@ -318,9 +332,11 @@ class Settings(Section, frozen=True, kw_only=True):
     spark: Spark = Spark()
     cluster: Cluster = Cluster()
     stuck: Stuck = Stuck()
+    health: Health = Health()
     pipeline: Pipeline = Pipeline()
     telemetry: Telemetry = Telemetry()
     http: Http = Http()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
     schedules: dict[Name, ScheduleTable] = {}
+    hooks: dict[Name, HookTable] = {}

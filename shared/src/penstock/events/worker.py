@@ -40,6 +40,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         cause: ``scaled-down``, ``shutdown``, ``reloaded``, ``crashed``, ``killed`` (by a stranger),
             ``drain-deadline`` (by us, after waiting), ``stuck`` (by us, its job made no progress),
+            ``memory-limit`` (by us, its job used too much and did not let itself be ended),
             ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
         job_id: the job it was running, given back to its queue; of several the first.
@@ -70,6 +71,10 @@ class HostEvent(Event, frozen=True, kw_only=True):
 class HostJoined(HostEvent, frozen=True, kw_only=True, tag=True):
     cpu_cores: float
     memory_bytes: Int64
+
+
+class HostLeft(HostEvent, frozen=True, kw_only=True, tag=True):
+    """The host's executor has ended in order, without workers left: nothing was lost."""
 
 
 class HostLost(HostEvent, frozen=True, kw_only=True, tag=True):
@@ -104,6 +109,7 @@ WORKER_EVENTS = Codec(
     WorkerCrashLooping,
     WorkerStuck,
     HostJoined,
+    HostLeft,
     HostLost,
 )
 
@@ -151,6 +157,7 @@ class FunctionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         failed: of the finished, those that raised.
         run_sum_seconds: run time of the finished.
         run_buckets: pairs of a bucket's index, as of ``SECONDS_BUCKETS``, and its attempts.
+        peak_memory_bytes: largest peak of the finished; 0 where none was measured.
     """
 
     started: Int64 = 0
@@ -158,6 +165,7 @@ class FunctionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     failed: Int64 = 0
     run_sum_seconds: float = 0.0
     run_buckets: tuple[tuple[Int64, Int64], ...] = ()
+    peak_memory_bytes: Int64 = 0
 
 
 class SeriesReport(msgspec.Struct, frozen=True, array_like=True):

@@ -64,7 +64,8 @@ def _open(service: Service) -> Pages | None:
     if not address:
         return None
     try:
-        pages = Pages(address, port, routes(service.checks, service.meters))
+        path = service.settings.http.metrics_path
+        pages = Pages(address, port, routes(service.checks, service.meters, path))
     except OSError as error:
         log.warning(
             "cannot bind the health and metrics endpoint %s:%d (%s): the service runs without; set "

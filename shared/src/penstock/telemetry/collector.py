@@ -15,7 +15,7 @@ from opentelemetry import trace
 from penstock.config import Settings
 from penstock.config.extras import needed
 from penstock.config.settings import Telemetry
-from penstock.telemetry import spans
+from penstock.telemetry import propagation, spans
 from penstock.telemetry.meters import Meters
 
 if TYPE_CHECKING:
@@ -48,8 +48,11 @@ def setup(
         The function to call at the end: sends the rest, waits at most ``SHUTDOWN_SECONDS``.
 
     Raises:
-        ExtraMissing: the libraries for OTLP are not installed.
+        ExtraMissing: the libraries for OTLP, or of one of ``telemetry.propagators``, are not
+            installed.
     """
+    propagation.use(settings.telemetry.propagators)
+    service_name = f"{settings.telemetry.service_name}{service_name.removeprefix('penstock')}"
     endpoints = {
         name: endpoint_of(settings, os.environ, name) for name in settings.telemetry.signals
     }

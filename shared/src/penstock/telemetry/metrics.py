@@ -175,6 +175,13 @@ FUNCTION_DEAD = _counter(
 FUNCTION_RUN = _histogram(
     "function.run", "Run time of attempts, by job function.", "pool", "function"
 )
+FUNCTION_PEAK = _gauge(
+    "function.peak_memory",
+    "By",
+    "Largest peak of memory of the worker processes that ran it, of attempts in the last minutes.",
+    "pool",
+    "function",
+)
 SERIES = _gauge("jobs.metric_series", "{series}", "Series of metrics that jobs recorded.")
 VALUES_DROPPED = _counter(
     "jobs.metric_values_dropped",
@@ -287,6 +294,12 @@ STREAM_LAGGING = _gauge(
 )
 DEAD_LETTERS = _gauge("dead_letters", "{job}", "Dead letters that wait for an operator.")
 UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs waiting in queues that no pool serves.")
+EXCLUDED = _gauge(
+    "queue.excluded_jobs", "{job}", "Jobs waiting in a queue that the settings exclude.", "queue"
+)
+EXCLUDED_OLDEST = _gauge(
+    "queue.excluded_oldest", "s", "Age of the oldest job of an excluded queue.", "queue"
+)
 DISK_USED = _gauge(
     "disk.used", "By", "Bytes in use on the disk with the broker's or the run files.", "use"
 )

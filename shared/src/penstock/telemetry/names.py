@@ -3,8 +3,9 @@
 ``messaging.*`` and ``error.type`` follow OpenTelemetry's messaging conventions, ``penstock.*`` is
 our own. The docstring below a name is what the reference page says about it.
 
-A job's trace is ``dispatch`` ─► ``run`` ─► ``spark …``; a scaling's trace is ``measure`` ─►
-``decide`` ─► ``command`` ─► ``spawn`` ─► ``first job``.
+A job's trace is ``dispatch`` ─► ``run`` ─► ``spark …``. The jobs of a batch or graph share the
+trace of its own span, and a step links to the dispatches of those it waited for. A scaling's trace
+is ``measure`` ─► ``decide`` ─► ``command`` ─► ``spawn`` ─► ``first job``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ from typing import Final
 def dispatch(queue: str) -> str:
     """A client hands a job to its queue: starts the job's trace. Kind: producer."""
     return f"dispatch {queue}"
+
+
+def workflow(noun: str) -> str:
+    """A ``batch`` or ``graph`` is handed over: starts the trace of all its jobs. Kind: producer."""
+    return noun
+
+
+def workflow_end(noun: str) -> str:
+    """A batch or graph from its dispatch to its end; child of its dispatch. Kind: internal."""
+    return f"{noun} as a whole"
 
 
 def run(function: str) -> str:
@@ -83,6 +94,12 @@ PROCESS: Final = "process"
 # --- our own -------------------------------------------------------------------------------------
 POOL: Final = "penstock.pool"
 """Pool's name."""
+WORKFLOW: Final = "penstock.workflow.id"
+"""Id of a batch or graph."""
+WORKFLOW_TITLE: Final = "penstock.workflow.title"
+"""Its title, for people."""
+WORKFLOW_STATE: Final = "penstock.workflow.state"
+"""How it ended: ``completed``, ``failed`` or ``cancelled``."""
 QUEUE: Final = "penstock.queue"
 """Queue's name."""
 HOST: Final = "penstock.host"

@@ -40,7 +40,7 @@ Route = Callable[[str], Answer]
 """From the request's ``Accept`` header to the response."""
 
 
-def routes(checks: Checks, meters: Meters) -> dict[str, Route]:
+def routes(checks: Checks, meters: Meters, metrics_path: str = "/metrics") -> dict[str, Route]:
     """The routes of every service, by path."""
     exposition = Exposition(meters)
 
@@ -56,7 +56,7 @@ def routes(checks: Checks, meters: Meters) -> dict[str, Route]:
     def metrics(accept: str) -> Answer:
         return Answer(200, *exposition.page(accept))
 
-    return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+    return {"/healthz": healthz, "/readyz": readyz, metrics_path: metrics}
 
 
 def _json(passed: bool, body: Mapping[str, Any]) -> Answer:

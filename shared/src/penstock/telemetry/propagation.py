@@ -1,17 +1,67 @@
-"""The trace context in message headers (W3C ``traceparent``)."""
+"""The trace context in message headers: W3C ``traceparent``, and others that are asked for.
+
+Events and messages always carry the W3C header, which is what Penstock itself goes by. The formats
+of ``telemetry.propagators`` stand beside it, for programs that read the same messages, and in the
+calls that jobs make with instrumented libraries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import trace
 from opentelemetry.context import Context, attach, detach
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Link, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-_propagator = TraceContextTextMapPropagator()
+from penstock.config.extras import ExtraMissing
+
 _PARENT = "traceparent"
+_W3C = TraceContextTextMapPropagator()
+_PACKAGES = {"b3": "b3", "b3multi": "b3", "jaeger": "jaeger"}
+_VARIABLE = "OTEL_PROPAGATORS"
+_propagator: TextMapPropagator = _W3C
+
+
+def use(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+    """Has further formats written and read, by this process and by the libraries that it uses.
+
+    Args:
+        names: ``tracecontext``, ``baggage``, ``b3``, ``b3multi`` or ``jaeger``; none for those of
+            ``OTEL_PROPAGATORS``, if that is set.
+        environment: variables of the process.
+
+    Raises:
+        ExtraMissing: the library of a format is not installed.
+    """
+    global _propagator  # noqa: PLW0603 - one a process, like OpenTelemetry's own
+    wanted = names or [name.strip() for name in environment.get(_VARIABLE, "").split(",")]
+    others = [name for name in wanted if name not in ("", "none", "tracecontext")]
+    if not others:
+        _propagator = _W3C
+        return
+    from opentelemetry.propagate import set_global_textmap  # noqa: PLC0415 - not of each process
+    from opentelemetry.propagators.composite import CompositePropagator  # noqa: PLC0415
+
+    made = [_load(name) for name in others]
+    _propagator = CompositePropagator([*made, _W3C])  # of two that differ, the last one read counts
+    set_global_textmap(CompositePropagator([*made, _W3C] if "tracecontext" in wanted else made))
+
+
+def _load(name: str) -> TextMapPropagator:
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    for entry in entry_points(group="opentelemetry_propagator", name=name):
+        made: TextMapPropagator = entry.load()()
+        return made
+    package = f"opentelemetry-propagator-{_PACKAGES.get(name, name)}"
+    raise ExtraMissing(
+        f"telemetry.propagators names {name!r}, which needs the package {package}; "
+        "run: pip install 'penstock-client[telemetry]'"
+    )
 
 
 def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -> dict[str, str]:
@@ -27,16 +77,22 @@ def extract(headers: Mapping[str, str] | None) -> Context:
     return _propagator.extract(headers or {}, Context())
 
 
+def is_foreign(headers: Mapping[str, str]) -> bool:
+    """Whether only formats beside W3C's can be in ``headers``."""
+    return _propagator is not _W3C and _PARENT not in headers
+
+
 def sampled(headers: Mapping[str, str] | None) -> str:
     """The trace parent in ``headers`` if that trace is sampled; empty where not."""
-    context = trace.get_current_span(extract(headers)).get_span_context()
+    context = trace.get_current_span(_W3C.extract(headers or {}, Context())).get_span_context()
     keeps = context.is_valid and context.trace_flags.sampled
     return (headers or {})[_PARENT] if keeps else ""
 
 
 def ids(traceparent: str) -> tuple[str, str] | None:
     """Trace and span id, hexadecimal; None for what is no trace parent."""
-    context = trace.get_current_span(extract({_PARENT: traceparent})).get_span_context()
+    headers = {_PARENT: traceparent}
+    context = trace.get_current_span(_W3C.extract(headers, Context())).get_span_context()
     if not context.is_valid:
         return None
     return trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)

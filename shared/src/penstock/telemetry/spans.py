@@ -24,7 +24,7 @@ from opentelemetry.util.types import AttributeValue
 
 from penstock.telemetry.names import ERROR_TYPE
 from penstock.telemetry.plain_spans import Maker, Shape, Values
-from penstock.telemetry.propagation import extract, links_to
+from penstock.telemetry.propagation import extract, is_foreign, links_to
 
 Parent = Context | Mapping[str, str] | None
 Attributes = Mapping[str, AttributeValue]
@@ -121,7 +121,8 @@ def handling(
 
     For a hot path: a sixth of the cost.
     """
-    if _maker and (opened := _maker.start(shape, headers, values)):
+    maker = None if is_foreign(headers) else _maker
+    if maker and (opened := maker.start(shape, headers, values)):
         return _Current(opened)
     context = extract(headers)
     return span(

@@ -71,6 +71,7 @@ from penstock.events.scaling import (
 )
 from penstock.events.worker import (
     HostJoined,
+    HostLeft,
     HostLost,
     WorkerCrashLooping,
     WorkerReady,
@@ -78,7 +79,7 @@ from penstock.events.worker import (
     WorkerStopped,
     WorkerStuck,
 )
-from penstock.views.wording import clock, seconds
+from penstock.views.wording import clock, memory, seconds
 
 
 def line(event: Event | UnknownEvent) -> str:
@@ -105,8 +106,20 @@ def because(decision: ScalingDecisionMade) -> str:
     return decision.reasons[-1].text if decision.reasons else "no reason was recorded"
 
 
+def _completed(event: JobCompleted) -> str:
+    return f"attempt {event.attempt}, ran {seconds(event.run_seconds)}{_used(event)}"
+
+
 def _attempt_error(event: JobFailed) -> str:
-    return f"attempt {event.attempt}: {event.error.kind}: {event.error.message}"
+    text = f"attempt {event.attempt}: {event.error.kind}: {event.error.message}"
+    return f"{text} (ran {seconds(event.run_seconds)}{_used(event)})"
+
+
+def _used(event: JobCompleted | JobFailed) -> str:
+    """CPU time and the process's peak of memory, as far as they were measured."""
+    cpu = f", CPU {seconds(event.cpu_seconds)}" if event.cpu_seconds else ""
+    peak = f", peak {memory(event.peak_memory_bytes)}" if event.peak_memory_bytes else ""
+    return cpu + peak
 
 
 def _started(event: JobStarted) -> str:
@@ -151,6 +164,12 @@ def _dispatched(event: JobDispatched) -> str:
     return f"{event.function} on {event.queue}{due}"
 
 
+def _first_failure(event: BatchFailed) -> str:
+    if not event.failed_jobs or event.error is None:
+        return ""
+    return f"; first {event.failed_jobs[0]}: {event.error.kind}: {event.error.message[:200]}"
+
+
 def _moved(event: JobMoved) -> str:
     reason = f": {event.reason}" if event.reason else ""
     return f"from queue {event.from_queue} to {event.queue}{reason}"
@@ -173,7 +192,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobStarted: _started,
     JobProgressed: lambda event: f"{event.done} of {event.total or '?'}",
     JobCommitted: lambda event: f"{event.output}: {event.location}",
-    JobCompleted: lambda event: f"attempt {event.attempt}, ran {seconds(event.run_seconds)}",
+    JobCompleted: _completed,
     JobFailed: _attempt_error,
     JobRetrying: lambda event: (
         f"attempt {event.attempt} at {clock(event.due_at)}"
@@ -196,7 +215,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     BatchProgressed: lambda event: _counts(event.counts),
     BatchStopping: lambda event: f"{event.cause}: {event.reason}",
     BatchCompleted: lambda event: _counts(event.counts),
-    BatchFailed: lambda event: f"{event.reason} ({_counts(event.counts)})",
+    BatchFailed: lambda event: f"{event.reason} ({_counts(event.counts)}){_first_failure(event)}",
     BatchCancelled: lambda event: f"{event.reason} ({_counts(event.counts)})",
     BatchReopened: lambda event: f"round {event.round}",
     BatchCarried: lambda event: f"{event.state}; earlier events have left the log",
@@ -249,5 +268,6 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     HostPaused: lambda event: event.reason,
     HostDrained: lambda event: event.reason,
     HostResumed: lambda _: "takes workers again",
+    HostLeft: lambda _: "in order, without workers left",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
 }

@@ -30,6 +30,7 @@ from penstock.executor.outbox import Outbox
 from penstock.executor.processes import become_subreaper, reap_strays
 from penstock.executor.recovering.held_claims import Pulses
 from penstock.executor.recovering.job_recovery import Recovery
+from penstock.executor.recovering.memory_limits import MemoryLimits
 from penstock.executor.recovering.recover_requests import RecoverRequests
 from penstock.executor.recovering.returns import Returns
 from penstock.executor.recovering.stuck_jobs import ROUND_SECONDS, StuckWatch
@@ -99,6 +100,7 @@ class _Shell:
             happened=self._readings.happened,
         )
         self._stuck = StuckWatch(self._executor, running.settings, recovery, self._announce_stuck)
+        self._memory_limits = MemoryLimits(running.settings, self._executor.learn)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._recover_requests = RecoverRequests(self._bus, self._subjects, self._host, self._stuck)
         self._reloads = Reloads(
@@ -141,7 +143,7 @@ class _Shell:
             "connect": lambda: self._spark.state == "running",
             "session": lambda: has_session(executor.processes.pids),
         }
-        spawn(keep_made(used), "class archives")
+        spawn(keep_made(used, executor.is_idle), "class archives")
         spawn(self._follow_commands(), "commands")
         spawn(self._outbox.run(), "outbox")
         spawn(self._publish_snapshots(), "snapshots")
@@ -181,6 +183,7 @@ class _Shell:
         self._stuck.take_settings(merged)
         self._reloads.take_pools(pools(merged))
         self._kept = self._kept_for_jobs(merged)
+        self._memory_limits.use(merged)
         return merged, waiting
 
     def _kept_for_jobs(self, settings: Settings) -> dict[str, int]:
@@ -236,6 +239,8 @@ class _Shell:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._executor.learn(Ticked())
+            processes = self._executor.processes.by_worker
+            self._memory_limits.look(self._executor.fleet.workers, processes, time.monotonic())
             awaited = {*self._executor.warm_parents.pids, self._spark.pid}
             reap_strays(awaited.union(self._executor.processes.pids))
 

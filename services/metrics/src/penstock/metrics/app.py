@@ -107,7 +107,7 @@ class Metrics:
         )
         self._workers = WorkerListener(bus, subjects, self._meters, self._roster)
         self._forecasts = ForecastListener(bus, subjects, self._meters)
-        self._dead = DeadListener(bus, subjects, self._meters, self._pool_of)
+        self._dead = DeadListener(bus, subjects, self._meters, self._pool_of, self._jobs)
         self._publisher = Publisher(bus, subjects, running.source)
         self._looked_at = time.monotonic()
         self._broker_away = False

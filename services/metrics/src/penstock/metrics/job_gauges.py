@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 
 from penstock.measuring.job_series import VALUE_BUCKETS, Series, SeriesKey
@@ -22,6 +23,8 @@ class JobReadings:
             yield Reading(metrics.FUNCTION_COMPLETED, totals.finished - totals.failed, labels)
             yield Reading(metrics.FUNCTION_FAILED, totals.failed, labels)
             yield Reading(metrics.FUNCTION_DEAD, totals.dead, labels)
+            if peak := totals.peak_memory.value(time.monotonic()):
+                yield Reading(metrics.FUNCTION_PEAK, peak, labels)
             yield Spread(metrics.FUNCTION_RUN, totals.run.counts, totals.run.total, labels)
         series = sorted(self._jobs.series, key=lambda pair: pair[0])
         yield Reading(metrics.SERIES, len(series))

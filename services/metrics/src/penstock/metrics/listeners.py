@@ -20,6 +20,7 @@ from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS, WorkerReady, WorkerReport, WorkerStopped
 from penstock.measuring.trained import Curve
+from penstock.metrics.core.job_totals import JobTotals
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.roster import Roster, Unbelievable
 from penstock.metrics.core.sketches import BadSketch
@@ -157,6 +158,7 @@ class DeadListener:
 
     Args:
         pool_of: the pool of each queue; the service adds queues that it finds later.
+        jobs: counts by function.
     """
 
     def __init__(
@@ -165,9 +167,10 @@ class DeadListener:
         subjects: Subjects,
         meters: Mapping[str, PoolMeter],
         pool_of: Mapping[str, str],
+        jobs: JobTotals,
     ) -> None:
         self._bus, self._subjects, self._meters = bus, subjects, meters
-        self._pool_of = pool_of
+        self._pool_of, self._jobs = pool_of, jobs
 
     async def follow(self) -> None:
         """Without end."""
@@ -184,6 +187,8 @@ class DeadListener:
             return
         if isinstance(event, JobDead) and (pool := self._pool_of.get(event.queue)):
             self._meters[pool].totals.died(event.queue)
+            if event.function:
+                self._jobs.of(pool, event.function).dead += 1
 
 
 def _curve(made: ForecastMade) -> Curve:

@@ -66,6 +66,8 @@ def main(assignment: Assignment) -> int:
         from penstock.jobs import pipeline  # noqa: PLC0415 - declares jobs when it is imported
 
         pipeline.use(assignment.settings.pipeline)
+    if nice := pools(assignment.settings)[assignment.pool].profile.nice:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
     gc.freeze()
     return uvloop.run(_serve(assignment))
 

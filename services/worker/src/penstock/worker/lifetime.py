@@ -7,7 +7,7 @@ import time
 
 from penstock.config import Profile
 from penstock.worker.core.limits import capacity, limits, reached
-from penstock.worker.reports import resident_bytes
+from penstock.worker.running.memory_peak import resident_bytes
 from penstock.worker.state import WorkerState
 
 _EMPTY = "limit: nothing waits, and it is a burst worker"

@@ -35,6 +35,7 @@ from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
+from penstock.worker.running.job_limits import JobLimits
 from penstock.worker.running.job_metrics import JobMetrics
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
@@ -88,7 +89,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     changed = asyncio.Event()
     state = WorkerState(changed)
     tasks = Tasks(state.broke)
-    running = RunningJobs()
+    running = RunningJobs(measures_memory=profile.limit_job_memory_bytes > 0)
 
     # --- claiming and running
     claims_file = Claimed(assignment.run_dir, assignment.worker)
@@ -194,6 +195,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
             bus=bus,
             claim_deadline=claim_deadline,
             in_flight=in_flight,
+            job_limits=JobLimits(profile, running, ending, state),
             lifetime=lifetime,
             lost_jobs=lost_jobs,
             orphan=orphan,

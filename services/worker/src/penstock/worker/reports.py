@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,12 +22,12 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.in_flight import InFlightJobs
 from penstock.worker.core.function_tallies import FunctionTallies
 from penstock.worker.running.job_metrics import JobMetrics
+from penstock.worker.running.memory_peak import resident_bytes
 from penstock.worker.running.outcome import FinishedJob
 from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 
-_PAGE = resource.getpagesize()
 _MAX_CLAIMS = 64
 """Claims that a report names; of more those that are held longest."""
 SKETCH_K = 200
@@ -104,8 +103,12 @@ class Reporter:
             tally = self._tally(job.queue)
             tally.failed += outcome.error is not None
             tally.services.append(outcome.run_seconds)
-            failed = outcome.error is not None
-            self._functions.finished(job.payload.function, outcome.run_seconds, failed)
+            self._functions.finished(
+                job.payload.function,
+                outcome.run_seconds,
+                outcome.error is not None,
+                outcome.peak_memory_bytes,
+            )
 
     def _tally(self, queue: str) -> _Tally:
         return self._tallies.setdefault(queue, _Tally())
@@ -201,9 +204,3 @@ def _sketch(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bytes:
     sketch = kll_doubles_sketch(SKETCH_K)
     sketch.update(values)
     return bytes(sketch.serialize())
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in use, pages shared with others included."""
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - read each second
-        return int(file.read().split()[1]) * _PAGE

@@ -17,6 +17,7 @@ from penstock.worker.claiming.lost_jobs import LostJobs
 from penstock.worker.lifetime import Lifetime
 from penstock.worker.orphan import Orphan
 from penstock.worker.reports import Reporter
+from penstock.worker.running.job_limits import JobLimits
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner
 from penstock.worker.state import BROKEN, ORPHANED, WorkerState
@@ -39,6 +40,7 @@ class Upkeep:
     bus: Bus
     claim_deadline: ClaimDeadline
     in_flight: InFlightJobs
+    job_limits: JobLimits
     lifetime: Lifetime
     lost_jobs: LostJobs
     orphan: Orphan
@@ -59,6 +61,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             now = time.monotonic()
+            self.job_limits.check()
             try:
                 for duty, seconds in intervals.items():
                     if now - done_at[duty] >= seconds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sized
 from contextlib import asynccontextmanager, suppress
 
 from penstock.bus import bounded
@@ -24,6 +24,7 @@ from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.batches.member_ends import MemberEnd, ended_members
 from penstock.jobs.batches.sending import send_members
 from penstock.jobs.derived_ids import Member
+from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
@@ -93,11 +94,17 @@ class Batches:
             BusError: not every job was stored; the batch stays open.
             JobRefused: a call was refused, or the batch failed meanwhile; the rest is cancelled.
         """
-        is_named = bool(batch_id)
+        is_named, batch_id = bool(batch_id), batch_id or new_id()
         await self._dispatcher.sender.check_headroom()
-        batch_id = await self._begin(
-            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
-        )
+        callbacks = then, catch, finally_
+        with workflow_spans.dispatching("batch", batch_id, title):
+            total = len(calls) if isinstance(calls, Sized) else None
+            await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds, total)
+            await self._fill(batch_id, calls, queue, is_named)
+        return batch_id
+
+    async def _fill(self, batch_id: str, calls: Iterable[Call], queue: str, is_named: bool) -> None:
+        """Adds the jobs of a new batch and closes it, or gives it up."""
         try:
             await self.add(batch_id, calls, key=batch_id, queue=queue)
         except StreamFull as error:
@@ -111,7 +118,6 @@ class Batches:
             await self._give_up(batch_id, error)
             raise
         await self.close(batch_id)
-        return batch_id
 
     async def _give_up(self, batch_id: str, error: Exception) -> None:
         await self.cancel(batch_id, f"adding its jobs failed: {error!r}"[:500])
@@ -138,9 +144,9 @@ class Batches:
                 async for table in tables:
                     await batch.add([rebuild(table=table)])
         """
-        batch_id = await self._begin(
-            batch_id, title, allowed_failures, (then, catch, finally_), open_seconds
-        )
+        batch_id, callbacks = batch_id or new_id(), (then, catch, finally_)
+        with workflow_spans.dispatching("batch", batch_id, title):
+            await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds)
         try:
             yield OpenBatch(self, batch_id)
         except Exception as error:
@@ -155,6 +161,7 @@ class Batches:
         allowed_failures: int | str,
         callbacks: tuple[Call | Awaiting | None, Call | Awaiting | None, Call | Awaiting | None],
         open_seconds: float,
+        total: int | None = None,
     ) -> str:
         batch_id = derived_ids.check_owner_id("batch", batch_id) if batch_id else new_id()
         number, percent = parse_allowed_failures(allowed_failures)
@@ -169,6 +176,7 @@ class Batches:
             allowed_percent=percent,
             callbacks=encode_callbacks(self._dispatcher, batch_id, *callbacks),
             open_seconds=open_seconds,
+            total=total,
         )
         is_new = await self._append_if(event, 0)
         if not is_new and (await self.show(batch_id)).state is not BatchState.OPEN:

@@ -77,7 +77,11 @@ class Sender:
                 await self._bus.append(message)
 
     async def send_many(
-        self, events: Sequence[JobDispatched], *, into_reserve: bool = False
+        self,
+        events: Sequence[JobDispatched],
+        *,
+        into_reserve: bool = False,
+        after: Sequence[Mapping[str, str]] = (),
     ) -> list[int | BusError]:
         """Sends many jobs, pipelined; one answer each, in order.
 
@@ -85,13 +89,14 @@ class Sender:
             events: the jobs.
             into_reserve: also where the event log accepts no new jobs: for those that living
                 batches and graphs go on with.
+            after: trace headers of what led to this, which its span links to.
 
         Returns:
             The sequence of each job's event, else why the job, or its queue message, was not
             stored; :class:`WrongSequence` where a job of that id exists.
         """
         if into_reserve:
-            return await self._send_part(events)
+            return await self._send_part(events, after)
         answers: list[int | BusError] = []
         while unsent := events[len(answers) :]:
             sizes = [_size(event) for event in unsent]
@@ -100,15 +105,17 @@ class Sender:
             except StreamFull as error:
                 return [*answers, *([error] * len(unsent))]
             try:
-                answers += await self._send_part(unsent[:count])
+                answers += await self._send_part(unsent[:count], after)
             finally:
                 self._headroom.release(sizes[:count])
         return answers
 
-    async def _send_part(self, events: Sequence[JobDispatched]) -> list[int | BusError]:
+    async def _send_part(
+        self, events: Sequence[JobDispatched], after: Sequence[Mapping[str, str]]
+    ) -> list[int | BusError]:
         if not events:
             return []
-        with _span(events[0], len(events)):
+        with _span(events[0], len(events), after):
             trace = telemetry.inject()
             answers = await self._bus.append_many([self._first(e, trace) for e in events])
             stored = [
@@ -148,7 +155,9 @@ def _size(event: JobDispatched) -> int:
     return _ENVELOPE_BYTES + len(event.payload) * 4 // 3
 
 
-def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:
+def _span(
+    event: JobDispatched, count: int, after: Sequence[Mapping[str, str]] = ()
+) -> AbstractContextManager[Any]:
     if not telemetry.enabled():
         return nullcontext()
     attributes: dict[str, Any] = {
@@ -166,5 +175,8 @@ def _span(event: JobDispatched, count: int) -> AbstractContextManager[Any]:
     else:
         attributes[names.MESSAGING_BATCH_COUNT] = count
     return telemetry.span(
-        names.dispatch(event.queue), kind=telemetry.SpanKind.PRODUCER, attributes=attributes
+        names.dispatch(event.queue),
+        kind=telemetry.SpanKind.PRODUCER,
+        attributes=attributes,
+        links=telemetry.links(*after),
     )

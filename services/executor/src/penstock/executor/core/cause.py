@@ -47,7 +47,7 @@ UNHEALTHY: Final = frozenset({"crashed", "killed", "lost"})
 def stop_cause(worker: Worker, exit_code: int | None) -> str:
     """One of the causes of :class:`penstock.events.worker.WorkerStopped`."""
     if worker.ending_because:
-        late = worker.killed and worker.ending_because not in {"lost", "stuck"}
+        late = worker.killed and worker.ending_because not in {"lost", "stuck", "memory-limit"}
         return "drain-deadline" if late else worker.ending_because
     if exit_code == -SIGALRM:  # its own timer: a job held the interpreter beyond its timeout
         return "limit"

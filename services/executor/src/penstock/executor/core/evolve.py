@@ -91,7 +91,7 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
         case facts.Exited():
             return _exited(fleet, worker, fact, now)
         case facts.Condemned():
-            return _condemned(fleet, worker, now)
+            return _condemned(fleet, worker, fact, now)
         case facts.Computing():
             return fleet.having(replace(worker, computed_at=now)), []
 
@@ -268,6 +268,8 @@ def _give_back(fleet: Fleet, worker: Worker, fact: facts.Exited) -> list[Instruc
         ended = "did not end in time"
     elif worker.ending_because == "lost":
         ended = "gave no sign of life and was ended"
+    elif worker.ending_because == "memory-limit":
+        ended = f"was killed (memory-limit): it {worker.ending_detail}"
     return [
         GiveBack(
             worker=worker.name,
@@ -292,12 +294,12 @@ def _ran(worker: Worker, fact: facts.Exited) -> tuple[str, ...]:
     return () if has_ended or not last or worker.slots > 1 else (last,)
 
 
-def _condemned(fleet: Fleet, worker: Worker, now: float) -> Step:
+def _condemned(fleet: Fleet, worker: Worker, fact: facts.Condemned, now: float) -> Step:
     """Killed at once: it would not handle any other signal."""
     if worker.pid is None or worker.killed:
         return fleet, []
     ended = move(worker, Phase.DRAINING, now) if worker.active else worker
-    ended = replace(ended, ending_because="stuck", killed=True)
+    ended = replace(ended, ending_because=fact.because, ending_detail=fact.detail, killed=True)
     fleet = fleet.having(ended)
     if worker.active:
         fleet = fleet.owing(worker.pool, +1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from penstock.events.scaling import WorkersScaled
@@ -81,9 +83,16 @@ class Adopted(_Fact, frozen=True, kw_only=True):
 
 
 class Condemned(_Fact, frozen=True, kw_only=True):
-    """The job of this worker is stuck, and was taken from it."""
+    """A worker that can only be killed.
+
+    Attributes:
+        because: ``stuck``: its job was taken from it; ``memory-limit``: it goes with its job.
+        detail: what it did, for people: "used 3 GiB, …".
+    """
 
     worker: str
+    because: Literal["stuck", "memory-limit"] = "stuck"
+    detail: str = ""
 
 
 class Computing(_Fact, frozen=True, kw_only=True):

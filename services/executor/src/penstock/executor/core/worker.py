@@ -65,7 +65,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         pause_requested_at: when it was last asked to pause.
         outdated: it has an older version of the job code, and is replaced.
         ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``,
-            ``reloaded``, ``lost`` or ``stuck``; empty when it did not.
+            ``reloaded``, ``lost``, ``stuck`` or ``memory-limit``; empty when it did not.
+        ending_detail: more about that, for people.
         drain_deadline: when it is killed if it still runs; None when it was not asked to end.
         history: its last moves: when, to what, why.
     """
@@ -90,6 +91,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     pause_requested_at: float = -math.inf
     outdated: bool = False
     ending_because: str = ""
+    ending_detail: str = ""
     drain_deadline: float | None = None
     killed: bool = False
     history: tuple[tuple[float, str, str], ...] = ()

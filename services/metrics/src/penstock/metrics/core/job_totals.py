@@ -14,11 +14,37 @@ from penstock.metrics.core.totals import Histogram
 OTHER = "other"
 """The function that stands for all beyond the bound."""
 _MOST = 2**32
+_MOST_BYTES = 2**50
 _MOST_SECONDS = 366 * 86_400.0
+
+
+_PEAK_SECONDS = 60.0
+
+
+class RecentPeak:
+    """The largest value of the last minute or two."""
+
+    def __init__(self) -> None:
+        self._began_at, self._before, self._now = 0.0, 0, 0
+
+    def add(self, value: int, now: float) -> None:
+        """Takes in a value, at ``now`` of a steady clock."""
+        if now - self._began_at >= _PEAK_SECONDS:
+            self._before, self._now, self._began_at = self.value(now), 0, now
+        self._now = max(self._now, value)
+
+    def value(self, now: float) -> int:
+        """The largest value now; 0 where there was none."""
+        age = now - self._began_at
+        if age < _PEAK_SECONDS:
+            return max(self._before, self._now)
+        return self._now if age < 2 * _PEAK_SECONDS else 0
 
 
 class FunctionTotals(msgspec.Struct):
     """Attempts of one function in one pool: begun; ended; of these failed. Jobs that are dead."""
+
+    peak_memory: RecentPeak
 
     run: Histogram
     started: int = 0
@@ -47,10 +73,18 @@ class JobTotals:
         self.series = JobSeries(most_series)
         self.dropped_by_workers = 0
 
-    def add(self, report: WorkerReport) -> None:
-        """Takes in what a worker's jobs did since its last report."""
+    def add(self, report: WorkerReport, now: float) -> None:
+        """Takes in what a worker's jobs did since its last report.
+
+        Args:
+            report: of a worker that is known.
+            now: of a steady clock.
+        """
         for function, done in report.functions.items():
-            self._add_function(self.of(report.pool, function), done)
+            totals = self.of(report.pool, function)
+            self._add_function(totals, done)
+            if 0 < done.peak_memory_bytes < _MOST_BYTES:
+                totals.peak_memory.add(done.peak_memory_bytes, now)
         for series in report.series:
             if is_valid(series):
                 self.series.merge(series, ("pool", report.pool))
@@ -62,7 +96,9 @@ class JobTotals:
         """The counts of a function, or of `OTHER` where there are as many as there may be."""
         if (pool, function) not in self.functions and len(self.functions) >= self._most_functions:
             function = OTHER
-        return self.functions.setdefault((pool, function), FunctionTotals(run=Histogram()))
+        return self.functions.setdefault(
+            (pool, function), FunctionTotals(RecentPeak(), Histogram())
+        )
 
     def _add_function(self, totals: FunctionTotals, done: FunctionReport) -> None:
         for name in ("started", "finished", "failed"):

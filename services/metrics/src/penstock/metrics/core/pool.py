@@ -115,7 +115,7 @@ class PoolMeter:
         """
         if not self.workers.add_report(report, now):
             return
-        self._job_totals.add(report)
+        self._job_totals.add(report, now)
         self._ended.reported(now)
         own_queues = {queue.name for queue in self.queues}
         failures = [

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus.protocol import (
     Bus,
     BusError,
     Outgoing,
     PayloadTooLarge,
     WrongSequence,
+    broker_time,
 )
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
@@ -20,9 +23,11 @@ from penstock.jobs import derived_ids
 from penstock.jobs.batches.callbacks import due_callbacks
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch import job_factory
-from penstock.jobs.errors import JobRefused, JobsError
+from penstock.jobs.dispatch.job_factory import due_at
+from penstock.jobs.errors import JobRefused, JobsError, NoResult
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_view import missing_result
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
@@ -33,6 +38,7 @@ from penstock.orchestrator.core.instructions import (
     Requeue,
     StartSteps,
 )
+from penstock.orchestrator.workflows.traces import WorkflowTraces
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -48,12 +54,17 @@ class InstructionExecutor:
     def __init__(self, bus: Bus, subjects: Subjects, client: Client) -> None:
         self._bus, self._subjects, self.client = bus, subjects, client
         self._dispatcher, self._log = client.dispatcher, JobLog(bus, subjects)
+        self._traces = WorkflowTraces(bus, subjects)
 
     async def execute(self, workflow: Batch | Graph, step: Instruction) -> bool:
         """True when nothing is left to be done for it. Raises BusError."""
         match step:
             case Append():
-                await event_log.append_if(self._bus, self._subjects, step.event, step.sequence)
+                trace = await self._traces.of(workflow)
+                if await event_log.append_if(
+                    self._bus, self._subjects, step.event, step.sequence, trace
+                ):
+                    await self._traces.record_end(workflow, step.event)
             case Cancel():
                 await self.cancel(step.job_ids, step.reason)
             case StartSteps() if isinstance(workflow, Graph):
@@ -65,13 +76,24 @@ class InstructionExecutor:
             case CallBack():
                 source = self._dispatcher.source
                 due = due_callbacks(step.callbacks, step.outcome, source, step.success, step.round)
-                await self._dispatch(list(due))
+                await self._dispatch(workflow, list(due))
                 return True
         return False
 
-    async def _dispatch(self, events: list[JobDispatched]) -> None:
-        """Each once: a wrong sequence says that its job exists."""
-        for answer in await self._dispatcher.sender.send_many(events, into_reserve=True):
+    async def _dispatch(
+        self, workflow: Batch | Graph, events: list[JobDispatched], after: Iterable[int] = ()
+    ) -> None:
+        """Each once: a wrong sequence says that its job exists. In the trace of the workflow.
+
+        Args:
+            after: steps of the graph that these waited for.
+        """
+        links = await self._traces.of_steps(workflow, after) if isinstance(workflow, Graph) else []
+        with telemetry.within(await self._traces.of(workflow)):
+            answers = await self._dispatcher.sender.send_many(
+                events, into_reserve=True, after=links
+            )
+        for answer in answers:
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 raise answer
 
@@ -79,7 +101,7 @@ class InstructionExecutor:
     async def _start(self, graph: Graph, index: int) -> None:
         step = graph.record.steps[index]
         try:
-            await self._dispatch([await self._step(graph, index)])
+            await self._dispatch(graph, [await self._step(graph, index)], step.needs)
         except PayloadTooLarge as error:
             graph.refused(index, f"step {step.name!r} with the results handed on: {error}")
         except (JobsError, ValueError, msgspec.MsgspecError) as error:
@@ -99,6 +121,7 @@ class InstructionExecutor:
             self._dispatcher.source,
             correlation_id=graph.record.id,
             handed=handed,
+            due_at=due_at(step.delay_seconds, None, broker_time(self._bus)),
         )
 
     async def _requeue(self, graph: Graph, index: int) -> None:
@@ -112,7 +135,11 @@ class InstructionExecutor:
                 graph.refused(index, f"step {name!r} cannot be requeued: {error}")
 
     async def _result(self, graph_id: str, index: int) -> bytes:
-        return (await self.client.job(derived_ids.step_id(graph_id, index))).record.result or _NIL
+        """Raises NoResult: it is not stored, or not any more."""
+        record = (await self.client.job(derived_ids.step_id(graph_id, index))).record
+        if reason := missing_result(record):
+            raise NoResult(reason)
+        return record.result or _NIL
 
     # --- cancelling -------------------------------------------------------------------------------
     async def cancel(self, job_ids: tuple[str, ...], reason: str) -> None:

@@ -83,7 +83,7 @@ JOBS = Table(
         "lost": Column("bigint", "attempts given back or whose worker was lost; none counts"),
         **_times("pickup", "the started: from due to started"),
         **_times("run", "the completed and failed attempts"),
-        "cpu_seconds": Column("double", "used by workers for completed attempts"),
+        "cpu_seconds": Column("double", "used by workers for completed and failed attempts"),
         "spark_cpu_seconds": Column("double", "used on Spark, where spark.measure_cost is on"),
     },
 )

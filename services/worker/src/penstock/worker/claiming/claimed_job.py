@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.bus.protocol import Delivery
+from penstock.events.job import JobError
 from penstock.jobs.job_log import trace_of
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
@@ -28,6 +29,11 @@ class LiveRun:
         checkpointed: it has stored a checkpoint.
         span: its span, for the author's attributes.
         output: what its log lines carry; None before it begins.
+        first_memory_bytes: in use by its process when it began; 0 where it was not measured.
+        is_heir: another job ran in its process before.
+        exceeded: the limit for which it is being ended; None while it keeps them.
+        cpu_clock: of its thread's CPU time, and what that showed when it began; None for a job
+            that has no thread of its own.
     """
 
     begun_at: float | None = None
@@ -37,6 +43,10 @@ class LiveRun:
     checkpointed: bool = False
     span: Any = None
     output: RunningJob | None = None
+    first_memory_bytes: int = 0
+    is_heir: bool = False
+    exceeded: JobError | None = None
+    cpu_clock: tuple[int, float] | None = None
 
     def is_active(self) -> None:
         """Its work goes on; from any thread."""
@@ -45,6 +55,16 @@ class LiveRun:
     def running_seconds(self) -> float:
         """Since it began; 0 when it has not."""
         return 0.0 if self.begun_at is None else time.monotonic() - self.begun_at
+
+    def cpu_seconds(self) -> float:
+        """CPU time of its thread since it began; 0 where that is not known."""
+        if self.cpu_clock is None:
+            return 0.0
+        clock, began = self.cpu_clock
+        try:
+            return time.clock_gettime(clock) - began
+        except OSError:  # the thread has ended
+            return 0.0
 
     def silent_seconds(self) -> float:
         """Since the last sign that its work goes on; 0 when it has not begun."""

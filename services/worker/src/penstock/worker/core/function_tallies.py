@@ -20,6 +20,7 @@ class _Tally:
     failed: int = 0
     finished: int = 0
     run_seconds: float = 0.0
+    peak_memory_bytes: int = 0
     buckets: Counter[int] = field(default_factory=Counter)
 
 
@@ -32,17 +33,22 @@ class FunctionTallies:
     def started(self, function: str) -> None:
         self._of(function).started += 1
 
-    def finished(self, function: str, run_seconds: float, failed: bool) -> None:
+    def finished(
+        self, function: str, run_seconds: float, failed: bool, peak_memory_bytes: int = 0
+    ) -> None:
         """An attempt returned or raised.
 
         Args:
+            function: its name.
             run_seconds: how long it ran.
             failed: it raised.
+            peak_memory_bytes: of its process; 0 where it was not measured.
         """
         tally = self._of(function)
         tally.finished += 1
         tally.failed += failed
         tally.run_seconds += run_seconds
+        tally.peak_memory_bytes = max(tally.peak_memory_bytes, peak_memory_bytes)
         tally.buckets[bisect_left(SECONDS_BUCKETS, run_seconds)] += 1
 
     def take(self) -> dict[str, FunctionReport]:
@@ -55,6 +61,7 @@ class FunctionTallies:
                 failed=tally.failed,
                 run_sum_seconds=tally.run_seconds,
                 run_buckets=tuple(sorted(tally.buckets.items())),
+                peak_memory_bytes=tally.peak_memory_bytes,
             )
             for function, tally in tallies.items()
         }

@@ -123,6 +123,22 @@ def timed_out(timeout_seconds: float) -> JobError:
     return JobError(kind="timeout", message=f"ran longer than its {timeout_seconds:g} s")
 
 
+def memory_limit(used_bytes: int, allowed_bytes: int) -> JobError:
+    """The error of a job whose worker used more memory than ``limit_job_memory_bytes``."""
+    used, allowed = used_bytes >> 20, allowed_bytes >> 20
+    message = f"used {used} MiB, limit_job_memory_bytes of its pool allows {allowed} MiB"
+    return JobError(kind="memory-limit", message=message)
+
+
+def cpu_limit(used_seconds: float, allowed_seconds: float) -> JobError:
+    """The error of a job that used more CPU time than ``limit_job_cpu_seconds``."""
+    return JobError(
+        kind="cpu-limit",
+        message=f"used {used_seconds:.1f} s of CPU time, limit_job_cpu_seconds of its pool allows "
+        f"{allowed_seconds:g} s",
+    )
+
+
 def error_of(raised: BaseException, traceback: str) -> JobError:
     """An exception as it is recorded, bounded in size."""
     kind = type(raised)

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from penstock import telemetry
-from penstock.jobs.errors import TimedOut, WrongResult
+from penstock.jobs.errors import LimitExceeded, TimedOut, WrongResult
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.retry import outlook
 from penstock.telemetry import names
@@ -109,7 +109,9 @@ def failure(job: ClaimedJob, error: BaseException) -> Outcome:
     """What an attempt that did not succeed leads to."""
     if isinstance(error, WrongResult):
         return Outcome(error=wrong_result(error), outlook=FINAL)
-    if isinstance(error, TimedOut):
+    if isinstance(error, LimitExceeded) and job.live.exceeded:
+        recorded = job.live.exceeded
+    elif isinstance(error, TimedOut):
         recorded = timed_out(job.timeout_seconds)
     else:
         recorded = error_of(error, traceback.format_exc())

@@ -129,7 +129,7 @@ class Ending:
         """Records how these ended, although their functions still run."""
         for job in jobs:
             if not job.lost and self._in_flight.jobs.get(job.id) is job:
-                error = timed_out(job.timeout_seconds)
+                error = job.live.exceeded or timed_out(job.timeout_seconds)
                 outcome = Outcome(error=error, run_seconds=job.live.running_seconds())
                 await self._recorder.record([FinishedJob(job, outcome)])
             self._in_flight.forget(job)

@@ -6,12 +6,14 @@ import asyncio
 import ctypes
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import Protocol
 
 from penstock.jobs.errors import Cancelled, Interruption
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running import watchdog
+from penstock.worker.running.memory_peak import resident_bytes
 from penstock.worker.running.watchdog import Watchdog
 
 _TIMEOUT_MARGIN_SECONDS = 1.0
@@ -30,9 +32,14 @@ class Run(Protocol):
 
 
 class RunningJobs:
-    """All of a worker. Each job is added and removed by its own run, in the run's thread."""
+    """All of a worker. Each job is added and removed by its own run, in the run's thread.
 
-    def __init__(self) -> None:
+    Args:
+        measures_memory: reads the memory in use when a job begins (10 µs).
+    """
+
+    def __init__(self, measures_memory: bool = False) -> None:
+        self._measures_memory, self._begun = measures_memory, 0
         self._runs: dict[ClaimedJob, Run] = {}
         self._guard = threading.Lock()  # of the watchdog
         self._watchdog: Watchdog | None = None
@@ -74,6 +81,9 @@ class RunningJobs:
             begun_at: monotonic seconds.
         """
         job.live.begun_at = begun_at
+        job.live.is_heir, self._begun = self._begun > 0, self._begun + 1
+        if self._measures_memory:
+            job.live.first_memory_bytes = resident_bytes()
         if job.timeout_seconds:
             with self._guard:
                 self._end_process_in(job, job.timeout_seconds + _TIMEOUT_MARGIN_SECONDS)
@@ -127,6 +137,8 @@ class ThreadRun:
         """
         with self._guard:
             self._thread_id, self._interrupted = threading.get_ident(), False
+            clock = time.pthread_getcpuclockid(self._thread_id)
+            job.live.cpu_clock = clock, time.clock_gettime(clock)
             self._job = job
             self._running.add(job, self, begun_at)
 
