@@ -31,7 +31,13 @@ DELETE, PURGE = "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.PURGE.EVENTS"
 CREATE, UPDATE = "$JS.API.STREAM.CREATE.EVENTS", "$JS.API.STREAM.UPDATE.EVENTS"
 TAKE, ACK = "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_q", "$JS.ACK.JOBS.q_q.1.1.1.1.1"
 MAKE, EMPTY = "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q", "$JS.API.STREAM.PURGE.JOBS"
-ORDERS = ["penstock.state.hold.q", "penstock.state.host.h1", "penstock.notices.settings.reload"]
+ORDERS = [
+    "penstock.state.hold.q",
+    "penstock.state.host.h1",
+    "penstock.notices.settings.reload",
+    "penstock.notices.reload.h1",
+]
+"""What an operator alone may order."""
 FORBIDDEN = {
     "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK, *ORDERS],
     "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q", *ORDERS],

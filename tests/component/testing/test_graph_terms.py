@@ -76,11 +76,11 @@ async def test_a_delay_begins_when_the_turn_of_the_step_comes(penstock: Bench) -
     )
     await penstock.run_pending()
     assert (await graphs.step(graph, "a")).state is State.SCHEDULED
-    penstock.advance(31)
+    await penstock.advance(31)
     await penstock.run_pending()
     assert (await graphs.step(graph, "a")).state is State.COMPLETED
     assert (await graphs.step(graph, "b")).state is State.SCHEDULED
-    penstock.advance(61)
+    await penstock.advance(61)
     await penstock.run_pending()
     assert (await graphs.step(graph, "b")).state is State.COMPLETED
 

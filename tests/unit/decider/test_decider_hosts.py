@@ -169,7 +169,7 @@ def test_capacity_is_said_with_its_bound():
     small = host("a", memory=GIB, cores=1000)  # (1 GiB - 256 MiB) x 0.85 / 128 MiB
     outcome = one_round(pool(), wants(12), hosts=[small])
     assert story(outcome) == [("strategy", 12), ("capacity", 5)]
-    assert outcome.decisions[0].reasons[-1].text == "5 fit, by memory of host a"
+    assert outcome.decisions[0].reasons[-1].text == "5: host a has no memory left for more"
 
 
 def test_foreign_processes_are_named_where_they_hold_the_cores():
@@ -181,8 +181,8 @@ def test_foreign_processes_are_named_where_they_hold_the_cores():
     reasons = {reason.rule: reason for reason in outcome.decisions[0].reasons}
     assert "lateness" not in reasons
     assert reasons["other-processes"].text == (
-        "1 fit, by cores of host a: other processes than Penstock's workers use 3.6 of 4 cores "
-        "there"
+        "1: host a has no cores left for more; processes other than Penstock's workers use 3.6 of "
+        "4 cores there"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from penstock.config.hooks import HookTable
 from penstock.config.hosts import Health, Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.schedules import ScheduleTable
@@ -338,3 +339,4 @@ class Settings(Section, frozen=True, kw_only=True):
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
     schedules: dict[Name, ScheduleTable] = {}
+    hooks: dict[Name, HookTable] = {}

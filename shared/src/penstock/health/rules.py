@@ -234,7 +234,7 @@ def _services(facts: Facts) -> Reasons:
             rest = _STANDS_STILL.get(service.name, "")
             yield (
                 State.DEGRADED,
-                f"the {service.name} has been silent for {service.silent_seconds:.0f} s{rest}"
+                f"service {service.name}: no update for {service.silent_seconds:.0f} s{rest}"
                 f"{_overdue(facts) if service.name == ORCHESTRATOR else ''}",
             )
 
@@ -296,7 +296,11 @@ def _host_workers(host: HostFacts) -> Reasons:
     for pool, workers in host.pools.items():
         where = f"pool {pool} on host {host.name}"
         if workers.crash_loop:
-            yield State.DEGRADED, f"{where}: its workers end as soon as they start; see its log"
+            yield (
+                State.DEGRADED,
+                f"{where}: crash loop, workers exit right after their start; "
+                "see the executor's log",
+            )
         elif workers.planned and not workers.ready:
             yield State.DEGRADED, f"{where}: {workers.planned} workers planned, none is ready"
         elif workers.ready < workers.planned:

@@ -221,7 +221,7 @@ def _show(session: Session, batch: BatchRow) -> None:
     write_line(f"state      {batch.state}" + (f": {batch.reason}" if batch.reason else ""))
     write_line(f"jobs       {counts.total}: completed {counts.completed}, failed {counts.failed}, "
         f"cancelled {counts.cancelled}, pending {counts.pending}")  # fmt: skip
-    write_line(f"may fail   {batch.allowed_failures}")
+    write_line(f"allowed failures {batch.allowed_failures}")
     write_line(f"created    {wording.clock(batch.created_at)}")
     write_line(f"started    {wording.clock(batch.started_at)}")
     if batch.ended_at:

@@ -29,6 +29,7 @@ COLUMNS = (
     Column("lived", lambda row: wording.seconds(row.lived_seconds), number=True),
     Column("cpu", lambda row: wording.seconds(row.cpu_seconds), number=True),
     Column("memory", lambda row: wording.memory(row.memory_bytes), number=True),
+    Column("build", lambda row: row.build or wording.UNKNOWN),
 )
 
 

@@ -149,11 +149,11 @@ def _explain_share(
     if fit.bound == "hosts":
         history.change("capacity", fit.bound, carried, f"{carried}: {_no_host(context.hosts)}")
     elif fit.others:
-        text = f"{carried} fit, by {fit.bound} of host {fit.host}: other processes than"
+        text = f"{carried}: host {fit.host} has no {fit.bound} left for more; processes other than"
         text += f" Penstock's workers use {fit.others} there"
         history.change("capacity", "other-processes", carried, text)
     else:
-        text = f"{carried} fit, by {fit.bound} of host {fit.host}"
+        text = f"{carried}: host {fit.host} has no {fit.bound} left for more"
         history.change("capacity", fit.bound, carried, text)
     text = f"{target} is the pool's fair share of capacity that other pools need too"
     history.change("fair-share", "lateness", target, text)
