@@ -94,6 +94,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "config diff": OPERATING,
     "config reload": OPERATING,
     "deploy check metrics": OPERATING,
+    "reload --no-wait": OPERATING,
 }
 """Commands, and the keys with which they work; one after the other, as the first make what the
 later ones use."""

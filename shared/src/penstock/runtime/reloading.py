@@ -51,7 +51,7 @@ class Reloader:
 
     def reload(self) -> None:
         """Reads the settings anew and takes them over. Never raises: errors are logged."""
-        if self._service.stopping.is_set():
+        if self._service.stopping.is_set() and self.next is None:
             return
         if self._reread is None:
             log.info("this process was started without a file: its settings stay as they are")
@@ -90,7 +90,7 @@ class Reloader:
                     await self._announcer.publish(ended=True)
 
     def _take(self, new: Settings) -> None:
-        current = self._announcer.settings
+        current = self.next or self._announcer.settings  # a second change while it ends counts too
         if new == current:
             log.info("settings are reloaded: nothing has changed")
             return
