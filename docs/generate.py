@@ -26,6 +26,7 @@ from telemetry_page import telemetry_page
 
 from penstock.config import profiles
 from penstock.config import settings as declared
+from penstock.config.hooks import HookTable
 from penstock.config.schedules import ScheduleTable
 from penstock.decider.core import options
 from penstock.decider.core.lint.check import RULES
@@ -202,6 +203,7 @@ def settings_page() -> str:
     parts += ["## [profiles.NAME]", prose(profiles.Profile), PROFILES_NOTE]
     parts += [field_table(profiles.Profile), "### Profiles that ship", profile_table()]
     parts += ["## [schedules.NAME]", prose(ScheduleTable), field_table(ScheduleTable)]
+    parts += ["## [hooks.NAME]", prose(HookTable), field_table(HookTable)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -7,13 +7,18 @@ rules here need more: what jobs saw of their own runs, and what the broker count
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from enum import StrEnum
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from penstock.bus.protocol import Bus
+from penstock.cli.verify.judging import Judge
+from penstock.cli.verify.saved_events import from_broker
 from penstock.events.batch import Counts
 from penstock.events.envelope import UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStarted
@@ -71,6 +76,14 @@ async def read_all(bus: Bus, subjects: Subjects) -> dict[str, list[Entry]]:
         if stored.sequence >= end.sequence:
             break
     return histories
+
+
+async def verified(bus: Bus, subjects: Subjects) -> list[Breach]:
+    """What `penstock verify` reports of an installation, all of whose jobs have ended."""
+    with tempfile.TemporaryDirectory() as folder, closing(Judge(Path(folder), 1)) as judge:
+        extent = await from_broker(bus, subjects, None, judge.take, lambda share: None)
+        report = judge.report(extent, must_end=True, acknowledged=(), progress=lambda share: None)
+    return [Breach(one.rule, one.subject, one.text) for one in report.violations]
 
 
 def check(histories: Histories, acknowledged: Iterable[str]) -> dict[str, JobRecord]:

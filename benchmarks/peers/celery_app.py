@@ -14,7 +14,7 @@ app.conf.update(
     task_default_queue="bench",
     task_acks_late=_RELIABLE,
     task_reject_on_worker_lost=_RELIABLE,
-    worker_prefetch_multiplier=4 if _RELIABLE else 128,
+    worker_prefetch_multiplier=int(os.environ.get("PEERS_PREFETCH") or (4 if _RELIABLE else 128)),
 )
 
 
@@ -26,6 +26,12 @@ def noop(number: int) -> int:
 @app.task(name="nap")
 def nap(number: int) -> int:
     time.sleep(0.1)
+    return number
+
+
+@app.task(name="call")
+def call(number: int) -> int:
+    time.sleep(1.0)
     return number
 
 

@@ -36,8 +36,23 @@ def nap(number: int) -> int:
 
 
 @job(queue="bench")
+async def call(number: int) -> int:
+    await asyncio.sleep(1.0)
+    return number
+
+
+@job(queue="bench")
+def call_plainly(number: int) -> int:
+    time.sleep(1.0)
+    return number
+
+
+@job(queue="bench")
 def stamp() -> float:
     return time.time()
+
+
+_JOBS = {"noop": noop, "nap": nap, "call": call, "call_plainly": call_plainly}
 
 
 def settings() -> Settings:
@@ -45,7 +60,7 @@ def settings() -> Settings:
         {
             "nats": {"url": os.environ["PEERS_URL"], "request_timeout_seconds": 30},
             "jobs": {"modules": ["penstock_app"]},
-            "pools": {"bench": {}},
+            "pools": {"bench": {"slots": int(os.environ.get("PEERS_SLOTS", "1"))}},
         }
     )
 
@@ -65,7 +80,7 @@ def _client() -> Client:
 
 
 def dispatch(name: str, count: int) -> None:
-    client, work = _client(), {"noop": noop, "nap": nap}[name]
+    client, work = _client(), _JOBS[name]
     for start in range(0, count, _CHUNK):
         numbers = range(start, min(start + _CHUNK, count))
         _run(client.dispatch_many([work(number=number) for number in numbers]))

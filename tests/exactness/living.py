@@ -35,6 +35,7 @@ from penstock.decider.replay.verdict import Verdict
 from penstock.decider.replay.verify import Verifier
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import Event, encode
+from penstock.events.orders import NO_ORDERS, Hold, HostStanding, Orders
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, WorkersScaled
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
@@ -44,7 +45,7 @@ SOURCE = "decider/exactness"
 HOSTS = ("host-a", "host-b")
 GIB = 2**30
 Fields = Mapping[str, Any]
-_UNMEASURED_SHARE, _STRANGE_SHARE = 0.15, 0.3
+_UNMEASURED_SHARE, _STRANGE_SHARE, _NEW_ORDERS_SHARE = 0.15, 0.3, 0.2
 
 
 class Weather(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,7 @@ class Life:
             for host, plan in self._plans.items()
         }
         self._state = restore(ours.pools, self._last, commands, self._now)
+        self._orders = NO_ORDERS
         self._rhythm.request_all(self._now)
         for pause in weather.pauses_seconds:
             self._now = round(self._now + pause, 6)
@@ -182,6 +184,9 @@ class Life:
         self._state, self._plans = outcome.state, outcome.plans
         messages = self._recorder.round(before, inputs, through, outcome, self._now)
         self._tell(outcome, through)
+        for one in messages:
+            if ".snapshots.settings." in one.subject:  # a log that is saved begins with them
+                self.settings.append(Entry(0, START, one.subject, msgspec.Raw(one.body)))
         self._recorder.stored([self._append(one.subject, one.body) for one in messages])
 
     def _inputs(self, due: frozenset[str]) -> Inputs:
@@ -193,7 +198,27 @@ class Life:
             policies=self._policies,
             rules=self._ours.rules,
             due=None if len(due) == len(self._ours.pools) else due,
+            orders=self._standing_orders(),
         )
+
+    def _standing_orders(self) -> Orders:
+        """An operator's orders, which now and then are others."""
+        chance = self._random
+        if chance.random() >= _NEW_ORDERS_SHARE:
+            return self._orders
+        at_least = chance.randint(0, 5)
+        hold = Hold(
+            until=self._now + chance.uniform(0.0, 5.0),
+            at_least=at_least,
+            at_most=chance.choice((None, at_least + chance.randint(0, 3))),
+            reason=chance.choice(("", "month end")),
+        )
+        host = HostStanding(state=chance.choice(("paused", "drained")))
+        self._orders = Orders(
+            holds={name: hold for name in self._ours.pools if chance.random() < 0.5},
+            hosts={name: host for name in HOSTS if chance.random() < 0.3},
+        )
+        return self._orders
 
     def _tell(self, outcome: Outcome, through: int) -> None:
         made = Made(epoch=self._epoch, round=self._recorder.number, through=through, now=self._now)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,11 +56,11 @@ class Stage:
             assert isinstance(event, Event)
             self.events.append(event)
 
-    def start(self) -> children.Child:
-        """Starts an executor process."""
+    def start(self, env: Mapping[str, str] | None = None) -> children.Child:
+        """Starts an executor process, with these variables beside this process's own."""
         settings = msgspec.json.encode(self.settings).decode()
         argv = [sys.executable, "-m", "tests.integration.executing", settings]
-        child = children.start(argv, name="executor", log=self.log)
+        child = children.start(argv, name="executor", log=self.log, env=env)
         self._executors.append(child)
         return child
 

@@ -31,16 +31,44 @@ DELETE, PURGE = "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.PURGE.EVENTS"
 CREATE, UPDATE = "$JS.API.STREAM.CREATE.EVENTS", "$JS.API.STREAM.UPDATE.EVENTS"
 TAKE, ACK = "$JS.API.CONSUMER.MSG.NEXT.JOBS.q_q", "$JS.ACK.JOBS.q_q.1.1.1.1.1"
 MAKE, EMPTY = "$JS.API.CONSUMER.DURABLE.CREATE.JOBS.q_q", "$JS.API.STREAM.PURGE.JOBS"
+ORDERS = [
+    "penstock.state.hold.q",
+    "penstock.state.host.h1",
+    "penstock.notices.settings.reload",
+    "penstock.notices.reload.h1",
+]
+"""What an operator alone may order."""
 FORBIDDEN = {
-    "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
-    "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q"],
-    "executor": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, TAKE, "penstock.state.pause.q"],
-    "worker": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, "penstock.snapshots.host.h1"],
-    "orchestrator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, TAKE, ACK],
-    "dispatcher": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+    "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK, *ORDERS],
+    "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q", *ORDERS],
+    "executor": [
+        COMMAND,
+        SNAPSHOT,
+        LEASE,
+        DECISION,
+        CREATE,
+        TAKE,
+        "penstock.state.pause.q",
+        *ORDERS,
+    ],
+    "worker": [COMMAND, SNAPSHOT, LEASE, DECISION, CREATE, "penstock.snapshots.host.h1", *ORDERS],
+    "orchestrator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, TAKE, ACK, *ORDERS],
+    "dispatcher": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK, *ORDERS],
     "operator": [COMMAND, SNAPSHOT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
-    "pipeline": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
-    "subscriber": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK],
+    "pipeline": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK, *ORDERS],
+    "subscriber": [
+        COMMAND,
+        JOB,
+        SNAPSHOT,
+        EVENT,
+        LEASE,
+        DECISION,
+        BEAT,
+        CREATE,
+        TAKE,
+        ACK,
+        *ORDERS,
+    ],
 }
 UNHEARD = {
     "metrics": ["penstock.commands.>"],

@@ -63,6 +63,13 @@ def test_the_command_line_tells_where_jobs_wait_for_ever(shell: Shell) -> None:
     assert all(row["oldest_waiting_seconds"] is not None for row in rows.values())
 
 
+def test_a_worker_by_hand_serves_an_excluded_queue(shell: Shell) -> None:
+    shell.call("job", "submit", "unserved_jobs.add", "-a", "a=1", "--queue", "old")
+    shell.call("worker", "--queue", "old", "--burst")
+    [row] = [row for row in shell.json("job", "ls") if row["queue"] == "old"]
+    assert row["state"] == "completed"
+
+
 def test_a_queue_that_is_nowhere_is_not_paused_by_mistake(shell: Shell) -> None:
     refused = shell.call("queue", "pause", "report", code=2)
     assert "no pool serves queue 'report' and it holds no jobs; did you mean 'reports'?" in (
@@ -94,7 +101,7 @@ async def test_health_names_the_queue_and_its_jobs_until_a_pool_takes_it(
         ]
         assert finding.state == "degraded"
         assert "queue stray: 3 jobs, the oldest for" in finding.reasons[0]
-        assert "queue old_mail, 1 job" in finding.reasons[1]
+        assert "queue old_mail: 1 job" in finding.reasons[1]
 
         repaired = settings(pools={"reports": {}, "stray": {}})
         assert [queue.name for queue in (await survey(bus, repaired)).unserved] == ["old_mail"]

@@ -68,12 +68,12 @@ MARK = "TEST_OF_PENSTOCK_UP"
 class Up:
     """A running `penstock up`, and all processes that descend from it."""
 
-    def __init__(self, folder: Path, run_time: Path) -> None:
+    def __init__(self, folder: Path, run_time: Path, *options: str) -> None:
         self.shell = Shell(folder)
         self.folder, self.log = folder, folder / "up.log"
         self._mark = uuid.uuid4().hex
         env = {MARK: self._mark, "XDG_RUNTIME_DIR": str(run_time)}
-        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json", "--log-json")
+        argv = self.shell.argv("up", "--no-live", "--ephemeral", "--json", "--log-json", *options)
         self.child: Child = children.start(argv, name="up", cwd=folder, log=self.log, env=env)
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
@@ -122,10 +122,10 @@ class Up:
 
 
 @contextmanager
-def running_up(folder: Path, end_seconds: float) -> Iterator[Up]:
+def running_up(folder: Path, end_seconds: float, *options: str) -> Iterator[Up]:
     """`penstock up` in a folder with settings and jobs in it; nothing of it is left behind."""
     (folder / "run").mkdir(mode=0o700)
-    up = Up(folder, folder / "run")
+    up = Up(folder, folder / "run", *options)
     try:
         yield up
     finally:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tests.chaos.chaos_jobs import runs
-from tests.histories import broken, miscounted, unended, unwitnessed
+from tests.histories import broken, miscounted, unended, unwitnessed, verified
 from tests.turnover.installation import Installation
 from tests.turnover.living import Living
 from tests.turnover.recorder import Recorder, Shown, Sizes, ends
@@ -187,6 +187,7 @@ class Proof:
             *unwitnessed(histories, witnessed, must),
             *miscounted(histories, sizes),
         ]
+        found += await _patiently(lambda: verified(self._bus, self._bus.subjects))
         wrong = [str(breach) for breach in found]
         wrong += self._shown.wrong
         if self._recorder.missed:

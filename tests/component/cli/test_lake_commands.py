@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from penstock.cli.errors import Failed
 from penstock.cli.installed import required
 from penstock.cli.pipeline.forecast import forecast
-from penstock.cli.scaling.tune import tune
+from penstock.cli.scaling.tune import nothing_came, tune
 from penstock.cli.session import Session
 
 
@@ -64,3 +64,9 @@ def test_settings_that_cannot_be_are_refused_before_anything_starts(tmp_path: Pa
         assert said in done.output + str(done.exception)
     done = CliRunner().invoke(tune, ["--lake", "x", "--pool", "b"], obj=session)
     assert "found no pool 'b' in the settings" in done.output
+
+
+def test_a_first_day_is_told_from_a_lake_without_jobs() -> None:
+    text = nothing_came()
+    assert "whole days (UTC) up to" in text
+    assert "jobs of today count from tomorrow on" in text

@@ -15,16 +15,15 @@ from penstock.cli.jobs.job_view import description
 from penstock.cli.scaling.explanation import sentences
 from penstock.config.load import check
 from penstock.events.envelope import Event, encode, utc_now
-from penstock.events.job import JobDead, JobDispatched, JobError, JobProgressed, JobStarted
+from penstock.events.job import JobProgressed, JobStarted
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.snapshot import EndedRate, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
 from penstock.events.worker import Claim, WorkerReport
 from penstock.jobs import Client, job
-from penstock.jobs.lifecycle import State
 from penstock.testing.memory.bus import MemoryBus
 from penstock.views.decisions import find_decision, newest_decisions
-from penstock.views.job_history import Wanted, job_detail, newest_jobs
+from penstock.views.job_history import job_detail
 from penstock.views.live_workers import living_workers
 from penstock.views.pool_board import pool_rows
 from penstock.views.queue_board import queue_rows
@@ -67,87 +66,6 @@ def decision(pool: str = "reports", current: int = 1, target: int = 2) -> Scalin
 
 
 # --- jobs -----------------------------------------------------------------------------------------
-async def test_jobs_that_changed_last_come_first(bus) -> None:
-    client = Client(bus)
-    first, second = [await client.dispatch(add(a=1)), await client.dispatch(add(a=2))]
-    await client.cancel(first, "not wanted")
-    found = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 10))
-    assert [(record.id, record.state) for record in found] == [
-        (first, State.CANCELLED),
-        (second, State.WAITING),
-    ]
-
-
-async def test_jobs_by_state_and_queue_and_limit(bus) -> None:
-    client = Client(bus)
-    ids = [await client.dispatch(add(a=n), queue=q) for n, q in enumerate(["x", "y", "x", "x"])]
-    await client.cancel(ids[0])
-
-    async def listed(state: State | None, queue: str | None, limit: int) -> list[str]:
-        found = await newest_jobs(bus, SUBJECTS, Wanted(state, queue, limit))
-        return [record.id for record in found]
-
-    assert await listed(State.CANCELLED, None, 9) == [ids[0]]
-    assert await listed(State.WAITING, "x", 9) == [ids[3], ids[2]]
-    assert await listed(None, "x", 1) == [ids[0]]
-    assert await listed(State.DEAD, None, 9) == []
-
-
-async def test_a_job_whose_beginning_is_far_back_is_read_as_a_whole(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 1)
-    client = Client(bus)
-    job_id = await client.dispatch(add(a=1))
-    await client.cancel(job_id)
-    [record] = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 1))
-    assert (record.state, record.function) == (State.CANCELLED, "cli-test.add")
-
-
-async def test_what_cannot_be_told_is_left_out(bus) -> None:
-    orphan = JobStarted(job_id="half", queue="q", attempt=1, host="h", worker="w")
-    await publish(bus, orphan)  # its beginning aged out
-    subject = SUBJECTS.event(JobDispatched(job_id="bad", queue="q", function="f", payload=b""))
-    await bus.append(Outgoing(subject, b"no JSON"))
-    whole = await Client(bus).dispatch(add(a=1))
-    found = await newest_jobs(bus, SUBJECTS, Wanted(None, None, 10))
-    assert [record.id for record in found] == [whole]
-
-
-async def test_jobs_whose_beginning_left_the_log_cost_no_question(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 8)
-    client = Client(bus)
-    ids = [await client.dispatch(add(a=n)) for n in range(4)]
-    for job_id in ids:
-        started = JobStarted(job_id=job_id, queue="reports", attempt=1, host="h", worker="w")
-        await publish(bus, started)
-    await bus.remove(SUBJECTS.events_stream, SUBJECTS.events(), before=5)
-    dead = await client.dispatch(add(a=9))
-    await publish(bus, JobDead(job_id=dead, queue="reports", error=JobError(kind="E", message="x")))
-    await client.dispatch_many([add(a=n) for n in range(20)])
-    asked: list[str] = []
-    monkeypatch.setattr(Client, "job", lambda self, job_id: asked.append(job_id))
-    [record] = await newest_jobs(bus, SUBJECTS, Wanted(State.DEAD, None, 9))
-    assert (record.id, asked) == (dead, [])
-
-
-async def test_a_job_is_asked_for_once_while_a_listing_looks_further_back(bus, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.bus.lookback.FIRST_SPAN", 1)
-    monkeypatch.setattr("penstock.bus.lookback.DEEPEST_SPAN", 16)
-    client = Client(bus)
-    job_id = await client.dispatch(add(a=1))
-    await client.dispatch_many([add(a=n) for n in range(20)])
-    await client.cancel(job_id)
-    asked: list[str] = []
-    job_of = Client.job
-
-    async def counted(self: Client, job_id: str) -> Any:
-        asked.append(job_id)
-        return await job_of(self, job_id)
-
-    monkeypatch.setattr(Client, "job", counted)
-    assert len(await newest_jobs(bus, SUBJECTS, Wanted(State.CANCELLED, None, 9))) == 1
-    assert asked == [job_id]
-
-
 async def test_one_job_with_its_story(bus) -> None:
     client = Client(bus)
     view = await client.job(await client.dispatch(add(a=1, b=2)))

@@ -36,6 +36,21 @@ def test_a_hold_without_sense_is_refused(penstock: Penstock, arguments, words):
     assert words in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--queue", "reports"], "queue 'reports' is served by pool 'reports'; use --pool reports"),
+        (["--queue", "old", "--pool", "reports"], "give --pool NAME or --queue NAME"),
+        (["--burst"], "give --pool NAME or --queue NAME"),
+    ],
+)
+def test_a_worker_by_hand_is_for_queues_without_a_pool(penstock: Penstock, arguments, words):
+    Path("penstock.toml").write_text("excluded = ['old*']\n" + REPORTS)
+    result = penstock("worker", *arguments, "--nats-url", "nats://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
 def test_rows_show_what_operators_ordered():
     now = datetime.now(UTC)
     board = Board()

@@ -43,6 +43,15 @@ def test_a_table_is_never_cut_where_a_program_reads_it(capsys) -> None:
     assert "long" * 100 in capsys.readouterr().out
 
 
+def test_lines_of_a_table_in_a_pipe_are_as_long_as_their_own_text(capsys) -> None:
+    columns = (Column("id", lambda row: row[0]), Column("error", lambda row: row[1]))
+    write_rows(Session(), [("a", "x" * 300), ("b", "short")], columns, "none")
+    first, titles, rule, long, short, *_ = capsys.readouterr().out.split("\n")
+    assert (first, len(long) > 300) == ("", True)
+    assert len(short) < 20
+    assert len(rule) == len(titles) < 20
+
+
 def test_neither_markup_nor_control_characters_get_through(capsys) -> None:
     write_rows(Session(), [Row("[red]\x1b[31mboo", 1)], COLUMNS, "nothing")
     shown = capsys.readouterr().out

@@ -45,6 +45,13 @@ async def test_a_job_that_could_not_be_counted_is_refused() -> None:
         await batches.add(batch.id, [build(table="c")])
 
 
+async def test_a_batch_names_its_total_where_its_creator_knows_it() -> None:
+    batches = Client(MemoryBus("p"), prefix="p").batches
+    known = await batches.create([build(table="a"), build(table="b")])
+    unknown = await batches.create(build(table=name) for name in "ab")
+    assert [(await batches.show(one)).total for one in (known, unknown)] == [2, None]
+
+
 class Busy:
     """A bus on which something else happens to the batch before each event of a kind."""
 

@@ -19,6 +19,7 @@ from penstock.operations.settings_in_force import (
     decider_settings,
     services,
 )
+from penstock.runtime import service_process
 from penstock.runtime.reloading import Reloader
 from penstock.runtime.service import Service
 from penstock.testing.memory.bus import MemoryBus
@@ -83,6 +84,36 @@ async def test_a_service_that_cannot_take_settings_over_is_started_anew(running:
     running.reloader.reload()
     assert running.service.stopping.is_set()
     assert running.reloader.next == settings(4)
+    running.file = settings(3)  # changed again while the service ends
+    running.reloader.reload()
+    assert running.reloader.next == settings(3)
+
+
+async def test_a_service_that_ends_for_good_does_not_reload(running: Running) -> None:
+    running.service.stopping.set()
+    running.file = settings(4)
+    running.reloader.reload()
+    assert running.reloader.next is None
+
+
+def test_a_broker_that_new_settings_cannot_reach_leaves_those_of_before(monkeypatch) -> None:
+    moved = check({"nats": {"url": "nats://elsewhere:1"}})
+    results = iter([moved, OSError("no such host"), None])
+    runs = 0
+
+    def fake_run(coroutine: Any) -> Settings | None:
+        nonlocal runs
+        coroutine.close()
+        runs += 1
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(service_process.uvloop, "run", fake_run)
+    monkeypatch.setattr(service_process.signal, "pthread_sigmask", lambda *_: None)
+    service_process.run("decider", settings(), body=None)  # type: ignore[arg-type]
+    assert runs == 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from penstock.cli.main import cli
 from penstock.cli.verify import decisions, saved_events, spool
 from penstock.cli.verify.judging import Judge
 from penstock.decider.program import program
-from penstock.events.envelope import encode
+from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobCompleted
 from penstock.events.subjects import Subjects
 from penstock.jobs import Context, JobType, job, registry
@@ -128,6 +128,30 @@ async def test_a_part_of_the_log_says_what_is_not_judged(penstock: Bench) -> Non
     entries: list[Entry] = []
     extent = await saved_events.from_broker(bus, subjects, None, entries.append, lambda _: None)
     assert extent.trimmed and extent.whole_from >= lost.sequence
+
+
+async def test_a_log_that_is_shortened_while_it_is_read_is_judged_from_there_on(
+    penstock: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = await history(penstock)
+    subjects, bus = Subjects(), penstock.bus.client()
+    events = await bus.history(subjects.events_stream, subjects.job(first))
+    begins = iter([(1, utc_now()), (events[2].sequence, utc_now())])
+
+    async def begins_at(*_: object) -> tuple[int, datetime]:
+        return next(begins)
+
+    monkeypatch.setattr(saved_events, "begins_at", begins_at)
+    with closing(Judge(tmp_path, 1)) as judge:
+
+        def take(entry: Entry) -> None:
+            if entry.sequence != events[1].sequence:  # its start was removed before it was read
+                judge.take(entry)
+
+        extent = await saved_events.from_broker(bus, subjects, None, take, lambda share: None)
+        report = judge.report(extent, must_end=False, acknowledged=(), progress=lambda share: None)
+    assert report.violations == [] and report.partial_jobs > 0
+    assert (extent.judged_from, extent.carried) == (events[2].sequence, False)
 
 
 async def test_parts_on_disk_lead_to_the_same_report(

@@ -58,3 +58,9 @@ def test_where_the_master_is() -> None:
     assert (address(given), ui_url(given)) == ("spark://m1:7077,m2:7077", "http://m1:8080")
     named = check({"cluster": {"master": "spark://m:1", "ui_url": "https://x/ui"}}).cluster
     assert ui_url(named) == "https://x/ui"
+
+
+def test_jobs_that_work_on_the_cluster_run_one_at_a_time() -> None:
+    tables = {"etl": {"kind": "spark", "serves": ["nightly"]}, "nightly": {"slots": 20}}
+    with pytest.raises(ConfigError, match=r"pools.nightly: slots = 20.*one Spark session"):
+        pools(check({"cluster": {"master": "local"}, "pools": tables}))

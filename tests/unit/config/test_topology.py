@@ -56,6 +56,10 @@ class TestPools:
         pool = pools_of(ledger={"kind": "exclusive"})["ledger"]
         assert (pool.scalable, pool.profile.min_workers, pool.profile.max_workers) == (False, 1, 1)
 
+    def test_workers_run_one_job_at_a_time_unless_they_have_slots(self) -> None:
+        found = pools_of(mail={}, calls={"slots": 100})
+        assert (found["mail"].job_slots, found["calls"].job_slots) == (1, 100)
+
     def test_excluded_queues_are_globs(self) -> None:
         settings = check({"excluded": ["legacy-*", "x"]})
         assert [is_excluded(settings, q) for q in ("legacy-a", "x", "xy")] == [True, True, False]
@@ -72,6 +76,7 @@ class TestPools:
         ({"a": {"profile": "none"}}, "unknown profile 'none'; known profiles: background, "),
         ({"a.b": {}}, "pools.a.b: pool name 'a.b' is not allowed"),
         ({"a": {"queues": ["x.*"]}}, "pools.a: queue name 'x.*' is not allowed"),
+        ({"a": {"kind": "exclusive", "slots": 2}}, "jobs of an exclusive pool run one at a time"),
         ({"a": {"queues": ["x", "y"]}}, "pools.a: a pool of kind 'queue' has one queue"),
         ({"a": {"kind": "exclusive", "queues": ["x", "y"]}}, "of kind 'exclusive' has one queue"),
         ({"a": {"kind": "group", "queues": ["x", "x"]}}, "pools.a: a queue is named twice"),

@@ -69,6 +69,13 @@ def test_one_job_waits_for_its_last_moment() -> None:
     assert demand(**waits(1, 7.0)).workers == 1
 
 
+def test_the_reason_for_waiting_names_the_latest_start_of_a_worker() -> None:
+    """10 s promised, 1 s waited: 9 s less the start, two looks and a tenth of the promise."""
+    text = demand(**waits(1, 1.0)).reasons[0].text
+    assert "no worker is needed yet: one is started in 5 s at the latest" in text
+    assert "within the promised 10 s" in text
+
+
 def test_a_burst_is_answered_at_once_with_as_many_as_start_all_in_time() -> None:
     """200 jobs of 2 s in 9 s after a worker has started: 44 on the mean, and some for chance."""
     asked = demand(**waits(200, 0.0))

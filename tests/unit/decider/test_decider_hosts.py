@@ -18,6 +18,7 @@ from tests.unit.decider.given import (
 from penstock.decider.core.decide import decide
 from penstock.decider.core.inputs import Rules
 from penstock.decider.core.state import PoolState
+from penstock.events.snapshot import HostSnapshot, PoolWorkers
 
 AB = [host("a"), host("b")]
 
@@ -113,6 +114,14 @@ def test_a_silent_host_gets_nothing_new():
     assert placed(outcome) == {"a": 3, "b": 1}
 
 
+def test_a_host_that_left_in_order_is_not_lost():
+    gone = [host("a"), host("b", draining=True, pools={"emails": living(0)})]
+    ages = {"b": 7.0}
+    assert told(one_round(pool(), wants(1), hosts=gone, host_age=ages)) == ["HostLeft"]
+    killed = [host("a"), host("b", draining=True, pools={"emails": living(2)})]
+    assert told(one_round(pool(), wants(1), hosts=killed, host_age=ages)) == ["HostLost"]
+
+
 def test_a_draining_hosts_share_moves_unless_there_is_no_other():
     before = state(emails={"a": 3, "b": 3})
     leaving = [host("a"), host("b", draining=True)]
@@ -160,7 +169,7 @@ def test_capacity_is_said_with_its_bound():
     small = host("a", memory=GIB, cores=1000)  # (1 GiB - 256 MiB) x 0.85 / 128 MiB
     outcome = one_round(pool(), wants(12), hosts=[small])
     assert story(outcome) == [("strategy", 12), ("capacity", 5)]
-    assert outcome.decisions[0].reasons[-1].text == "5 fit, by memory of host a"
+    assert outcome.decisions[0].reasons[-1].text == "5: host a has no memory left for more"
 
 
 def test_foreign_processes_are_named_where_they_hold_the_cores():
@@ -172,8 +181,8 @@ def test_foreign_processes_are_named_where_they_hold_the_cores():
     reasons = {reason.rule: reason for reason in outcome.decisions[0].reasons}
     assert "lateness" not in reasons
     assert reasons["other-processes"].text == (
-        "1 fit, by cores of host a: other processes than Penstock's workers use 3.6 of 4 cores "
-        "there"
+        "1: host a has no cores left for more; processes other than Penstock's workers use 3.6 of "
+        "4 cores there"
     )
 
 
@@ -271,3 +280,40 @@ def test_a_round_for_one_pool_takes_nothing_from_it_either():
     assert got == {"y": 4}
     got, _ = shares([pool("x"), pool("y")], seen, tight, before)
     assert sum(got.values()) == 5
+
+
+# --- crash loops ---------------------------------------------------------------------------------
+def looping(name: str, ready: int = 0) -> HostSnapshot:
+    workers = PoolWorkers(planned=3, started=1, ready=ready, crash_loop=True)
+    return host(name, pools={"emails": workers})
+
+
+def test_a_host_where_workers_end_at_once_gets_none_while_another_takes_them():
+    before = state(emails={"a": 3, "b": 3})
+    outcome = one_round(pool(), wants(6), before, hosts=[looping("a"), host("b")])
+    assert placed(outcome) == {"b": 6}
+    reason = outcome.decisions[0].reasons[-1]
+    assert reason.text == "moved away from a: its workers end as soon as they start"
+    again = one_round(pool(), wants(8), outcome.state, hosts=[looping("a"), host("b")])
+    assert placed(again) == {"b": 8}
+
+
+def test_workers_that_are_ready_there_stay():
+    before = state(emails={"a": 3, "b": 3})
+    outcome = one_round(pool(), wants(6), before, hosts=[looping("a", ready=2), host("b")])
+    assert placed(outcome) == {"a": 2, "b": 4}
+
+
+def test_where_all_hosts_are_so_or_the_others_are_full_the_plan_stands():
+    before = state(emails={"a": 3, "b": 3})
+    everywhere = one_round(pool(), wants(6), before, hosts=[looping("a"), looping("b")])
+    assert placed(everywhere) == {"a": 3, "b": 3}
+    full = [looping("a"), host("b", max_workers=4)]
+    outcome = one_round(pool(), wants(6), before, hosts=full)
+    assert placed(outcome) == {"a": 2, "b": 4}
+    assert placed(one_round(pool(), wants(6), outcome.state, hosts=full)) == {"a": 2, "b": 4}
+
+
+def test_other_pools_are_placed_there_as_ever():
+    outcome = one_round(pool("other"), wants(4, "other"), hosts=[looping("a"), host("b")])
+    assert placed(outcome, "other") == {"a": 2, "b": 2}

@@ -97,6 +97,40 @@ def test_the_job_that_ran_is_charged_with_the_end_of_its_worker_and_no_other(
     assert (returned.ran, returned.ended) == (("bad",), f"worker {name} on {HOST} {ended}")
 
 
+def test_all_jobs_that_ran_beside_each_other_share_the_end_of_their_worker() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    held = (claim("ahead"), claim("a"), claim("b"))
+    played.play(report(name, "busy", slots=50, slots_used=2, claims=held))
+    [returned] = of(
+        GiveBack,
+        played.play(
+            facts.Exited(worker=name, code=-9, claim=claim("b"), held=held, begun=("a", "b"))
+        ),
+    )
+    assert (returned.job_ids, returned.ran) == (("ahead", "a", "b"), ("a", "b"))
+
+
+def test_none_is_charged_where_a_worker_with_slots_had_marked_none() -> None:
+    """The job begun last has ended by then; it only waits to be recorded."""
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    played.play(report(name, "busy", slots=50, slots_used=1, claims=(claim("a"),)))
+    exited = facts.Exited(worker=name, code=-9, claim=claim("a"), held=(claim("a"),))
+    [returned] = of(GiveBack, played.play(exited))
+    assert (returned.job_ids, returned.ran) == (("a",), ())
+
+
+def test_of_busy_workers_with_slots_the_one_with_fewest_jobs_ends_first() -> None:
+    played = Played(fleet())
+    names = played.start({"mail": 3})
+    for name, used in zip(names, (30, 2, 40), strict=True):
+        held = (claim(name),)
+        played.play(report(name, "busy", slots=50, slots_used=used, claims=held, number=2))
+    ended = of(Terminate, played.play(command({"mail": 2}, version=2)))
+    assert [each.worker for each in ended] == [names[1]]
+
+
 def test_workers_whose_jobs_end_them_are_replaced_at_once_however_often() -> None:
     played = Played(fleet())
     played.play(command({"mail": 1}))

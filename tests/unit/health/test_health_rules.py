@@ -102,6 +102,8 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (stream(replicas=3, lagging=1), "streams", D, "1 of 3 replicas"),
         (disk(80), "disk", W, "/data"),
         (disk(99), "disk", U, "99% full"),
+        ({**disk(70), "disk_warning_share": 0.6}, "disk", W, "70% full"),
+        ({**disk(70), "disk_warning_share": 0.6, "disk_critical_share": 0.7}, "disk", U, "70%"),
         (
             stray(jobs=12, oldest_seconds=90),
             "queues",
@@ -109,7 +111,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
             "queue mial: 12 jobs, the oldest for 90 s",
         ),
         (stray(jobs=1, excluded=True), "queues", W, "queue mial: 1 job:"),
-        (service(10.0), "services", D, "decider has been silent for 10 s"),
+        (service(10.0), "services", D, "service decider: no update for 10 s"),
         (service(None), "services", D, "no decider has ever run"),
         (
             host(order="drained by cli/ann: new kernel"),
@@ -126,7 +128,12 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (workers(2, 1), "workers", W, "1 of 2 planned"),
         (workers(2, 0), "workers", D, "none is ready"),
         (workers(0, 0), "workers", H, ""),
-        (workers(2, 2, crash_loop=True), "workers", D, "end as soon as they start"),
+        (
+            workers(2, 2, crash_loop=True),
+            "workers",
+            D,
+            "crash loop, workers exit",
+        ),
         (host(reload_error="jobs: SyntaxError"), "workers", D, "failed: jobs: SyntaxError"),
         (host(memory_share=0.99), "workers", D, "memory of host a"),
         (host(spark="down"), "spark", D, "supervisor"),

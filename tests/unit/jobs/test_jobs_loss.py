@@ -82,3 +82,60 @@ def test_a_due_time_lies_within_the_delay() -> None:
 
 def _story(before: int) -> list[type[JobEvent] | JobEvent]:
     return [*RUNNING, *[JobRecovered, event(JobStarted, message=10)] * before]
+
+
+# --- workers with several slots -------------------------------------------------------------------
+def shared(*together: int) -> JobRecord:
+    """A running job that lost workers which ran so many jobs, one after another."""
+    story: list[JobEvent | type[JobEvent]] = []
+    for count in together:
+        story += [event(JobRecovered, together=count), RUNNING[1]]
+    return told(*RUNNING, *story)
+
+
+def test_a_loss_that_was_shared_is_counted_apart() -> None:
+    record = shared(500, 62)
+    assert (record.lost_workers, record.lost_together, record.lost_beside) == (0, 2, 62)
+    alone = shared(500, 62, 1)
+    assert (alone.lost_workers, alone.lost_together, alone.lost_beside) == (1, 2, 1)
+    assert told(*RUNNING).lost_beside == 0
+
+
+def test_after_each_shared_loss_the_company_is_smaller_until_the_job_is_alone() -> None:
+    company, losses = 1024, []
+    while company > 1:
+        losses.append(company)
+        company = worker_loss.most_beside(shared(*losses))
+    assert losses == [1024, 128, 16, 2]
+    assert worker_loss.most_beside(told(*RUNNING)) == 0, "any, where none was lost"
+
+
+@pytest.mark.parametrize(
+    ("before", "together", "limit", "is_last"),
+    [
+        ((), 100, 2, False),  # it may be another's doing
+        ((100, 12), 1, 2, False),
+        ((100, 12, 1), 1, 2, True),  # alone twice
+        ((100, 12, 1), 3, 2, False),
+        ((), 100, 1, True),  # it must not run twice, whoever is to blame
+        ((9,) * 6, 9, 5, False),
+        ((9,) * 7, 9, 5, True),  # it was never given the room
+    ],
+)
+def test_only_losses_of_its_own_count_towards_the_limit_within_a_bound(
+    before: tuple[int, ...], together: int, limit: int, is_last: bool
+) -> None:
+    assert worker_loss.is_last(shared(*before), limit, together) is is_last
+
+
+def test_the_message_of_a_suspect_says_in_what_company_it_may_run() -> None:
+    made = worker_loss.recovered(
+        shared(100), REASON, source="executor/h", now=NOW, delayed=True, together=12
+    )
+    assert made.due_at is not None
+    after = told(*RUNNING, event(JobRecovered, together=100), RUNNING[1], made)
+    message = queue_messages.follow_up(Subjects("p"), after, NOW, {})
+    assert message is not None
+    assert message.headers[queue_messages.BESIDE] == "1"
+    plain = queue_messages.ready(Subjects("p"), told(JobDispatched), {})
+    assert queue_messages.BESIDE not in plain.headers

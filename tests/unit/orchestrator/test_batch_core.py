@@ -16,10 +16,12 @@ from penstock.events.batch import (
     BatchCreated,
     BatchFailed,
     BatchProgressed,
+    BatchReopened,
     BatchStopping,
     Counts,
 )
 from penstock.events.envelope import UnknownEvent
+from penstock.events.job import JobError
 from penstock.jobs.batches import batch_record
 from penstock.jobs.derived_ids import Member
 from penstock.jobs.errors import IllegalTransition
@@ -67,6 +69,51 @@ def test_it_ends_with_its_last_job_once_closed() -> None:
     story = Story().jobs("0 JobDispatched", "0 JobCompleted")
     assert story.batch.decide(NOW) is None
     assert isinstance(story.closed().event(), BatchCompleted)
+
+
+def test_its_end_says_how_long_it_took_and_what_failed_first() -> None:
+    story = Story(allowed_failures=0, total=12).jobs(
+        *(f"{number} JobDispatched" for number in range(12))
+    )
+    assert story.batch.record.total == 12
+    error = JobError(kind="builtins.ValueError", message="x" * 5_000, traceback="long")
+    for number in (7, *(n for n in range(12) if n != 7)):
+        story.sequence += 1
+        story.batch.see_job(Member("b", LANE, number), "JobDead", story.sequence, 0.0, error)
+    restored = Batch.restored(story.batch.snapshot(), "test")
+    for batch in (story.batch, restored):
+        stopping = batch.decide(NOW)
+        assert isinstance(stopping, Append)
+    story.says(stopping.event)
+    ended = story.event(90)
+    assert isinstance(ended, BatchFailed)
+    assert (ended.seconds, len(ended.failed_jobs)) == (90.0, 10)
+    assert ended.failed_jobs[0] == f"b_{LANE}_7"
+    assert ended.error == JobError(kind="builtins.ValueError", message="x" * 1_000)
+    record = story.says(ended).batch.record
+    assert (record.failed_jobs, record.error) == (ended.failed_jobs, ended.error)
+    assert record.cancelled_at is None
+    again = story.says(BatchReopened(batch_id="b", at=NOW, round=1)).batch.record
+    assert (again.failed_jobs, again.error, again.seconds) == ((), None, 0.0)
+
+
+def test_it_is_pending_until_its_first_job_starts() -> None:
+    story = Story().jobs("0 JobDispatched", "1 JobDispatched").closed()
+    assert story.batch.record.status == "pending"
+    began = NOW + timedelta(seconds=3)
+    story.sequence += 1
+    story.batch.see_start(story.sequence, began)
+    story.sequence += 1
+    story.batch.see_start(story.sequence, began + timedelta(seconds=9))
+    progress = story.event(4)
+    assert (progress.started_at, progress.counts) == (began, Counts(pending=2))
+    shown = batch_record.evolve(
+        batch_record.evolve(None, BatchCreated(batch_id="b", at=NOW), 1), progress, 2
+    )
+    assert (shown.status, shown.started_at) == ("processing", began)
+    story.says(progress)
+    assert story.batch.decide(NOW + timedelta(seconds=9)) is None
+    assert story.jobs("0 JobCompleted", "1 JobCompleted").event(10).started_at == began
 
 
 def test_a_job_that_is_added_by_another_holds_it() -> None:

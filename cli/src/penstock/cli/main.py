@@ -31,7 +31,7 @@ COMMANDS = {
     "reload": Lazy("scaling.reload", "New job code: import it, replace workers.", LOOK),
     "queue": Lazy("jobs.queue", "Queues: depth, running, delayed, age.", LOOK),
     "outbox": Lazy("jobs.outbox", "Jobs kept locally without a broker.", LOOK),
-    "schedule": Lazy("jobs.schedule", "Jobs at set times: cron.", LOOK),
+    "schedule": Lazy("jobs.schedule", "Cron schedules: list, add, pause, run now.", LOOK),
     "pool": Lazy("scaling.pool", "Pools: load, workers, promise.", LOOK),
     "host": Lazy("scaling.host", "Hosts: list, pause, drain, resume.", LOOK),
     "decision": Lazy("scaling.decision", "Scaling decisions, and why.", LOOK),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -69,5 +70,12 @@ def _print_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
         )
     for row in rows:
         table.add_row(*(Text(printable(column.cell(row))) for column in columns))
-    width = None if sys.stdout.isatty() else 10_000  # never cut what another program reads
-    Console(file=sys.stdout, width=width).print(table)
+    if sys.stdout.isatty():
+        Console(file=sys.stdout).print(table)
+        return
+    # Never cut what another program reads, nor make each line as long as the longest text.
+    drawn = io.StringIO()
+    Console(file=drawn, width=10_000).print(table)
+    _, titles, _, *lines = drawn.getvalue().rstrip("\n").split("\n")
+    rule = " " + "─" * (len(titles.rstrip()) - 1)
+    click.echo("\n".join(["", *(line.rstrip() for line in (titles, rule, *lines))]))

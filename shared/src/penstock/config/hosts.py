@@ -1,4 +1,4 @@
-"""`[host]`, `[hosts]` and `[stuck]`: the executor's host, accepted hosts, jobs without progress."""
+"""`[host]`, `[hosts]`, `[stuck]`, `[health]`: hosts, jobs without progress, disks that fill."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from penstock.config.section import Count, Name, NonNegative, Positive, Section
+from penstock.config.section import Count, Name, NonNegative, Positive, Section, Share
 
 
 def _host_name(raw_name: str) -> str:
@@ -61,6 +61,23 @@ class Hosts(Section, frozen=True, kw_only=True):
 
     allowed: tuple[str, ...] = ()
     most: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+
+
+class Health(Section, frozen=True, kw_only=True):
+    """When `penstock health` and the orchestrator report a disk.
+
+    Attributes:
+        disk_warning_share: share of a disk in use from which it is a warning.
+        disk_critical_share: share from which it is unhealthy.
+    """
+
+    disk_warning_share: Share = 0.8
+    disk_critical_share: Share = 0.95
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.disk_warning_share > self.disk_critical_share:
+            raise ValueError("disk_warning_share exceeds disk_critical_share")
 
 
 class Stuck(Section, frozen=True, kw_only=True):

@@ -41,7 +41,10 @@ class Serving(msgspec.Struct, frozen=True):
     def why_not(self, queue: str) -> str:
         """Why no pool takes this queue's jobs, and what to do; empty where one does."""
         if is_excluded(self.settings, queue):
-            return "the setting 'excluded' names it; its jobs wait until that is changed"
+            return (
+                "the setting 'excluded' names it; its jobs wait for 'penstock worker --queue "
+                f"{queue}', or until that is changed"
+            )
         if self.pool(queue):
             return ""
         names = sorted(self.owners)

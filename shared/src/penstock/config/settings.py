@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from penstock.config.hosts import Host, Hosts, Stuck
+from penstock.config.hooks import HookTable
+from penstock.config.hosts import Health, Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.schedules import ScheduleTable
 from penstock.config.section import ALL, Count, Name, NonNegative, Period, Positive, Section
@@ -331,9 +332,11 @@ class Settings(Section, frozen=True, kw_only=True):
     spark: Spark = Spark()
     cluster: Cluster = Cluster()
     stuck: Stuck = Stuck()
+    health: Health = Health()
     pipeline: Pipeline = Pipeline()
     telemetry: Telemetry = Telemetry()
     http: Http = Http()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
     schedules: dict[Name, ScheduleTable] = {}
+    hooks: dict[Name, HookTable] = {}

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.events.brief import brief, brief_fields
 from penstock.events.envelope import Codec, Event, Instant, Int64
+from penstock.events.job import JobError
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +62,7 @@ class BatchCreated(BatchEvent, frozen=True, kw_only=True, tag=True):
         allowed_percent: the same as a share of its jobs, judged once it is closed; None where the
             number counts.
         open_seconds: open and without a new job for so long, it is given up.
+        total: jobs that its creator is about to add; None where it did not know.
     """
 
     title: str = ""
@@ -68,6 +70,7 @@ class BatchCreated(BatchEvent, frozen=True, kw_only=True, tag=True):
     allowed_percent: float | None = None
     callbacks: Callbacks = Callbacks()
     open_seconds: float = 3600.0
+    total: Int64 | None = None
 
 
 class BatchClosed(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -75,9 +78,14 @@ class BatchClosed(BatchEvent, frozen=True, kw_only=True, tag=True):
 
 
 class BatchProgressed(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """How far it is, at most once a second."""
+    """How far it is, at most once a second.
+
+    Attributes:
+        started_at: when its first job was started; None before, and from earlier versions.
+    """
 
     counts: Counts
+    started_at: Instant | None = None
 
 
 class BatchStopping(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -93,23 +101,48 @@ class BatchStopping(BatchEvent, frozen=True, kw_only=True, tag=True):
 
 
 class BatchCompleted(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """All its jobs have ended, and no more failed than allowed."""
+    """All its jobs have ended, and no more failed than allowed.
+
+    Attributes:
+        seconds: since it was created.
+        started_at: as in BatchProgressed.
+    """
 
     counts: Counts
+    seconds: float = 0.0
+    started_at: Instant | None = None
 
 
 class BatchFailed(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """All its jobs have ended; more failed than allowed, or it was never closed."""
+    """All its jobs have ended; more failed than allowed, or it was never closed.
+
+    Attributes:
+        seconds: as in BatchCompleted.
+        failed_jobs: ids of at most ten jobs that are dead, the first one in front.
+        error: of the first one, without its traceback.
+        started_at: as in BatchProgressed.
+    """
 
     counts: Counts
     reason: str
+    seconds: float = 0.0
+    failed_jobs: tuple[str, ...] = ()
+    error: JobError | None = None
+    started_at: Instant | None = None
 
 
 class BatchCancelled(BatchEvent, frozen=True, kw_only=True, tag=True):
-    """All its jobs have ended, some because the batch was cancelled."""
+    """All its jobs have ended, some because the batch was cancelled.
+
+    Attributes:
+        seconds: as in BatchCompleted.
+        started_at: as in BatchProgressed.
+    """
 
     counts: Counts
     reason: str
+    seconds: float = 0.0
+    started_at: Instant | None = None
 
 
 class BatchReopened(BatchEvent, frozen=True, kw_only=True, tag=True):
@@ -131,6 +164,11 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
         added_at: POSIX seconds of the last job added.
         progressed_at: POSIX seconds of the last `BatchProgressed`.
+        total: as in BatchCreated.
+        seconds: as in BatchCompleted.
+        failed_jobs: as in BatchFailed; of one that has not ended, the first.
+        error: as in BatchFailed.
+        started_at: as in BatchProgressed.
     """
 
     state: str
@@ -151,6 +189,11 @@ class BatchCarried(BatchEvent, frozen=True, kw_only=True, tag=True):
     counted_to: Int64 = 0
     added_at: float = 0.0
     progressed_at: float = 0.0
+    total: Int64 | None = None
+    seconds: float = 0.0
+    failed_jobs: tuple[str, ...] = ()
+    error: JobError | None = None
+    started_at: Instant | None = None
 
 
 BATCH_EVENTS = Codec(

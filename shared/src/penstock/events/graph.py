@@ -19,12 +19,14 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         payload: the encoded call.
         needs: steps (by position) that must have completed before.
         takes: parameters that are given the result of one of them.
+        delay_seconds: between when its turn comes and when its job may start.
     """
 
     name: str
     payload: bytes
     needs: tuple[Int64, ...] = ()
     takes: dict[str, Int64] = {}
+    delay_seconds: float = 0.0
 
     __repr__ = brief
     __rich_repr__ = brief_fields

@@ -15,7 +15,8 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         kind: dotted name of the exception, or one of ``timeout``, ``poison``, ``unknown-job``,
             ``bad-arguments``, ``malformed``, ``undecryptable``, ``not-encrypted``, ``missing-key``,
-            ``wrong-result``, ``result-too-large``, ``memory-limit``, ``cpu-limit``.
+            ``wrong-result``, ``result-too-large``, ``memory-limit``, ``cpu-limit``,
+            ``at-most-once``.
         message: its text, at most 4,000 characters.
         traceback: formatted, at most 16,000 characters; empty when there is none.
     """
@@ -60,6 +61,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
         max_lost: lost workers in a row after which the job is dead; 0: as the settings say.
         function: the job's, as in JobDispatched; empty in events of versions before it was there.
         slots: how many jobs its worker runs at a time.
+        at_most_once: its author wants no second run, whatever interrupts the first.
     """
 
     queue: str
@@ -71,6 +73,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     max_lost: Int64 = 0
     function: str = ""
     slots: Int64 = 1
+    at_most_once: bool = False
 
 
 class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -112,6 +115,8 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
             where it was not measured: below 10 ms, or where the kernel does not report it.
         spark_cost: where `spark.measure_cost` is on.
         function: as in JobStarted.
+        no_result: what the function returned is not stored, as its author declared.
+        result_until: the result is stored apart from the event until then; None: it is in it.
     """
 
     queue: str
@@ -124,6 +129,8 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag=True):
     spark_cost: SparkCost | None = None
     forgiven: str = ""
     function: str = ""
+    no_result: bool = False
+    result_until: Instant | None = None
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -262,6 +269,9 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         token: sequence of the latest attempt's `JobStarted`.
         void_before: checkpoints of attempts before this sequence are void.
         moved: sequence of the last `JobMoved`; 0 for none.
+        at_most_once: as in JobStarted.
+        no_result: as in JobCompleted.
+        result_until: as in JobCompleted.
     """
 
     queue: str
@@ -301,6 +311,9 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     commits: dict[str, str] = {}
     void_before: Int64 = 0
     moved: Int64 = 0
+    at_most_once: bool = False
+    no_result: bool = False
+    result_until: Instant | None = None
 
 
 JOB_EVENTS = Codec(

@@ -73,6 +73,10 @@ class HostJoined(HostEvent, frozen=True, kw_only=True, tag=True):
     memory_bytes: Int64
 
 
+class HostLeft(HostEvent, frozen=True, kw_only=True, tag=True):
+    """The host's executor has ended in order, without workers left: nothing was lost."""
+
+
 class HostLost(HostEvent, frozen=True, kw_only=True, tag=True):
     """No snapshot for longer than the host's lease; its share moves to others."""
 
@@ -105,6 +109,7 @@ WORKER_EVENTS = Codec(
     WorkerCrashLooping,
     WorkerStuck,
     HostJoined,
+    HostLeft,
     HostLost,
 )
 

@@ -169,6 +169,8 @@ class Facts(_Facts, frozen=True, kw_only=True):
     pools: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     settings_drift: tuple[str, ...] = ()
+    disk_warning_share: float = 0.8
+    disk_critical_share: float = 0.95
     lease_seconds: float = 6.0
     overdue_ticks: int | None = None
     schedule_drift: tuple[str, ...] = ()

@@ -187,7 +187,10 @@ def _disk(facts: Facts) -> Reasons:
     for disk in facts.disks:
         share = disk.used_bytes / max(disk.total_bytes, 1)
         name = f"the disk with {disk.use} ({disk.path})"
-        yield from _room(share, name, State.UNHEALTHY, "make room on it")
+        if share >= facts.disk_warning_share:
+            critical = share >= facts.disk_critical_share
+            state = State.UNHEALTHY if critical else State.WARNING
+            yield state, f"{name} is {share:.0%} full; make room on it"
         yield from _hours_left(disk, name)
 
 
@@ -231,7 +234,7 @@ def _services(facts: Facts) -> Reasons:
             rest = _STANDS_STILL.get(service.name, "")
             yield (
                 State.DEGRADED,
-                f"the {service.name} has been silent for {service.silent_seconds:.0f} s{rest}"
+                f"service {service.name}: no update for {service.silent_seconds:.0f} s{rest}"
                 f"{_overdue(facts) if service.name == ORCHESTRATOR else ''}",
             )
 
@@ -293,7 +296,11 @@ def _host_workers(host: HostFacts) -> Reasons:
     for pool, workers in host.pools.items():
         where = f"pool {pool} on host {host.name}"
         if workers.crash_loop:
-            yield State.DEGRADED, f"{where}: its workers end as soon as they start; see its log"
+            yield (
+                State.DEGRADED,
+                f"{where}: crash loop, workers exit right after their start; "
+                "see the executor's log",
+            )
         elif workers.planned and not workers.ready:
             yield State.DEGRADED, f"{where}: {workers.planned} workers planned, none is ready"
         elif workers.ready < workers.planned:

@@ -63,6 +63,8 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
     about: dict[str, Any] = {
         "pools": tuple(sorted(configured)),
         "lease_seconds": settings.host.lease_seconds,
+        "disk_warning_share": settings.health.disk_warning_share,
+        "disk_critical_share": settings.health.disk_critical_share,
     }
     monitored = await asyncio.to_thread(_monitor, settings.nats.monitor_url)
     try:

@@ -1,6 +1,7 @@
 """The author's side: mark a function as a job, dispatch it, ask how it went."""
 
 from penstock.bus.protocol import BusError, BusUnavailable, StreamFull
+from penstock.events.notice import JobNotice
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.client import Client
 from penstock.jobs.dead_letters.letter import LetterFilter
@@ -17,9 +18,11 @@ from penstock.jobs.errors import (
     JobRefused,
     JobsError,
     MissingKey,
+    NoResult,
     NotFound,
     OutboxFull,
     PayloadTooLarge,
+    RateLimitExceeded,
     Skip,
     TimedOut,
     Undecryptable,
@@ -56,6 +59,7 @@ __all__ = [
     "Context",
     "Defer",
     "JobFilter",
+    "JobNotice",
     "JobRefused",
     "JobType",
     "JobView",
@@ -63,10 +67,12 @@ __all__ = [
     "LetterFilter",
     "MissingKey",
     "NamedJob",
+    "NoResult",
     "NotFound",
     "OutboxFull",
     "Outcome",
     "PayloadTooLarge",
+    "RateLimitExceeded",
     "RateLimited",
     "Skip",
     "State",

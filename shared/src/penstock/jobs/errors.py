@@ -12,10 +12,13 @@
     │   ├── BadSchedule       a cron expression or time zone that cannot be
     │   └── OutboxFull        no broker, and the local outbox holds as many as it may
     ├── NotFound              no job of that id
+    ├── AmbiguousId           several jobs' ids begin with the text
     ├── MissingKey            encrypted with a key that is not in this process's key ring
     ├── Undecryptable         encrypted for something else, or changed since
     ├── UnreadableJob         its events name a queue that cannot be one
     ├── WrongResult           a result that is not of the type its function declares
+    ├── NoResult              a result that is not stored, or not any more
+    ├── RateLimitExceeded     an attempt that came too early, where its limit says "fail"
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
     └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
@@ -82,6 +85,14 @@ class WrongResult(JobsError):
     pass
 
 
+class NoResult(JobsError):
+    pass
+
+
+class RateLimitExceeded(JobsError):
+    pass
+
+
 class CommitRefused(JobsError):
     pass
 
@@ -100,6 +111,16 @@ class OutboxFull(JobRefused):
 
 class NotFound(JobsError):
     pass
+
+
+class AmbiguousId(JobsError):
+    """Several jobs' ids begin with the text. Attributes: ids: of those jobs."""
+
+    def __init__(self, text: str, ids: list[str], most: int) -> None:
+        others = f" and {len(ids) - most} more" if len(ids) > most else ""
+        listed = ", ".join(ids[:most])
+        super().__init__(f"{len(ids)} jobs have an id that begins with {text!r}: {listed}{others}")
+        self.ids = ids
 
 
 class IllegalTransition(JobsError):

@@ -20,6 +20,7 @@ from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.event_log import History
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
+from penstock.jobs.running import expiring_results
 from penstock.runtime.limited_log import LimitedLog
 
 log = logging.getLogger("penstock.jobs")
@@ -82,6 +83,10 @@ class JobLog:
         except BadName as error:
             raise UnreadableJob(f"the events of job {job_id} cannot be read: {error}") from error
         return record
+
+    async def with_result(self, record: JobRecord) -> JobRecord:
+        """The record with a result that is stored apart, unless it expired. Raises BusError."""
+        return await expiring_results.with_result(self._bus, self.subjects, record)
 
     async def exists(self, job_id: str) -> bool:
         """Whether the log holds an event of the job. Raises BusError."""

@@ -51,6 +51,9 @@ class JobType(Generic[P, R]):
         encrypted: its arguments and result can be read only with the key.
         masked: names of fields that are never shown.
         max_lost: lost workers in a row after which it is dead; 0: not set.
+        at_most_once: it does not run again after it was started.
+        store_result: False: what it returns is checked, and not stored.
+        result_expires_seconds: how long its result is stored; 0: as long as its events.
         unreachable: why no worker can import the function, and what to do; empty if one can.
     """
 
@@ -68,6 +71,9 @@ class JobType(Generic[P, R]):
         encrypted: bool = False,
         masked: tuple[str, ...] = (),
         max_lost: int = 0,
+        at_most_once: bool = False,
+        store_result: bool = True,
+        result_expires_seconds: float = 0.0,
     ) -> None:
         self.function = function
         self.name = name
@@ -77,6 +83,8 @@ class JobType(Generic[P, R]):
         self.timeout_seconds = timeout_seconds
         self.retries = retries
         self.middleware = middleware
+        self.at_most_once = at_most_once
+        self.store_result, self.result_expires_seconds = store_result, result_expires_seconds
         self.encrypted, self.masked = encrypted, masked
         self.tags = tags
         self.made_in: object = None  # the execution of a module that marked it

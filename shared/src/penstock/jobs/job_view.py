@@ -11,7 +11,7 @@ from penstock.config.topology import Priority, of_lane
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.subjects import check_name
 from penstock.jobs import derived_ids, lifecycle, registry
-from penstock.jobs.errors import NotFound, WrongResult
+from penstock.jobs.errors import NoResult, NotFound, WrongResult
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import JobRecord, State
@@ -37,7 +37,21 @@ async def read(log: JobLog, job_id: str, ring: KeyRing) -> JobView:
     record = lifecycle.fold(events)
     if record is None:
         raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
+    if record.result_until is not None:
+        record = await log.with_result(record)
     return JobView(record=record, events=events, ring=ring, traceparent=traceparent)
+
+
+def missing_result(record: JobRecord) -> str:
+    """Why a completed job has no result to show; empty if it has."""
+    if record.no_result:
+        return f"job {record.id}: {record.function} stores no result (store_result=False)"
+    if record.result_until is not None and not record.result:
+        return (
+            f"job {record.id}: its result was stored until {record.result_until:%Y-%m-%d %H:%M:%S} "
+            "UTC (result_expires_seconds), or this key may not read it"
+        )
+    return ""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +171,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             MissingKey, Undecryptable, WrongResult: it cannot be read here.
+            NoResult: it is not stored, or not any more.
         """
+        if self.record.state is State.COMPLETED and (reason := missing_result(self.record)):
+            raise NoResult(reason)
         raw = self.record.result
         if is_sealed(raw):
             job = self.record

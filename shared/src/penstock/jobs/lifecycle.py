@@ -117,6 +117,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         tries: how often it may be started, as dispatched; 0 for as its pool has it.
         void_before: checkpoints of attempts with a lower token are void.
         moved: sequence of the last JobMoved; 0 for none.
+        at_most_once: it must not run again after it was started.
+        no_result: it completed, and its function stores no result.
+        result_until: its result is stored apart from its events until then.
         cpu_seconds: of the thread that ran the last attempt; 0 where it has not ended.
         peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
             where it was not measured.
@@ -159,6 +162,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
     void_before: int = 0
     moved: int = 0
+    at_most_once: bool = False
+    no_result: bool = False
+    result_until: datetime | None = None
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
 
@@ -306,6 +312,7 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "worker": event.worker,
                 "message": event.message,
                 "max_lost": event.max_lost,
+                "at_most_once": event.at_most_once,
                 "slots": event.slots,
             }
         case JobProgressed():
@@ -315,6 +322,8 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
         case JobCompleted():
             return {
                 "result": event.result,
+                "no_result": event.no_result,
+                "result_until": event.result_until,
                 "finished_at": event.at,
                 "run_seconds": event.run_seconds,
                 "cpu_seconds": event.cpu_seconds,

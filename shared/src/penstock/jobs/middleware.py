@@ -44,6 +44,9 @@ class RateLimited(msgspec.Struct, frozen=True):
         window: ``bucket``: on average, with bursts of up to ``burst`` (0: ``limit``) starts;
             ``sliding``: strictly, in each stretch of that length.
         name: jobs whose limits have the same name share them; else each job, or pool, has its own.
+        otherwise: a job that comes too early is deferred (``defer``), need not run (``skip``: it
+            ends as cancelled), or has failed this attempt (``fail``: RateLimitExceeded).
+        defer_seconds: by how long; 0: until its turn comes.
     """
 
     limit: int
@@ -52,8 +55,14 @@ class RateLimited(msgspec.Struct, frozen=True):
     window: Literal["bucket", "sliding"] = "bucket"
     burst: int = 0
     name: str = ""
+    otherwise: Literal["defer", "skip", "fail"] = "defer"
+    defer_seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.otherwise not in ("defer", "skip", "fail"):
+            raise ValueError(f"otherwise is defer, skip or fail, found {self.otherwise!r}")
+        if not 0 <= self.defer_seconds <= 86_400:
+            raise ValueError(f"a job is deferred by 0 to 86,400 s, found {self.defer_seconds:g} s")
         if not (0 < self.limit <= _MAX_RATE_LIMIT and 0 <= self.burst <= _MAX_RATE_LIMIT):
             raise ValueError(f"a rate limit is 1 to {_MAX_RATE_LIMIT:,}, found {self}")
         if not 0 < self.per_seconds <= 86_400:

@@ -26,6 +26,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """In the text of an annotation without a name of its own; it differs from process to process."""
 MAX_TAGS = 10
 MAX_TAG_LENGTH = 100
+MAX_RESULT_SECONDS = 366 * 86_400
 
 
 @overload
@@ -46,6 +47,9 @@ def job(
     masked: Sequence[str] = (),
     max_lost: int = 0,
     schedule: str = "",
+    at_most_once: bool = False,
+    store_result: bool = True,
+    result_expires_seconds: float = 0.0,
 ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -64,6 +68,9 @@ def job(
     masked: Sequence[str] = (),
     max_lost: int = 0,
     schedule: str = "",
+    at_most_once: bool = False,
+    store_result: bool = True,
+    result_expires_seconds: float = 0.0,
 ) -> Any:
     """Marks a function as a job.
 
@@ -87,6 +94,11 @@ def job(
         schedule: a cron expression, in UTC: declares a schedule of calls without arguments, called
             like the job with hyphens for its dots; :func:`penstock.jobs.schedule` has zones and
             arguments.
+        at_most_once: once started it never runs again by itself: if its worker is lost, or the
+            platform must interrupt it, it is dead with the error ``at-most-once``. Implies
+            ``tries=1``.
+        store_result: False: what it returns is checked against the declared type, and not stored.
+        result_expires_seconds: how long its result is stored; 0: as long as its events.
 
     Raises:
         ValueError, TypeError: what is given cannot be, or its module has another job of this name.
@@ -101,13 +113,23 @@ def job(
     """
 
     def mark(marked: Callable[..., Any]) -> JobType[Any, Any]:
-        _check_numbers(tries=tries, timeout_seconds=timeout_seconds, max_lost=max_lost)
+        _check_numbers(
+            tries=tries,
+            timeout_seconds=timeout_seconds,
+            max_lost=max_lost,
+            result_expires_seconds=result_expires_seconds,
+        )
+        if at_most_once and (tries > 1 or max_lost > 1):
+            raise ValueError(
+                f"at_most_once=True allows one try, found tries={tries}, max_lost={max_lost}"
+            )
+        _check_result_terms(store_result, result_expires_seconds)
         limits = [rule.seconds for rule in middleware if isinstance(rule, Timeout)]
         kind: JobType[Any, Any] = JobType(
             marked,
             name=name or f"{marked.__module__}.{marked.__qualname__}",
             queue=queue,
-            tries=tries,
+            tries=1 if at_most_once else tries,
             timeout_seconds=min([*limits, timeout_seconds or math.inf])
             if limits
             else timeout_seconds,
@@ -117,6 +139,9 @@ def job(
             encrypted=encrypted,
             masked=tuple(masked),
             max_lost=max_lost,
+            at_most_once=at_most_once,
+            store_result=store_result,
+            result_expires_seconds=result_expires_seconds,
         )
         _check_not_hidden(kind)
         REGISTRY[kind.name] = kind
@@ -149,6 +174,15 @@ def _check_numbers(**numbers: object) -> None:
             raise TypeError(f"{name}: found {value!r}, expected {wanted}{example}")
         if value < 0:
             raise ValueError(f"{name}: found {value!r}, expected 0 or more")
+
+
+def _check_result_terms(store_result: bool, expires_seconds: float) -> None:
+    if expires_seconds and not store_result:
+        raise ValueError("store_result=False stores nothing that could expire")
+    if 0 < expires_seconds < 1 or expires_seconds > MAX_RESULT_SECONDS:
+        raise ValueError(
+            f"result_expires_seconds: found {expires_seconds:g}, expected 1 s to a year, or 0"
+        )
 
 
 def _check_not_hidden(kind: JobType[Any, Any]) -> None:

@@ -162,6 +162,8 @@ class SyncBulk(Blocking):
 class SyncJobs(Blocking):
     """See :class:`Jobs`."""
 
+    list = blocking(Jobs.list)
+    find_id = blocking(Jobs.find_id)
     logs = blocking(Jobs.logs)
     follow_logs = iterating(Jobs.follow_logs)
 

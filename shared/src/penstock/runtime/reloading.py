@@ -51,11 +51,16 @@ class Reloader:
 
     def reload(self) -> None:
         """Reads the settings anew and takes them over. Never raises: errors are logged."""
-        if self._service.stopping.is_set():
+        if self._service.stopping.is_set() and self.next is None:
+            return
+        if self._reread is None:
+            log.info("this process was started without a file: its settings stay as they are")
             return
         self._announcer.refused = ""
         try:
-            self._take(self._read())
+            settings = self._reread()
+            self._check(settings)
+            self._take(settings)
         except (ConfigError, ValueError, OSError) as error:
             self._announcer.refused = str(error)[:1000]
             log.error("settings are not reloaded, those of before stay in force: %s", error)
@@ -84,15 +89,8 @@ class Reloader:
                 async with asyncio.timeout(1.0):
                     await self._announcer.publish(ended=True)
 
-    def _read(self) -> Settings:
-        if self._reread is None:
-            raise ConfigError("this process was started without a file to read anew")
-        settings = self._reread()
-        self._check(settings)
-        return settings
-
     def _take(self, new: Settings) -> None:
-        current = self._announcer.settings
+        current = self.next or self._announcer.settings  # a second change while it ends counts too
         if new == current:
             log.info("settings are reloaded: nothing has changed")
             return

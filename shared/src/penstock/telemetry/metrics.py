@@ -294,6 +294,12 @@ STREAM_LAGGING = _gauge(
 )
 DEAD_LETTERS = _gauge("dead_letters", "{job}", "Dead letters that wait for an operator.")
 UNSERVED = _gauge("health.unserved_jobs", "{job}", "Jobs waiting in queues that no pool serves.")
+EXCLUDED = _gauge(
+    "queue.excluded_jobs", "{job}", "Jobs waiting in a queue that the settings exclude.", "queue"
+)
+EXCLUDED_OLDEST = _gauge(
+    "queue.excluded_oldest", "s", "Age of the oldest job of an excluded queue.", "queue"
+)
 DISK_USED = _gauge(
     "disk.used", "By", "Bytes in use on the disk with the broker's or the run files.", "use"
 )

@@ -32,10 +32,13 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
         trimmed: there were earlier events, which have left the log or were not read.
         carried: what lives has an event, as its earlier ones left the log in good order; False for
             a part that was cut out, and where the log was shortened while it was read.
+        judged_from: events of jobs, batches and graphs before this sequence are left out: of a log
+            that was shortened meanwhile some of them were read, and those that followed were not.
         reached: the epoch of the deciders' lease; None where it is not known.
     """
 
     whole_from: int = 1
+    judged_from: int = 1
     whole_since: datetime | None = None
     trimmed: bool = False
     carried: bool = True

@@ -71,6 +71,7 @@ from penstock.events.scaling import (
 )
 from penstock.events.worker import (
     HostJoined,
+    HostLeft,
     HostLost,
     WorkerCrashLooping,
     WorkerReady,
@@ -163,6 +164,12 @@ def _dispatched(event: JobDispatched) -> str:
     return f"{event.function} on {event.queue}{due}"
 
 
+def _first_failure(event: BatchFailed) -> str:
+    if not event.failed_jobs or event.error is None:
+        return ""
+    return f"; first {event.failed_jobs[0]}: {event.error.kind}: {event.error.message[:200]}"
+
+
 def _moved(event: JobMoved) -> str:
     reason = f": {event.reason}" if event.reason else ""
     return f"from queue {event.from_queue} to {event.queue}{reason}"
@@ -208,7 +215,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     BatchProgressed: lambda event: _counts(event.counts),
     BatchStopping: lambda event: f"{event.cause}: {event.reason}",
     BatchCompleted: lambda event: _counts(event.counts),
-    BatchFailed: lambda event: f"{event.reason} ({_counts(event.counts)})",
+    BatchFailed: lambda event: f"{event.reason} ({_counts(event.counts)}){_first_failure(event)}",
     BatchCancelled: lambda event: f"{event.reason} ({_counts(event.counts)})",
     BatchReopened: lambda event: f"round {event.round}",
     BatchCarried: lambda event: f"{event.state}; earlier events have left the log",
@@ -261,5 +268,6 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     HostPaused: lambda event: event.reason,
     HostDrained: lambda event: event.reason,
     HostResumed: lambda _: "takes workers again",
+    HostLeft: lambda _: "in order, without workers left",
     HostLost: lambda event: f"silent for {seconds(event.silent_seconds)}",
 }

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from penstock.bus import lookback
-from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried, JobCompleted, JobDispatched, JobError
-from penstock.events.subjects import Subjects
-from penstock.jobs.client import Client
-from penstock.jobs.errors import JobsError
-from penstock.jobs.event_store.event_log import read_event
+from penstock.events.job import JobCompleted, JobError
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import JobRecord, State, fold, ignored_events, leads_to
+from penstock.jobs.lifecycle import JobRecord, ignored_events
 from penstock.jobs.payloads import redaction
-
-_READ_AT_ONCE = 20
-
-History = list[tuple[int, Event | UnknownEvent]]
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,88 +101,6 @@ def _spark_session(view: JobView) -> str:
 def progress(record: JobRecord) -> str:
     """``3 of 10``; empty where the job reported none."""
     return f"{record.done} of {record.total or '?'}" if record.done is not None else ""
-
-
-class Wanted(NamedTuple):
-    """Which jobs are listed; None is any."""
-
-    state: State | None
-    queue: str | None
-    limit: int
-
-    def fits(self, record: JobRecord) -> bool:
-        return self.state in {None, record.state} and self.queue in {None, record.queue}
-
-
-async def newest_jobs(bus: Bus, subjects: Subjects, wanted: Wanted) -> list[JobRecord]:
-    """At most ``wanted.limit`` jobs, those that changed last first."""
-    reader = _Reader(Client(bus, prefix=subjects.prefix), wanted.state)
-    fitting: list[JobRecord] = []
-    everything = subjects.events(noun="job")
-    async for messages, is_complete in lookback.back(bus, subjects.events_stream, everything):
-        fitting = []
-        async for record in reader.records(messages, is_complete):
-            if wanted.fits(record):
-                fitting.append(record)
-                if len(fitting) == wanted.limit:
-                    return fitting
-    return fitting
-
-
-class _Reader:
-    """Folds recent events to records; reads a job whose first events are not among them, once.
-
-    Args:
-        client: reads the history of one job.
-        state: jobs whose recent events lead to other states are not read; None for any.
-    """
-
-    def __init__(self, client: Client, state: State | None) -> None:
-        self._client, self._state = client, state
-        self._read: dict[str, JobRecord | None] = {}
-
-    async def records(
-        self, messages: Sequence[Stored], is_complete: bool
-    ) -> AsyncIterator[JobRecord]:
-        """The jobs of messages, the last changed first.
-
-        Args:
-            messages: events of jobs, oldest first.
-            is_complete: the log holds no events before these.
-        """
-        histories = list(reversed(_by_job(messages).items()))
-        for start in range(0, len(histories), _READ_AT_ONCE):
-            some = histories[start : start + _READ_AT_ONCE]
-            for record in await asyncio.gather(
-                *(self._record(job_id, history, is_complete) for job_id, history in some)
-            ):
-                if record is not None:
-                    yield record
-
-    async def _record(self, job_id: str, history: History, is_complete: bool) -> JobRecord | None:
-        """The job; None where its first events left the log, so that its state is unknown."""
-        if is_complete or isinstance(history[0][1], JobDispatched | JobCarried):
-            return fold(history)
-        if self._state and not any(leads_to(event, self._state) for _, event in history):
-            return None
-        if job_id not in self._read:
-            try:
-                self._read[job_id] = (await self._client.job(job_id)).record
-            except JobsError:
-                self._read[job_id] = None
-        return self._read[job_id]
-
-
-def _by_job(messages: Sequence[Stored]) -> dict[str, History]:
-    """The events of each job; the job of the latest event comes last."""
-    histories: dict[str, History] = {}
-    for stored in messages:
-        job_id = stored.subject.split(".")[-2]
-        event = read_event(stored, JOB_EVENTS)
-        history = histories.pop(job_id, [])
-        history.append((stored.sequence, event))
-        histories[job_id] = history
-    return histories
 
 
 def _plain(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[Any]:

@@ -28,6 +28,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
         job_seconds: how long that runs.
         slots: how many jobs it runs at a time.
         slots_used: how many it runs now.
+        build: version of its job code.
     """
 
     worker: str
@@ -42,6 +43,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     slots: int = 1
     slots_used: int = 0
+    build: str = ""
 
 
 async def living_workers(bus: Bus, settings: Settings) -> tuple[list[WorkerRow], int]:
@@ -92,5 +94,6 @@ def _row(report: WorkerReport) -> WorkerRow:
         cpu_seconds=report.cpu_seconds,
         memory_bytes=report.memory_bytes,
         slots=report.slots,
+        build=report.build,
         slots_used=len(report.claims) if report.slots_used is None else report.slots_used,
     )

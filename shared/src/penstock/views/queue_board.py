@@ -12,6 +12,7 @@ from penstock.config.topology import is_excluded
 from penstock.events.snapshot import MOST_ENDED_QUEUES, SNAPSHOTS, EndedRate, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health.unserved import oldest_seconds
+from penstock.operations.settings_in_force import decider_settings
 
 _FRESH_SECONDS = 60.0
 
@@ -38,8 +39,9 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
-    """A row for each queue, by name."""
+    """A row for each queue, by name; pools are those that the decider works with."""
     subjects = Subjects(settings.prefix)
+    settings = await decider_settings(bus, subjects) or settings
     owners = serving(settings)
     depths = await bus.depths()
     delayed = await _delayed(bus, subjects)

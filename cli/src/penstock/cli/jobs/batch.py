@@ -41,6 +41,12 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     reopened: int = 0
     failed_jobs: tuple[str, ...] | None = None
+    error: str = ""
+    seconds: float | None = None
+    status: str = ""
+    started_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    total: int | None = None
 
 
 def row(record: BatchRecord, failed_jobs: tuple[str, ...] | None = None) -> BatchRow:
@@ -56,6 +62,12 @@ def row(record: BatchRecord, failed_jobs: tuple[str, ...] | None = None) -> Batc
         reason=record.reason,
         reopened=record.round,
         failed_jobs=failed_jobs,
+        error=f"{record.error.kind}: {record.error.message}" if record.error else "",
+        seconds=record.seconds if record.state.ended else None,
+        status=record.status,
+        started_at=record.started_at,
+        cancelled_at=record.cancelled_at,
+        total=record.total,
     )
 
 
@@ -209,10 +221,14 @@ def _show(session: Session, batch: BatchRow) -> None:
     write_line(f"state      {batch.state}" + (f": {batch.reason}" if batch.reason else ""))
     write_line(f"jobs       {counts.total}: completed {counts.completed}, failed {counts.failed}, "
         f"cancelled {counts.cancelled}, pending {counts.pending}")  # fmt: skip
-    write_line(f"may fail   {batch.allowed_failures}")
+    write_line(f"allowed failures {batch.allowed_failures}")
     write_line(f"created    {wording.clock(batch.created_at)}")
+    write_line(f"started    {wording.clock(batch.started_at)}")
     if batch.ended_at:
-        write_line(f"ended      {wording.clock(batch.ended_at)}")
+        took = f", after {wording.seconds(batch.seconds)}" if batch.seconds else ""
+        write_line(f"ended      {wording.clock(batch.ended_at)}{took}")
+    if batch.error:
+        write_line(f"first      {batch.error}")
     for job_id in (batch.failed_jobs or ())[:20]:
         write_line(f"failed     {job_id}")
     if len(batch.failed_jobs or ()) > 20:

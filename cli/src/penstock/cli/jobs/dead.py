@@ -29,8 +29,9 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.dead_letters.client import DeadLetters, Outcome
-from penstock.jobs.dead_letters.letter import LetterFilter
+from penstock.jobs.dead_letters.letter import Letter, LetterFilter
 from penstock.jobs.dead_letters.requeue import Requeuer
+from penstock.jobs.reading.id_prefix import find_id
 
 _LISTED_FAILURES, _JSON_FAILURES = 20, 1_000
 """Failures that are printed one by one, as text and as JSON; beyond them only the count."""
@@ -144,7 +145,12 @@ def groups(session: Session, wanted: LetterFilter, limit: int) -> None:
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one dead letter: arguments, error, traceback."""
-    letter = session.run(lambda bus, settings: letters_of(bus, settings).get(id))
+
+    async def request(bus: Bus, settings: Settings) -> Letter:
+        job_id = await find_id(bus, Subjects(settings.prefix), id)
+        return await letters_of(bus, settings).get(job_id)
+
+    letter = session.run(request)
     if session.as_json:
         write_json(detail(letter))
     else:
@@ -175,12 +181,14 @@ def retry(
     if changes and id is None and not wanted.function:
         raise Refused("--arg with --all needs --function: only then the arguments can be checked")
 
-    async def act(letters: DeadLetters, settings: Settings) -> AsyncIterator[list[Outcome]]:
-        if id is not None:
-            function = (await letters.get(id)).content.function if changes else ""
+    async def act(
+        letters: DeadLetters, settings: Settings, job_id: str
+    ) -> AsyncIterator[list[Outcome]]:
+        if job_id:
+            function = (await letters.get(job_id)).content.function if changes else ""
             arguments = read_changes(settings, function, changes)
-            await letters.retry(id, arguments, mass.reason)
-            yield [Outcome(id)]
+            await letters.retry(job_id, arguments, mass.reason)
+            yield [Outcome(job_id)]
             return
         arguments = read_changes(settings, wanted.function, changes)
         async for page in letters.retry_all(wanted, arguments, mass.reason):
@@ -196,10 +204,10 @@ def retry(
 def delete(session: Session, /, id: str | None, wanted: LetterFilter, mass: Mass) -> None:
     """Delete dead letters; the jobs stay dead."""
 
-    async def act(letters: DeadLetters, _: Settings) -> AsyncIterator[list[Outcome]]:
-        if id is not None:
-            await letters.delete(id, mass.reason)
-            yield [Outcome(id)]
+    async def act(letters: DeadLetters, _: Settings, job_id: str) -> AsyncIterator[list[Outcome]]:
+        if job_id:
+            await letters.delete(job_id, mass.reason)
+            yield [Outcome(job_id)]
             return
         async for page in letters.delete_all(wanted, mass.reason):
             yield page
@@ -207,7 +215,8 @@ def delete(session: Session, /, id: str | None, wanted: LetterFilter, mass: Mass
     _act(session, id, wanted, mass, ("is deleted", "are deleted"), act)
 
 
-Act = Callable[[DeadLetters, Settings], AsyncIterator[list[Outcome]]]
+Act = Callable[[DeadLetters, Settings, str], AsyncIterator[list[Outcome]]]
+"""Acts on the letter of a job; on all that match where the id is empty."""
 
 
 def _act(
@@ -229,7 +238,8 @@ def _act(
     async def request(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
         count = good = 0
         failed: list[Outcome] = []
-        async for page in act(letters_of(bus, settings), settings):
+        job_id = await find_id(bus, Subjects(settings.prefix), id) if id else ""
+        async for page in act(letters_of(bus, settings), settings, job_id):
             bad = [outcome for outcome in page if outcome.error]
             count, good = count + len(page), good + len(page) - len(bad)
             failed = (failed + bad)[:_JSON_FAILURES]

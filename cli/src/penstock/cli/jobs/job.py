@@ -17,19 +17,18 @@ from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.cli.jobs.logs import logs
 from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
 from penstock.cli.output import note, write_json, write_line, write_rows
-from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
+from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.serving import serving
 from penstock.config.topology import PRIORITIES, lanes_of
 from penstock.events.envelope import utc_now
-from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import due_at, expiry
 from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.views.job_history import JobRow, Wanted, job_detail, job_row, newest_jobs
+from penstock.views.job_history import job_detail, job_row
 
 
 @click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")
@@ -114,11 +113,17 @@ def _check_times(delay: float, expires: float | None) -> None:
     expiry(expires, due, now)
 
 
-@job.command(name="ls", example="penstock job ls --state dead --queue reports --limit 50")
+@job.command(name="ls", example="penstock job ls --state dead --function shop.charge --since 1h")
 @click.option(
     "--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state."
 )
-@click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
+@click.option("--function", help="Only jobs of this function.")
+@click.option("--queue", type=QUEUE, help="Only jobs of this queue, of all its priorities.")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option("--batch", type=Name("batch"), help="Only jobs of this batch.")
+@click.option("--worker", type=Name("worker"), help="Only jobs that this worker runs or ran last.")
+@click.option("--since", type=SECONDS, help="Only jobs that changed within this time, such as 2h.")
+@click.option("--until", type=SECONDS, help="Only jobs that last changed longer ago than this.")
 @click.option(
     "--limit",
     default=20,
@@ -127,22 +132,39 @@ def _check_times(delay: float, expires: float | None) -> None:
     help="Most rows to list.",
 )
 @click.pass_obj
-def list_jobs(session: Session, state: str | None, queue: str | None, limit: int) -> None:
-    """List the jobs that changed last."""
-    wanted = Wanted(State(state) if state else None, queue, limit)
+def list_jobs(
+    session: Session,
+    /,
+    state: str | None,
+    since: float | None,
+    until: float | None,
+    limit: int,
+    **fields: str | None,
+) -> None:
+    """List the jobs that changed last, of those that fit all options.
 
-    async def request(bus: Bus, settings: Settings) -> list[JobRow]:
-        records = await newest_jobs(bus, Subjects(settings.prefix), wanted)
-        return [job_row(record) for record in records]
+    The event log is read backwards, its last 64,000 messages at most; where older jobs may fit,
+    too, a note names the time to which it was read.
+    """
+    jobs = session.with_client(
+        lambda client: client.jobs.list(
+            state=State(state) if state else None,
+            since=None if since is None else timedelta(seconds=since),
+            until=None if until is None else timedelta(seconds=until),
+            limit=limit,
+            **{name: value for name, value in fields.items() if value},
+        )
+    )
+    write_rows(session, [job_row(view.record) for view in jobs], COLUMNS, _nothing(state))
+    if jobs.cut_off and jobs.reaches_back_to is not None:
+        reached = jobs.reaches_back_to.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        note(f"the event log was read back to {reached}; older jobs may fit, too")
 
-    write_rows(session, session.run(request), COLUMNS, _nothing(wanted))
 
-
-def _nothing(wanted: Wanted) -> str:
-    text = "no such job is in the event log"
-    if wanted.state is not State.DEAD:
-        return text
-    return f"{text}; 'penstock dead ls' lists dead ones, which are kept for longer than the log"
+def _nothing(state: str | None) -> str:
+    if state != State.DEAD:
+        return "no matching jobs"
+    return "no matching jobs; 'penstock dead ls' lists dead ones, kept for longer than the log"
 
 
 @job.command(example="penstock job show 0193…")
@@ -150,7 +172,11 @@ def _nothing(wanted: Wanted) -> str:
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show one job: state, attempts, timeline, result, error."""
-    _show(session, session.with_client(lambda client: client.job(id)))
+
+    async def read(client: Client) -> JobView:
+        return await client.job(await client.jobs.find_id(id))
+
+    _show(session, session.with_client(read))
 
 
 def choosing(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -269,13 +295,16 @@ def _filter(
 
 
 def _cancel_one(session: Session, id: str, reason: str) -> None:
-    view = session.with_client(lambda client: client.cancel(id, reason))
+    async def request(client: Client) -> JobView:
+        return await client.cancel(await client.jobs.find_id(id), reason)
+
+    view = session.with_client(request)
     if session.as_json:
         write_json(job_row(view.record))
     if view.state is not State.CANCELLED:
-        raise Failed(f"job {id} had already ended: it is {view.state}")
+        raise Failed(f"job {view.id} had already ended: it is {view.state}")
     if not session.as_json:
-        write_line(f"job {id} is cancelled")
+        write_line(f"job {view.id} is cancelled")
 
 
 @job.command(example="penstock job retry 0193… --arg table=orders")
@@ -285,16 +314,18 @@ def _cancel_one(session: Session, id: str, reason: str) -> None:
 def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
     """Retry a dead or cancelled job; for many at once see 'penstock dead'."""
 
-    async def request(bus: Bus, settings: Settings) -> None:
+    async def request(bus: Bus, settings: Settings) -> str:
         client = Client.over(bus, settings, "cli")
-        function = (await client.job(id)).record.function if changes else ""
-        await client.retry(id, read_changes(settings, function, changes))
+        job_id = await client.jobs.find_id(id)
+        function = (await client.job(job_id)).record.function if changes else ""
+        await client.retry(job_id, read_changes(settings, function, changes))
+        return job_id
 
-    session.run(request)
+    job_id = session.run(request)
     if session.as_json:
-        write_json({"id": id})
+        write_json({"id": job_id})
     else:
-        write_line(f"job {id} is retried")
+        write_line(f"job {job_id} is retried")
 
 
 job.add_command(logs)

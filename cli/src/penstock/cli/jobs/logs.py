@@ -39,13 +39,13 @@ def logs(session: Session, id: str, follow: bool, attempt: int | None) -> None:
     shown = _Shown(session.as_json)
 
     async def read(client: Client) -> None:
-        parts = _parts(client, id, attempt or 0, follow)
-        async for part in parts:
+        job_id = await client.jobs.find_id(id)
+        async for part in _parts(client, job_id, attempt or 0, follow):
             shown.write(part)
         if not shown.attempts:
-            await _check_known(client, id)
+            await _check_known(client, job_id)
         elif cut_off := shown.attempts - shown.ended:
-            await _note_cut_off(client, id, cut_off)
+            await _note_cut_off(client, job_id, cut_off)
 
     with suppress(KeyboardInterrupt):  # the usual end of following
         session.with_client(read)

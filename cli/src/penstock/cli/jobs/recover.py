@@ -7,13 +7,14 @@ from contextlib import suppress
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
 from penstock.cli.output import Column, note, write_rows
-from penstock.cli.parameters import JOB_ID, QUEUE
+from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.envelope import new_id
@@ -56,6 +57,11 @@ COLUMNS = (
 @click.option(
     "--threshold", type=click.FloatRange(0, 1), help="Only scores above this; else stuck.threshold."
 )
+@click.option(
+    "--silent-for",
+    type=SECONDS,
+    help="Only jobs silent for so long, such as 10m; whatever their score without --threshold.",
+)
 @click.pass_obj
 def recover(
     session: Session,
@@ -65,18 +71,23 @@ def recover(
     job_id: str | None,
     queue: str | None,
     threshold: float | None,
+    silent_for: float | None,
 ) -> None:
     """Show and recover stuck jobs: 0.4 heartbeat + 0.3 run time + 0.15 memory + 0.15 process."""
 
     async def request(bus: Bus, settings: Settings) -> tuple[list[Suspect], set[str]]:
+        usual = settings.stuck.threshold if silent_for is None else 0.0
         order = RecoverAsked(
             answer_to=new_id(),
-            threshold=settings.stuck.threshold if threshold is None else threshold,
+            threshold=usual if threshold is None else threshold,
             strategy="off" if dry_run else strategy,
             job_id=job_id or "",
             queue=queue or "",
         )
-        return await recover_on_hosts(bus, Subjects(settings.prefix), order)
+        subjects = Subjects(settings.prefix)
+        if silent_for is not None:
+            return await recover_silent(bus, subjects, order, silent_for)
+        return await recover_on_hosts(bus, subjects, order)
 
     suspects, silent = session.run(request)
     write_rows(session, suspects, COLUMNS, "no job is stuck")
@@ -84,6 +95,26 @@ def recover(
         note(f"host {host} did not answer within {PATIENCE_SECONDS:g} s")
     if failed := [suspect for suspect in suspects if suspect.outcome.startswith("failed")]:
         raise Failed(f"{len(failed)} jobs could not be recovered")
+
+
+async def recover_silent(
+    bus: Bus, subjects: Subjects, order: RecoverAsked, silent_seconds: float
+) -> tuple[list[Suspect], set[str]]:
+    """The same for jobs that have been silent for so long, each asked for by its id.
+
+    So executors of any version recover these only.
+    """
+    look = replace(order, answer_to=new_id(), strategy="off")
+    suspects, silent_hosts = await recover_on_hosts(bus, subjects, look)
+    chosen = [one for one in suspects if one.silent_seconds >= silent_seconds]
+    if order.strategy == "off":
+        return chosen, silent_hosts
+    recovered: list[Suspect] = []
+    for suspect in chosen:
+        single = replace(order, answer_to=new_id(), job_id=suspect.job_id)
+        answers, _ = await recover_on_hosts(bus, subjects, single)
+        recovered += answers
+    return recovered, silent_hosts
 
 
 async def recover_on_hosts(

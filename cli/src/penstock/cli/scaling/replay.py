@@ -22,7 +22,7 @@ from penstock.cli.scaling import recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.scaling.recorded_rounds import Span
 from penstock.cli.scaling.tune import COLUMNS as ON_SPARK
-from penstock.cli.scaling.tune import simulate_days
+from penstock.cli.scaling.tune import nothing_came, simulate_days
 from penstock.cli.scaling.verdict_text import sentences
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -210,7 +210,7 @@ def _simulate_lake(
             raise Refused(f"--on-spark changes pools.*.SETTING, or those of --pool; found {name!r}")
         table[setting] = value
     _, rows = simulate_days(session, {"instead": table}, lake, master, since, pool, spawn, 24.0)
-    write_rows(session, rows, ON_SPARK, "no job of a pool came in that time")
+    write_rows(session, rows, ON_SPARK, nothing_came())
 
 
 def _examples(rows: Sequence[Comparison]) -> Iterator[str]:

@@ -100,12 +100,22 @@ def tune(
         write_json([_summary(name, rows) for name in dict.fromkeys(row.pool for row in rows)])
     else:
         shown = [row for row in rows if everything or row.best or row.setting == "as it is"]
-        write_rows(session, shown, COLUMNS, "no job of a pool came in that time")
+        write_rows(session, shown, COLUMNS, nothing_came())
         write_line(CAVEAT)
     if picture is not None and rows:
         allowed = {name: 1 - pool.profile.quantile for name, pool in pools.items()}
         pareto.draw(rows, allowed, picture)
         note(f"drawn: {picture}")
+
+
+def nothing_came() -> str:
+    """The remark where no job was found: on the first day there is no whole day yet."""
+    midnight = utc_now().replace(hour=0, minute=0, second=0, microsecond=0)
+    return (
+        f"no job of a pool came in whole days (UTC) up to {midnight:%Y-%m-%d %H:%M}, the last "
+        "midnight: jobs of today count from tomorrow on; 'penstock simulate' takes a recording of "
+        "any length"
+    )
 
 
 def simulate_days(

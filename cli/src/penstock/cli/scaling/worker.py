@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import click
+from msgspec.structs import replace
 
 from penstock.cli import service
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
 from penstock.cli.output import Column, note, write_rows
-from penstock.cli.parameters import POOL
+from penstock.cli.parameters import POOL, QUEUE
 from penstock.cli.session import Session
+from penstock.config.profiles import PoolTable
+from penstock.config.serving import serving
 from penstock.config.topology import pools
 from penstock.views import wording
 from penstock.views.live_workers import living_workers
@@ -26,6 +29,7 @@ COLUMNS = (
     Column("lived", lambda row: wording.seconds(row.lived_seconds), number=True),
     Column("cpu", lambda row: wording.seconds(row.cpu_seconds), number=True),
     Column("memory", lambda row: wording.memory(row.memory_bytes), number=True),
+    Column("build", lambda row: row.build or wording.UNKNOWN),
 )
 
 
@@ -35,20 +39,49 @@ COLUMNS = (
     service=True,
     example="penstock worker --pool reports\n"
     "penstock worker --pool reports --burst\n"
+    "penstock worker --queue old-imports --burst\n"
     "penstock worker ls",
 )
 @click.option("--pool", type=POOL, help="Run one worker of this pool, without an executor.")
-@click.option("--burst", is_flag=True, help="With --pool: end when no job waits in its queues.")
+@click.option(
+    "--queue", "queues", type=QUEUE, multiple=True, help="Run one worker of queues without a pool."
+)
+@click.option("--burst", is_flag=True, help="End when no job waits in its queues.")
 @click.pass_context
-def worker(context: click.Context, pool: str | None, burst: bool) -> None:
-    """Run one job worker until Ctrl-C (--pool), or list workers (ls)."""
+def worker(context: click.Context, pool: str | None, queues: tuple[str, ...], burst: bool) -> None:
+    """Run one job worker until Ctrl-C (--pool, --queue), or list workers (ls).
+
+    With --queue it serves queues that no pool takes, excluded ones too; the settings of the
+    profile 'balanced' hold for their jobs.
+    """
+    named = [option for option, value in (("--pool", pool), ("--queue", queues)) if value]
     if context.invoked_subcommand is not None:
-        if pool:
-            raise click.UsageError("--pool runs a worker and takes no command", context)
+        if named:
+            raise click.UsageError(f"{named[0]} runs a worker and takes no command", context)
         return
-    if pool is None:
-        raise click.UsageError("give --pool NAME to run a worker, or the command ls", context)
-    _run(context.ensure_object(Session), pool, burst)
+    if len(named) != 1:
+        text = "give --pool NAME or --queue NAME to run a worker, or the command ls"
+        raise click.UsageError(text, context)
+    session = context.ensure_object(Session)
+    if queues:
+        _run_without_pool(session, queues, burst)
+    else:
+        _run(session, str(pool), burst)
+
+
+def _run_without_pool(session: Session, queues: tuple[str, ...], burst: bool) -> None:
+    """A worker of a pool that only this process knows. Raises Refused, Failed."""
+    run = service.find("worker")
+    session.hand_on()
+    settings = session.reachable_settings()
+    owners = serving(settings)
+    for queue in queues:
+        if owner := owners.pool(queue):
+            raise Refused(f"queue {queue!r} is served by pool {owner!r}; use --pool {owner}")
+    names = tuple(dict.fromkeys(queues))
+    table = PoolTable(kind="queue" if len(names) == 1 else "group", queues=names)
+    own = replace(settings, pools={names[0]: table}, excluded=(), default_pool="")
+    run(own, names[0], burst)
 
 
 def _run(session: Session, pool: str, burst: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -23,6 +24,7 @@ from penstock.cli.session import Session
 from penstock.cli.up import cluster, own_broker, state
 from penstock.cli.up.disk_guard import DiskGuard
 from penstock.cli.up.processes import Processes, check_installed
+from penstock.cli.up.reloading import Reloading
 from penstock.cli.up.screen import Lines, Screen, Table
 from penstock.cli.up.watch import watch
 from penstock.config import Settings
@@ -33,7 +35,7 @@ from penstock.health.durability import in_one_line, posture
 from penstock.health.survey import survey
 from penstock.runtime import paths
 from penstock.runtime.broker import Broker
-from penstock.runtime.interpreter import PAUSING
+from penstock.runtime.interpreter import HELD_BACK, PAUSING
 from penstock.runtime.local_broker import with_url
 from penstock.runtime.paths import temporary_dir
 from penstock.runtime.private_folders import private_dir, remove_private
@@ -49,10 +51,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
     ephemeral: bool
     port: int | None
+    reload: bool = False
 
 
 @click.command(
-    cls=Command, service=True, example="penstock up\npenstock up --ephemeral --no-live --port 4222"
+    cls=Command,
+    service=True,
+    example="penstock up\npenstock up --reload\npenstock up --ephemeral --no-live --port 4222",
 )
 @click.option(
     "--live/--no-live", default=None, help="A live table, or lines; else a table on a terminal."
@@ -65,13 +70,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     type=click.IntRange(0, 65535),
     help="Port of the broker that it starts, 0 for any free one; else that of the last start here.",
 )
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: replace the workers when a source file of jobs.modules changes.",
+)
 @click.pass_obj
-def up(session: Session, live: bool | None, ephemeral: bool, port: int | None) -> None:
+def up(
+    session: Session, live: bool | None, ephemeral: bool, port: int | None, reload: bool
+) -> None:
     """Run everything on this machine: broker, services, workers. Ctrl-C ends it in order.
 
     Without nats.url, or where it names a port of this machine at which no server listens, a broker
     is started, which keeps its store and its port in .penstock/ here. Other commands and programs
-    find it from the same folder. A second Ctrl-C does not wait for busy workers.
+    find it from the same folder. A second Ctrl-C does not wait for busy workers. SIGHUP reloads the
+    job code, SIGUSR1 pauses the executor and SIGUSR2 resumes it.
     """
     settings = session.settings()
     configured = pools(settings)
@@ -81,7 +94,10 @@ def up(session: Session, live: bool | None, ephemeral: bool, port: int | None) -
     for remark in (*remarks(settings), *lint(settings, configured)):
         note(f"warning: {remark.text}")
     shown_live = sys.stdout.isatty() if live is None else live
-    options = Options(live=shown_live and not session.as_json, ephemeral=ephemeral, port=port)
+    is_live = shown_live and not session.as_json
+    options = Options(live=is_live, ephemeral=ephemeral, port=port, reload=reload)
+    if reload:  # two versions written within a second would share their compiled file
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     with _prepared(settings, options) as (complete, broker, folder):
         asyncio.run(_Up(session, complete, broker, folder, options).run())
 
@@ -135,6 +151,7 @@ class _Up:
         report = self._screen.report
         self._guard = DiskGuard(broker, folder / "nats", report) if broker else None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._reloading, self._watches_files = Reloading(settings, report), options.reload
 
     async def run(self) -> None:
         """Runs until Ctrl-C or SIGTERM, and until everything has ended."""
@@ -181,6 +198,9 @@ class _Up:
         watching = watch(bus, subjects, self._board, self._screen.happened, wrote)
         storing = asyncio.create_task(self._store_schedules(bus, subjects))
         tasks = [asyncio.create_task(watching), asyncio.create_task(self._draw())]
+        tasks.append(asyncio.create_task(self._reloading.run(bus)))
+        if self._watches_files:
+            tasks.append(asyncio.create_task(self._reloading.watch()))
         if self._guard:
             tasks.append(asyncio.create_task(self._guard.run()))
         for task in tasks:
@@ -215,11 +235,12 @@ class _Up:
 
     def _listen_to_signals(self) -> None:
         loop, executor = asyncio.get_running_loop(), self._processes.services["executor"]
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
             loop.add_signal_handler(number, self._end_requested)
+        loop.add_signal_handler(signal.SIGHUP, self._reloading.hangup, self._end_requested)
         for number in PAUSING:
             loop.add_signal_handler(number, executor.signal, number)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PAUSING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
 
     def _end_requested(self) -> None:
         if self._stopping.is_set():

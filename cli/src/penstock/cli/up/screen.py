@@ -26,7 +26,7 @@ from penstock.telemetry.lines import (
     printable_json,
 )
 from penstock.views.event_text import line, named
-from penstock.views.pool_board import Board
+from penstock.views.pool_board import Board, PoolRow
 from penstock.views.wording import clock, seconds
 
 KEPT_LINES = 8
@@ -87,12 +87,7 @@ class Lines:
             return
         self._drawn_at = time.monotonic()
         rows = board.pool_rows(self._pools, self._settings.host.lease_seconds, utc_now())
-        summary = "; ".join(
-            f"{row.pool}: {row.waiting} waiting, oldest {seconds(row.oldest_waiting_seconds)}, "
-            f"workers {row.planned} planned {row.started} started {row.ready} ready"
-            for row in rows
-            if row.waiting is not None
-        )
+        summary = "; ".join(_summary(row) for row in rows if row.waiting is not None)
         if summary and summary != self._drawn:
             self._drawn = summary
             self.report(summary)
@@ -108,6 +103,15 @@ class Lines:
 
     def _print_json(self, text: bytes) -> None:
         click.echo(printable_json(text.decode()))
+
+
+def _summary(row: PoolRow) -> str:
+    """The pool in a line, with the reason where its jobs wait and no worker is planned."""
+    text = (
+        f"{row.pool}: {row.waiting} waiting, oldest {seconds(row.oldest_waiting_seconds)}, "
+        f"workers {row.planned} planned {row.started} started {row.ready} ready"
+    )
+    return f"{text} ({row.reason})" if row.waiting and not row.planned and row.reason else text
 
 
 class Table:

@@ -19,6 +19,8 @@ _STYLES = {
     "crash-loop": "bold red",
     "lost": "bold red",
     "draining": "yellow",
+    "paused": "yellow",
+    "drained": "yellow",
     "unknown": "dim",
 }
 

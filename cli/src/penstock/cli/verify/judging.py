@@ -77,11 +77,11 @@ class Judge:
         """
         checker = Checker(extent, must_end=must_end, acknowledged=acknowledged)
         checker.report.add(self._unreadable)
-        parts = self._spool.parts
+        parts, first = self._spool.parts, extent.judged_from
         for part in range(parts):
-            checker.batches(self._spool.batches(part))
+            checker.batches(self._spool.batches(part, first))
         for part in range(parts):
-            checker.jobs(*self._spool.jobs(part))
+            checker.jobs(*self._spool.jobs(part, first))
             progress((part + 1) / parts)
         checker.scaling(self._leaders, self._commands)
         checker.schedules(map(_tick_record, self._schedules))

@@ -63,11 +63,13 @@ async def from_broker(
         return Extent(
             whole_from=start, whole_since=since, trimmed=True, carried=False, reached=reached
         )
+    is_shortened = whole_from != before
     return Extent(
         whole_from=whole_from,
         whole_since=whole_since,
+        judged_from=whole_from if is_shortened else 1,
         trimmed=whole_from > 1,
-        carried=whole_from == before,
+        carried=not is_shortened,
         reached=reached,
     )
 

@@ -75,13 +75,13 @@ class Spool:
         file = self._file("batches" if noun == "batch" else "jobs", part)
         file.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
 
-    def batches(self, part: int) -> Histories:
-        """A part of the batches."""
-        return self._read("batches", part)["batch"]
+    def batches(self, part: int, first: int) -> Histories:
+        """A part of the batches; their events from sequence ``first`` on."""
+        return self._read("batches", part, first)["batch"]
 
-    def jobs(self, part: int) -> tuple[Histories, Histories]:
-        """A part of the jobs, and the graphs that belong to them."""
-        histories = self._read("jobs", part)
+    def jobs(self, part: int, first: int) -> tuple[Histories, Histories]:
+        """A part of the jobs, and the graphs that belong to them; events as of :meth:`batches`."""
+        histories = self._read("jobs", part, first)
         return histories["job"], histories["graph"]
 
     def close(self) -> None:
@@ -94,12 +94,14 @@ class Spool:
             self._files[name] = (self._folder / name).open("w+b")
         return self._files[name]
 
-    def _read(self, kind: str, part: int) -> dict[str, Histories]:
+    def _read(self, kind: str, part: int, first: int) -> dict[str, Histories]:
         histories: dict[str, Histories] = defaultdict(lambda: defaultdict(list))
         file = self._file(kind, part)
         file.seek(0)
         while length := file.read(_LENGTH_BYTES):
             message = _decode(file.read(int.from_bytes(length, "big")))
+            if message.sequence < first:
+                continue
             _, noun, key, _ = message.subject.rsplit(".", 3)
             stored = Stored(message.subject, message.sequence, _WHEN, message.body)
             event = read_event(stored, _CODECS[noun])

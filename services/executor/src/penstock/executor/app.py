@@ -143,7 +143,7 @@ class _Shell:
             "connect": lambda: self._spark.state == "running",
             "session": lambda: has_session(executor.processes.pids),
         }
-        spawn(keep_made(used), "class archives")
+        spawn(keep_made(used, executor.is_idle), "class archives")
         spawn(self._follow_commands(), "commands")
         spawn(self._outbox.run(), "outbox")
         spawn(self._publish_snapshots(), "snapshots")

@@ -26,6 +26,7 @@ from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
 from penstock.executor.core import facts, instruction
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
+from penstock.executor.core.worker import Phase
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
 from penstock.executor.recovering.held_claims import begun_jobs, held_claims, last_claim
@@ -82,7 +83,9 @@ class Executor:
         self._oom_kills = OomKills()
         self._published: Any = None
         self.processes = Processes(self._exited)
-        self.warm_parents = WarmParents(lambda: WarmParent(settings, self), settings.jobs.modules)
+        self.warm_parents = WarmParents(
+            lambda: WarmParent(self._settings, self), lambda: self._settings.jobs.modules
+        )
         self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
         self.changed, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
@@ -250,6 +253,10 @@ class Executor:
             loop = asyncio.get_running_loop()
             # A millisecond late: a timer that fires early by its clock would find nothing due.
             self._timer = loop.call_later(due - now + 0.001, self.learn, facts.Ticked())
+
+    def is_idle(self) -> bool:
+        """Whether no worker of this host runs a job."""
+        return all(worker.phase is not Phase.BUSY for worker in self.fleet.workers.values())
 
     def close(self) -> None:
         """Stops looking; living workers stay as they are."""

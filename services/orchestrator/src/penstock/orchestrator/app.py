@@ -19,6 +19,7 @@ from penstock.orchestrator.core.shares import Shares
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.gauges import Readings
 from penstock.orchestrator.health_watch import HealthWatch
+from penstock.orchestrator.hooks.runner import Hooks
 from penstock.orchestrator.queue_consumers import QueueConsumers
 from penstock.orchestrator.reconciling.cursor import Cursor, Position
 from penstock.orchestrator.reconciling.outdated_dead_letters import OutdatedDeadLetters
@@ -80,6 +81,7 @@ class Orchestrator:
         self._read_at = 0.0
         self._following: asyncio.Task[None] | None = None
         self._client = Client.over(self._bus, running.settings, running.source)
+        self._hooks = Hooks(self._bus, running.settings, self._client, running.source)
         self.workflows = WorkflowTracker(self._bus, self._subjects, self._client)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._timers = Timers(self._bus, self._subjects, running.pause)
@@ -108,6 +110,7 @@ class Orchestrator:
         self._service.spawn(self.workflows.follow(), "batches and graphs")
         self._service.spawn(self.workflows.act(), "workflow steps")
         self._service.spawn(self.history.run(self._service), "history")
+        self._service.spawn(self._hooks.run(self._service), "hooks")
         self._service.spawn(self.ticker.follow(), "schedules")
         self._service.spawn(self.ticker.run(), "ticks")
         declared = declared_schedules.keep(self._service, self._client)

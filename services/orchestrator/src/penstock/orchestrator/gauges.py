@@ -13,6 +13,9 @@ from penstock.runtime.poison_messages import poison_count
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Reading
 
+_MOST_EXCLUDED = 100
+"""Excluded queues with series of their own, those with the most jobs."""
+
 
 class Readings:
     """As it was at the last look at the installation's health."""
@@ -39,6 +42,10 @@ class Readings:
         yield from _streams(facts, self._dead_stream)
         yield from _silences(facts)
         yield Reading(metrics.UNSERVED, sum(queue.jobs for queue in facts.unserved))
+        for queue in [queue for queue in facts.unserved if queue.excluded][:_MOST_EXCLUDED]:
+            yield Reading(metrics.EXCLUDED, queue.jobs, (queue.name,))
+            if queue.oldest_seconds is not None:
+                yield Reading(metrics.EXCLUDED_OLDEST, queue.oldest_seconds, (queue.name,))
         for disk in facts.disks:
             yield Reading(metrics.DISK_USED, disk.used_bytes, (disk.use,))
             yield Reading(metrics.DISK_SIZE, disk.total_bytes, (disk.use,))

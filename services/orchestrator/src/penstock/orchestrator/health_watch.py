@@ -23,6 +23,8 @@ from penstock.views.schedule_drift import with_drift
 log = logging.getLogger("penstock.orchestrator")
 
 INSTALLATION = "installation"
+_MOST_EXCLUDED = 1_000
+"""Excluded queues that are logged: their names are not ours to bound."""
 
 
 class Remembered(Tried, frozen=True, kw_only=True):
@@ -46,6 +48,7 @@ class HealthWatch:
         self.last: tuple[Facts, Report] | None = None
         self._disks = DiskGrowth()
         self._stores = True
+        self._excluded_seen: set[str] = set()
 
     async def run(self) -> None:
         """Until the service ends."""
@@ -69,6 +72,15 @@ class HealthWatch:
             else:
                 log.error("%s", _reasons_of(report, "broker"))
 
+    def _log_excluded(self, facts: Facts) -> None:
+        """Once for each excluded queue that is seen to hold jobs."""
+        for queue in facts.unserved:
+            is_new = queue.excluded and queue.name not in self._excluded_seen
+            if is_new and len(self._excluded_seen) < _MOST_EXCLUDED:
+                self._excluded_seen.add(queue.name)
+                text = "queue %s is excluded: its %d jobs wait for 'penstock worker --queue %s'"
+                log.info(text, queue.name, queue.jobs, queue.name)
+
     async def look(self) -> Report:
         """Surveys the installation, stores the report, publishes what changed. Raises BusError."""
         stored = await self._bus.last(self._subjects.state_stream, self._subject)
@@ -77,6 +89,7 @@ class HealthWatch:
         facts = await with_drift(self._disks.grown(surveyed), self._bus, self._service.settings)
         report = judge(facts, utc_now())
         self._log_once(facts, report)
+        self._log_excluded(facts)
         self.last = (facts, report)
         events = changes(before, report)
         published = before.published | {event.component: State(event.state) for event in events}

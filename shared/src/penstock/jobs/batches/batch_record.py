@@ -22,6 +22,7 @@ from penstock.events.batch import (
     Callbacks,
     Counts,
 )
+from penstock.events.job import JobError
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,
@@ -85,6 +86,12 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
         slots: its jobs up to ``counted_to``, whose events may have left the log; see
             :class:`penstock.events.batch.BatchCarried`.
         counted_to: sequence of the log up to which ``slots`` counts.
+        total: jobs that its creator was about to add; None where it did not know.
+        seconds: from its creation to its end.
+        failed_jobs: ids of at most ten jobs that are dead, the first one in front; of a batch that
+            has failed.
+        error: of the first of them.
+        started_at: when its first job was started; None before.
     """
 
     id: str
@@ -106,6 +113,23 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_shortened: bool = False
     slots: dict[str, bytes] | None = None
     counted_to: int = 0
+    total: int | None = None
+    seconds: float = 0.0
+    failed_jobs: tuple[str, ...] = ()
+    error: JobError | None = None
+    started_at: datetime | None = None
+
+    @property
+    def status(self) -> str:
+        """``pending`` before its first job starts, then ``processing``; at its end its state."""
+        if self.state.ended:
+            return self.state.value
+        return "processing" if self.started_at else "pending"
+
+    @property
+    def cancelled_at(self) -> datetime | None:
+        """When its last job had ended after it was cancelled; None if it was not."""
+        return self.ended_at if self.state is BatchState.CANCELLED else None
 
     def allowed(self, total: int) -> int:
         """How many of ``total`` jobs may fail."""
@@ -173,6 +197,7 @@ def _created(event: BatchCreated, sequence: int) -> BatchRecord:
         allowed_percent=event.allowed_percent,
         callbacks=event.callbacks,
         open_seconds=event.open_seconds,
+        total=event.total,
         created_at=event.at,
         changed_at=event.at,
     )
@@ -181,7 +206,9 @@ def _created(event: BatchCreated, sequence: int) -> BatchRecord:
 def _changes(record: BatchRecord, event: BatchEvent, sequence: int) -> dict[str, Any]:
     if isinstance(event, BatchCarried):
         return {"slots": event.slots, "counted_to": event.counted_to} if event.slots else {}
-    return {"changed_at": event.at} | _own_changes(event)
+    started_at = getattr(event, "started_at", None)
+    started = {"started_at": started_at} if started_at and not record.started_at else {}
+    return {"changed_at": event.at, **started} | _own_changes(event)
 
 
 def _own_changes(event: BatchEvent) -> dict[str, Any]:
@@ -191,11 +218,16 @@ def _own_changes(event: BatchEvent) -> dict[str, Any]:
         case BatchStopping():
             return {"cause": event.cause, "reason": event.reason}
         case BatchCompleted():
-            return {"counts": event.counts, "ended_at": event.at}
+            return {"counts": event.counts, "ended_at": event.at, "seconds": event.seconds}
         case BatchFailed() | BatchCancelled():
-            return {"counts": event.counts, "ended_at": event.at, "reason": event.reason}
+            ended = {"counts": event.counts, "ended_at": event.at, "seconds": event.seconds}
+            first: dict[str, Any] = {}
+            if isinstance(event, BatchFailed) and event.failed_jobs:
+                first = {"failed_jobs": event.failed_jobs, "error": event.error}
+            return {**ended, **first, "reason": event.reason}
         case BatchReopened():
-            return {"round": event.round, "ended_at": None, "cause": "", "reason": ""}
+            nothing_failed = {"failed_jobs": (), "error": None, "cause": "", "reason": ""}
+            return {"round": event.round, "ended_at": None, "seconds": 0.0, **nothing_failed}
     return {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sized
 from contextlib import asynccontextmanager, suppress
 
 from penstock.bus import bounded
@@ -98,7 +98,8 @@ class Batches:
         await self._dispatcher.sender.check_headroom()
         callbacks = then, catch, finally_
         with workflow_spans.dispatching("batch", batch_id, title):
-            await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds)
+            total = len(calls) if isinstance(calls, Sized) else None
+            await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds, total)
             await self._fill(batch_id, calls, queue, is_named)
         return batch_id
 
@@ -160,6 +161,7 @@ class Batches:
         allowed_failures: int | str,
         callbacks: tuple[Call | Awaiting | None, Call | Awaiting | None, Call | Awaiting | None],
         open_seconds: float,
+        total: int | None = None,
     ) -> str:
         batch_id = derived_ids.check_owner_id("batch", batch_id) if batch_id else new_id()
         number, percent = parse_allowed_failures(allowed_failures)
@@ -174,6 +176,7 @@ class Batches:
             allowed_percent=percent,
             callbacks=encode_callbacks(self._dispatcher, batch_id, *callbacks),
             open_seconds=open_seconds,
+            total=total,
         )
         is_new = await self._append_if(event, 0)
         if not is_new and (await self.show(batch_id)).state is not BatchState.OPEN:

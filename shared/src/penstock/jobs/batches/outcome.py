@@ -16,7 +16,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         counts: of its jobs.
         title: of the batch, chain or graph.
         reason: empty after a success.
-        failed_job: the first that failed, of a chain or graph.
+        failed_job: the first that failed.
     """
 
     id: str

@@ -42,6 +42,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         template: the call is a template of jobs whose ids begin with this and a hyphen.
         sealed: encrypt the arguments although the job does not ask for it.
         takes: parameters left open, with the job whose result each is given.
+        step: name of the step of a graph that the job is.
     """
 
     queue: str = ""
@@ -53,6 +54,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     template: str = ""
     sealed: bool = False
     takes: dict[str, str] = {}
+    step: str = ""
 
 
 class JobFactory:
@@ -172,6 +174,7 @@ class JobFactory:
             tags=tags,
             expires_at=expires_at.timestamp() if expires_at else payload.UNLIMITED,
             masked=job_type.masked + self._masked,
+            step=terms.step,
         )
 
     def _tags(
@@ -237,6 +240,7 @@ def from_payload(
     causation_id: str | None = None,
     correlation_id: str = "",
     handed: dict[str, msgspec.Raw] | None = None,
+    due_at: datetime | None = None,
 ) -> JobDispatched:
     """The first event of a job from a call that was encoded before: a step's, a callback's.
 
@@ -247,6 +251,7 @@ def from_payload(
         causation_id: id of the event that caused it.
         correlation_id: the batch or graph that it belongs to.
         handed: arguments that were not known when the call was encoded.
+        due_at: not started before this.
 
     Raises:
         msgspec.MsgspecError, ValueError: ``body`` is no encoded call.
@@ -267,6 +272,7 @@ def from_payload(
         payload=payload.encode(call),
         tags=call.tags,
         tries=call.tries,
+        due_at=due_at,
     )
 
 

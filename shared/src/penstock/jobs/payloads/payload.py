@@ -25,6 +25,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         handed: further arguments, which became known only when the job was due: an earlier job's
             result, the outcome of a batch.
         masked: names of fields that are never shown.
+        step: name of the step of a graph that the job is.
 
     Arguments, and what was handed on, may be sealed; see `penstock.jobs.payloads.encryption`.
     """
@@ -41,6 +42,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     expires_at: float = UNLIMITED
     handed: dict[str, msgspec.Raw] | None = None
     masked: tuple[str, ...] = ()
+    step: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields

@@ -77,7 +77,8 @@ class QueuePauses:
         pauses = await self.all()
         for depth in depths:
             if (pause := pauses.get(depth.queue)) and pause.paused != depth.paused:
-                log.info("queue %s: paused is %s, as recorded", depth.queue, pause.paused)
+                what = "paused" if pause.paused else "resumed"
+                log.info("queue %s is %s at the broker, as its record says", depth.queue, what)
                 await self._bus.pause_queue(depth.queue, pause.paused)
 
 

@@ -62,6 +62,23 @@ class JobBatch(Protocol):
         ...
 
 
+class JobGraph(Protocol):
+    """The place of a running job in its chain or graph.
+
+    Attributes:
+        id: of the graph.
+        step: name of the step; empty in jobs that earlier versions dispatched.
+        index: of the step, in an order in which none needs a later one; 0 for the first.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def step(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+
+
 class JobMetrics(Protocol):
     """Metrics of the author's own, published by the metrics service with the label ``pool``.
 
@@ -154,6 +171,11 @@ class Context(Protocol):
     @property
     def batch(self) -> JobBatch | None:
         """The batch this job belongs to; None for a job of its own."""
+        ...
+
+    @property
+    def graph(self) -> JobGraph | None:
+        """The chain or graph that this job is a step of; None for other jobs."""
         ...
 
     def heartbeat(self) -> None:

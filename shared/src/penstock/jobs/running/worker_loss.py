@@ -123,7 +123,9 @@ def poisoned(record: JobRecord, reason: str, *, source: str, now: datetime) -> J
     """The event that ends a job which has lost as many workers as it may."""
     lost = record.lost_workers + record.lost_together + 1
     times = "its worker" if lost == 1 else f"its worker {lost} times in a row; the last time"
-    message = f"lost {times}: {reason[:_REASON_LIMIT]}"
+    error = JobError(kind="poison", message=f"lost {times}: {reason[:_REASON_LIMIT]}")
+    if record.at_most_once:
+        error = interrupted_once(reason)
     return JobDead(
         job_id=record.id,
         correlation_id=record.id,
@@ -131,5 +133,14 @@ def poisoned(record: JobRecord, reason: str, *, source: str, now: datetime) -> J
         at=now,
         queue=record.queue,
         function=record.function,
-        error=JobError(kind="poison", message=message),
+        error=error,
+    )
+
+
+def interrupted_once(reason: str) -> JobError:
+    """The error of a job that runs at most once, and that did not come to its end."""
+    return JobError(
+        kind="at-most-once",
+        message=f"{reason[:_REASON_LIMIT]}; it was started, runs at most once, and may have done "
+        "its work or a part of it: look before you retry it",
     )

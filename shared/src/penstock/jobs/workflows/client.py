@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.bus.protocol import PayloadTooLarge as MessageTooLarge
+from penstock.config.topology import Priority
 from penstock.events.envelope import new_id
 from penstock.events.graph import (
     GRAPH_EVENTS,
@@ -24,13 +27,14 @@ from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting, split
 from penstock.jobs.dispatch.dispatcher import Dispatcher
-from penstock.jobs.dispatch.job_factory import Terms
+from penstock.jobs.dispatch.job_factory import Terms, due_at
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.job_type import Call
+from penstock.jobs.job_type import Call, JobType
 from penstock.jobs.job_view import JobView
+from penstock.jobs.registry import check_tags
 from penstock.jobs.workflows import graph_order
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
@@ -44,11 +48,28 @@ class Step(msgspec.Struct, frozen=True):
         after: names of the steps that must have completed before.
         takes: parameters left open by ``awaiting`` and the step whose result each is given; not
             needed where one parameter is open and one step comes before.
+        queue: instead of the graph's and of the function's own.
+        priority: instead of the graph's, for queues that have priorities.
+        delay: seconds between when its turn comes and when its job may start.
+        tags: besides those of the graph and of the function.
     """
 
     call: Call | Awaiting
     after: Sequence[str] = ()
     takes: Mapping[str, str] = {}
+    queue: str = ""
+    priority: Priority | None = None
+    delay: float | timedelta = 0.0
+    tags: Sequence[str] = ()
+
+
+class _GraphTerms(NamedTuple):
+    """What the steps of one graph have in common."""
+
+    queue: str
+    priority: Priority
+    delay: float | timedelta
+    tags: tuple[str, ...]
 
 
 class Graphs:
@@ -65,10 +86,14 @@ class Graphs:
 
     async def chain(
         self,
-        calls: Sequence[Call | Awaiting],
+        calls: Sequence[Call | Awaiting | Step],
         *,
         title: str = "",
         graph_id: str = "",
+        queue: str = "",
+        priority: Priority = "normal",
+        delay: float | timedelta = 0.0,
+        tags: Iterable[str] = (),
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -76,9 +101,14 @@ class Graphs:
         """Dispatches jobs one after another, each when the one before has completed.
 
         Args:
-            calls: one left open by ``awaiting`` is given the result of the one before it.
+            calls: one left open by ``awaiting`` is given the result of the one before it; a
+                :class:`Step` has a queue, priority, delay or tags of its own.
             title: for people.
             graph_id: a caller's own id makes the dispatch idempotent.
+            queue: of all steps, instead of the functions' own.
+            priority: of all steps, for queues that have priorities.
+            delay: seconds until the first step may start.
+            tags: of all steps, besides the functions' own.
             then: dispatched once when all steps have completed.
             catch: dispatched once when a step has failed.
             finally_: dispatched once in any case.
@@ -87,14 +117,24 @@ class Graphs:
 
             await client.graphs.chain([extract(table="orders"), awaiting(load, "rows")])
         """
-        functions = [call.job.name.rpartition(".")[2] for call in calls]
+        links = [call if isinstance(call, Step) else Step(call) for call in calls]
+        functions = [link.call.job.name.rpartition(".")[2] for link in links]
         names = [f"{number} {function}" for number, function in enumerate(functions, 1)]
         steps = {
-            name: Step(call, names[index - 1 : index] if index else ())
-            for index, (name, call) in enumerate(zip(names, calls, strict=True))
+            name: msgspec.structs.replace(link, after=names[index - 1 : index] if index else ())
+            for index, (name, link) in enumerate(zip(names, links, strict=True))
         }
         return await self.dispatch(
-            steps, title=title, graph_id=graph_id, then=then, catch=catch, finally_=finally_
+            steps,
+            title=title,
+            graph_id=graph_id,
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            tags=tags,
+            then=then,
+            catch=catch,
+            finally_=finally_,
         )
 
     async def dispatch(
@@ -104,6 +144,10 @@ class Graphs:
         by_level: bool = False,
         title: str = "",
         graph_id: str = "",
+        queue: str = "",
+        priority: Priority = "normal",
+        delay: float | timedelta = 0.0,
+        tags: Iterable[str] = (),
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -116,12 +160,17 @@ class Graphs:
                 else each step when those have completed that it names.
             title: for people.
             graph_id: a caller's own id makes the dispatch idempotent.
+            queue: of all steps, instead of the functions' own.
+            priority: of all steps, for queues that have priorities.
+            delay: seconds until the first steps may start.
+            tags: of all steps, besides the functions' own.
             then: dispatched once when all steps have completed.
             catch: dispatched once when a step has failed and no other runs.
             finally_: dispatched once in any case.
 
         Raises:
             BadGraph: steps that need each other, with the path; or a step that does not exist.
+            BadTime, BadName, JobRefused: a delay, a queue or a priority that cannot be.
             PayloadTooLarge: all calls together exceed the broker's largest message.
             AlreadyDispatched: a graph of this id exists.
         """
@@ -130,7 +179,9 @@ class Graphs:
             graph_id=graph_id,
             correlation_id=graph_id,
             source=self._dispatcher.source,
-            steps=self._steps(graph_id, steps, by_level),
+            steps=self._steps(
+                graph_id, steps, by_level, _GraphTerms(queue, priority, delay, tuple(tags))
+            ),
             title=title[:200],
             callbacks=encode_callbacks(self._dispatcher, graph_id, then, catch, finally_),
         )
@@ -146,7 +197,7 @@ class Graphs:
         return graph_id
 
     def _steps(
-        self, graph_id: str, steps: Mapping[str, Step], by_level: bool
+        self, graph_id: str, steps: Mapping[str, Step], by_level: bool, terms: _GraphTerms
     ) -> tuple[GraphStep, ...]:
         if not 1 <= len(steps) <= MAX_STEPS:
             raise BadGraph(f"a graph has 1 to {MAX_STEPS} steps, found {len(steps)}")
@@ -157,6 +208,7 @@ class Graphs:
         }
         ordered = [name for group in graph_order.levels(needs) for name in group]
         index = {name: number for number, name in enumerate(ordered)}
+        _check_results_are_stored(steps, takes)
         sealed = self._sealed(ordered, steps, takes)
         if by_level:
             needs = graph_order.by_level(needs)
@@ -165,13 +217,18 @@ class Graphs:
                 name=name,
                 payload=self._encoded(
                     derived_ids.step_id(graph_id, index[name]),
-                    steps[name].call,
-                    name in sealed,
-                    {
-                        parameter: derived_ids.step_id(graph_id, index[other])
-                        for parameter, other in takes[name].items()
-                    },
+                    steps[name],
+                    terms,
+                    Terms(
+                        step=name,
+                        sealed=name in sealed,
+                        takes={
+                            parameter: derived_ids.step_id(graph_id, index[other])
+                            for parameter, other in takes[name].items()
+                        },
+                    ),
                 ),
+                delay_seconds=_delay_seconds(steps[name], terms, is_first=not needs[name]),
                 needs=tuple(index[other] for other in needs[name]),
                 takes={parameter: index[other] for parameter, other in takes[name].items()},
             )
@@ -192,12 +249,15 @@ class Graphs:
                 sealed.add(name)
         return sealed
 
-    def _encoded(
-        self, job_id: str, step_call: Call | Awaiting, sealed: bool, takes: Mapping[str, str]
-    ) -> bytes:
-        call = split(step_call, MAX_STEPS)[0]
-        terms = Terms(sealed=sealed, takes=dict(takes))
-        return self._dispatcher.prepare(call, job_id, terms=terms).payload
+    def _encoded(self, job_id: str, step: Step, common: _GraphTerms, terms: Terms) -> bytes:
+        call = split(step.call, MAX_STEPS)[0]
+        terms = msgspec.structs.replace(
+            terms,
+            priority=step.priority or common.priority,
+            tags=check_tags((*common.tags, *step.tags)),
+        )
+        queue = step.queue or common.queue
+        return self._dispatcher.prepare(call, job_id, queue, terms).payload
 
     # --- reading and changing ---------------------------------------------------------------------
     async def show(self, graph_id: str) -> GraphRecord:
@@ -283,6 +343,28 @@ class Graphs:
     async def _append_if(self, event: GraphEvent, record: GraphRecord) -> bool:
         stored = await event_log.append_if(self._bus, self._subjects, event, record.sequence)
         return stored is not None
+
+
+def _delay_seconds(step: Step, common: _GraphTerms, *, is_first: bool) -> float:
+    """Raises BadTime."""
+    at = datetime.now(UTC)
+    delays = [step.delay, common.delay if is_first else 0.0]
+    due = [due_at(delay, None, at) or at for delay in delays]
+    return sum((moment - at).total_seconds() for moment in due)
+
+
+def _check_results_are_stored(
+    steps: Mapping[str, Step], takes: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises BadGraph: a step takes the result of one whose function stores none."""
+    for name, taken in takes.items():
+        for other in taken.values():
+            function = split(steps[other].call, MAX_STEPS)[0].job
+            if isinstance(function, JobType) and not function.store_result:
+                raise BadGraph(
+                    f"step {name!r} takes the result of step {other!r}, and {function.name} stores "
+                    "none (store_result=False)"
+                )
 
 
 def _takes(name: str, step: Step) -> dict[str, str]:

@@ -45,7 +45,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RoundContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that all pools of a round share."""
+    """The values that all pools of a round share.
+
+    ``crash_loops``: by pool, hosts that get no further workers of it.
+    """
 
     state: State
     inputs: Inputs
@@ -53,6 +56,7 @@ class RoundContext(msgspec.Struct, frozen=True, kw_only=True):
     capacities: Mapping[str, HostCapacity]
     needs: Needs
     now: float
+    crash_loops: Mapping[str, frozenset[str]] = {}
 
 
 def conclude(
@@ -63,7 +67,7 @@ def conclude(
     measurement = context.inputs.measured_pools.get(claim.pool)
     current, target = desired.proposal.current, sum(share.values())
     _explain_share(context, claim, desired, target)
-    _explain_moves(context.hosts, before, desired, share)
+    _explain_moves(context.hosts, claim, before, desired, share)
     advice = claim.profile.advisor
     if advice:
         text = f"{target} advised: in advisor mode the plan stays {current}"
@@ -145,11 +149,11 @@ def _explain_share(
     if fit.bound == "hosts":
         history.change("capacity", fit.bound, carried, f"{carried}: {_no_host(context.hosts)}")
     elif fit.others:
-        text = f"{carried} fit, by {fit.bound} of host {fit.host}: other processes than"
+        text = f"{carried}: host {fit.host} has no {fit.bound} left for more; processes other than"
         text += f" Penstock's workers use {fit.others} there"
         history.change("capacity", "other-processes", carried, text)
     else:
-        text = f"{carried} fit, by {fit.bound} of host {fit.host}"
+        text = f"{carried}: host {fit.host} has no {fit.bound} left for more"
         history.change("capacity", fit.bound, carried, text)
     text = f"{target} is the pool's fair share of capacity that other pools need too"
     history.change("fair-share", "lateness", target, text)
@@ -167,9 +171,9 @@ def _mb(size: float) -> str:
 
 
 def _explain_moves(
-    hosts: HostLiveness, before: PoolState, desired: DesiredWorkers, share: Share
+    hosts: HostLiveness, claim: Claim, before: PoolState, desired: DesiredWorkers, share: Share
 ) -> None:
-    if not (hosts.lost or hosts.draining or hosts.unresponsive):
+    if not (hosts.lost or hosts.draining or hosts.unresponsive or claim.avoided):
         _explain_levelling(before, desired, share)
         return
     for affected, why in (
@@ -177,6 +181,7 @@ def _explain_moves(
         (hosts.draining - hosts.drained, "draining"),
         (hosts.drained, "drained by an operator"),
         (hosts.unresponsive, "its commands are not begun"),
+        (claim.avoided, "its workers end as soon as they start"),
     ):
         left = sorted(host for host in before.placement if host in affected and host not in share)
         if left:

@@ -62,6 +62,7 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         hosts=hosts,
         capacities=headroom.host_capacities(hosts, state, inputs, moving, needs),
         needs=needs,
+        crash_loops=headroom.crash_loops(hosts, inputs),
         now=now,
     )
     desired = {pool.name: _desired(pool, context) for pool in due}
@@ -109,6 +110,7 @@ def _desired(pool: Pool, context: RoundContext) -> DesiredWorkers:
 def _claim(pool: Pool, desired: DesiredWorkers, context: RoundContext) -> Claim:
     remembered = context.state.pools[pool.name]
     exclusive = pool.kind == "exclusive"
+    avoided = context.crash_loops.get(pool.name, frozenset())
     trial = context.needs.is_trial(pool, remembered)
     most = 1 if trial else desired.history.workers
     return Claim(
@@ -118,7 +120,7 @@ def _claim(pool: Pool, desired: DesiredWorkers, context: RoundContext) -> Claim:
         workers=min(desired.history.workers, most),
         need=context.needs.of(pool, remembered),
         tried=context.needs.measured(pool).memory_bytes if trial else 0.0,
-        placement=_begun(pool, remembered, context),
+        placement=_begun(pool, remembered, avoided, context),
         snapshot=desired.snapshot,
         profile=pool.profile,
         one_host=exclusive,
@@ -126,6 +128,7 @@ def _claim(pool: Pool, desired: DesiredWorkers, context: RoundContext) -> Claim:
         if exclusive
         else None,
         movable=_movable(pool, remembered, context),
+        avoided=avoided,
     )
 
 
@@ -140,9 +143,14 @@ def _leave_drained_hosts(
             desired[pool.name].history.change("placement", "drained", 0, text, host=home)
 
 
-def _begun(pool: Pool, remembered: PoolState, context: RoundContext) -> Mapping[str, int]:
-    """The pool's placement without what unresponsive hosts have not begun."""
-    return pending.kept(
+def _begun(
+    pool: Pool, remembered: PoolState, crash_looping: frozenset[str], context: RoundContext
+) -> Mapping[str, int]:
+    """The pool's placement without what unresponsive hosts have not begun.
+
+    Of hosts where its workers keep ending at once only those that are ready stay.
+    """
+    placement = pending.kept(
         remembered.placement,
         pool.name,
         context.hosts.unresponsive,
@@ -152,6 +160,18 @@ def _begun(pool: Pool, remembered: PoolState, context: RoundContext) -> Mapping[
         # an exclusive pool's jobs must never run on two hosts: it stays where it may be running
         gives_up=pool.kind != "exclusive",
     )
+    if crash_looping.isdisjoint(placement):
+        return placement
+    measured = context.inputs.measured_hosts
+    return {
+        host: count
+        for host, planned in placement.items()
+        if (
+            count := min(planned, measured[host].snapshot.pools[pool.name].ready)
+            if host in crash_looping
+            else planned
+        )
+    }
 
 
 def _commanded(

@@ -238,7 +238,7 @@ def _held(history: History, hold: Hold | None) -> int:
 
 def _pinned(proposal: Proposal) -> DesiredWorkers:
     workers, history = proposal.profile.min_workers, History()
-    history.add("strategy", "pinned", workers, f"{workers}: the pool is pinned, it is not scaled")
+    history.add("strategy", "pinned", workers, f"{workers}: fixed, the pool is not scaled")
     return _settled(proposal, history)
 
 

@@ -86,6 +86,8 @@ class StuckWatch:
     async def recover(self, suspect: Suspect, strategy: Strategy) -> Suspect:
         """Takes the job away and, unless the strategy is graceful, ends its worker.
 
+        A worker that runs several jobs ends itself, after the others, if this one does not stop.
+
         Returns:
             ``suspect`` with what was done.
         """
@@ -102,7 +104,8 @@ class StuckWatch:
         except BusError as error:
             log.warning("job %s is stuck and cannot be recovered now: %s", suspect.job_id, error)
             return replace(suspect, outcome=f"failed: {error}")
-        if strategy != "graceful":
+        worker = self._executor.fleet.workers.get(suspect.worker)
+        if strategy != "graceful" and (worker is None or worker.slots == 1):
             self._executor.learn(Condemned(worker=suspect.worker))
         return replace(suspect, outcome=strategy)
 
@@ -117,14 +120,13 @@ class StuckWatch:
         workers = [w for w in self._executor.fleet.workers.values() if w.pid is not None]
         self._vitals.forget_others([w.pid for w in workers if w.pid is not None])
         for worker in workers:
-            claim = longest(worker.claims)
-            if claim is None:
-                continue
-            blind = score(self._vital(worker, claim, _UNSEEN, now), self._settings)
-            if _most(blind) > limit:  # asking the kernel costs more than all the rest
-                process = self._vitals.look(worker.pid or 0, now) or _UNSEEN
-                vital = self._vital(worker, claim, process, now)
-                yield self._suspect(worker, claim, vital, score(vital, self._settings))
+            process: Process | None = None
+            for claim in _running(worker):
+                blind = score(self._vital(worker, claim, _UNSEEN, now), self._settings)
+                if _most(blind) > limit:  # asking the kernel costs more than all the rest
+                    process = process or self._vitals.look(worker.pid or 0, now) or _UNSEEN
+                    vital = self._vital(worker, claim, process, now)
+                    yield self._suspect(worker, claim, vital, score(vital, self._settings))
 
     def _vital(self, worker: Worker, claim: Claim, process: Process, now: float) -> Vital:
         unreported = now - (worker.reported_at or now)
@@ -156,6 +158,14 @@ class StuckWatch:
             process_part=parts.process,
             process=vital.process,
         )
+
+
+def _running(worker: Worker) -> tuple[Claim, ...]:
+    """What a worker runs, as far as it is reported."""
+    if worker.slots > 1:
+        return worker.claims
+    claim = longest(worker.claims)
+    return () if claim is None else (claim,)
 
 
 def longest(claims: tuple[Claim, ...]) -> Claim | None:

@@ -20,13 +20,15 @@ class WarmParents:
 
     Args:
         make: makes a warm parent that is not started.
-        modules: those of job code: a parent that cannot import one of them is not used.
+        modules: names of those with job code: a parent that cannot import one of them is not used.
 
     Attributes:
         current: the parent that forks.
     """
 
-    def __init__(self, make: Callable[[], WarmParent], modules: Collection[str]) -> None:
+    def __init__(
+        self, make: Callable[[], WarmParent], modules: Callable[[], Collection[str]]
+    ) -> None:
         self._make, self._modules = make, modules
         self.current = make()
         self._running: set[WarmParent] = set()
@@ -82,5 +84,5 @@ class WarmParents:
             return f"no process imported the job code within {_PATIENCE_SECONDS:.0f} s"
         if isinstance(outcome, str):
             return outcome
-        failures = [f"{name}: {outcome[name]}" for name in self._modules if name in outcome]
+        failures = [f"{name}: {outcome[name]}" for name in self._modules() if name in outcome]
         return "; ".join(failures)

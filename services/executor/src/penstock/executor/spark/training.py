@@ -35,7 +35,7 @@ log = logging.getLogger("penstock.executor")
 _READY_SECONDS = 90.0
 _WRITE_SECONDS = 120.0
 """Writing an archive takes 3 s, and much longer on a busy machine."""
-_NICE = 10
+_NICE = 19
 _WORK = """
 spark.range(1000).selectExpr("id % 7 AS k", "id").groupBy("k").sum("id").toPandas()
 spark.createDataFrame([(1, "a")], "n int, s string").collect()

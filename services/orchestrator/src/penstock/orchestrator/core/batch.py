@@ -23,6 +23,7 @@ from penstock.events.batch import (
     Counts,
 )
 from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.job import JobError
 from penstock.jobs.batches import batch_record
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.batches.outcome import Outcome
@@ -36,6 +37,8 @@ PROGRESS_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 """A batch that is stopped while jobs are being added waits this long for those under way."""
 _CANCELLED_AT_ONCE = 1_000
+_NAMED_FAILURES, _ERROR_LETTERS = 10, 1_000
+"""Jobs that `BatchFailed` names, and how much of the first one's error it holds."""
 
 
 class BatchSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,7 @@ class Batch:
         self.tally = tally or Tally()
         self.position = record.sequence
         self._added_at = self._progressed_at = record.created_at.timestamp()
+        self._has_news = False  # of its first start, which no event of the batch holds yet
 
     @staticmethod
     def restored(snapshot: BatchSnapshot, source: str) -> Batch:
@@ -118,9 +122,30 @@ class Batch:
             self._added_at = max(self._added_at, event.at.timestamp())
         if isinstance(event, BatchProgressed):
             self._progressed_at = event.at.timestamp()
+            self._has_news = self._has_news and event.started_at is None
 
-    def see_job(self, member: Member, event: str, sequence: int, at: float) -> None:
-        """An event of one of its jobs, by name."""
+    def see_start(self, sequence: int, at: datetime) -> None:
+        """One of its jobs was started."""
+        if sequence > self.position:
+            self.position = sequence
+            if self.record.started_at is None:
+                self.record = msgspec.structs.replace(self.record, started_at=at)
+                self._has_news = True
+
+    def see_job(
+        self,
+        member: Member,
+        event: str,
+        sequence: int,
+        at: float,
+        error: JobError | None = None,
+    ) -> None:
+        """An event of one of its jobs, by name.
+
+        Args:
+            at: POSIX seconds.
+            error: of a job that is dead.
+        """
         if sequence <= self.position or event not in SLOTS:
             return
         self.position = sequence
@@ -130,6 +155,12 @@ class Batch:
         self.tally.put(member, slot)
         if slot is Slot.PENDING:
             self._added_at = at
+        elif slot is Slot.FAILED and error is not None and not self.record.failed_jobs:
+            self.record = msgspec.structs.replace(
+                self.record,
+                failed_jobs=(member.job_id,),
+                error=JobError(kind=error.kind[:200], message=error.message[:_ERROR_LETTERS]),
+            )
 
     # --- instructions out -------------------------------------------------------------------------
     def decide(self, now: datetime) -> Instruction | None:
@@ -142,7 +173,7 @@ class Batch:
         elif self._failed_too_often(counts):
             step = self._too_many(counts, now)
         elif state is BatchState.RUNNING and not counts.pending:
-            step = Append(BatchCompleted(counts=counts, **self._about(now)), self.record.sequence)
+            step = Append(BatchCompleted(counts=counts, **self._end(now)), self.record.sequence)
         elif state is BatchState.OPEN and self._is_abandoned(now):
             step = self._stopping(
                 "abandoned", "its client stopped adding jobs and did not close it", now
@@ -178,23 +209,43 @@ class Batch:
         if now.timestamp() - self._added_at < SETTLE_SECONDS:
             return None
         if self.record.cause == "client":
-            event = BatchCancelled(counts=counts, reason=self.record.reason, **self._about(now))
+            event = BatchCancelled(counts=counts, reason=self.record.reason, **self._end(now))
             return Append(event, self.record.sequence)
         return self._failed(counts, self.record.reason, now)
 
     def _progress(self, counts: Counts, now: datetime) -> Instruction | None:
-        if counts == self.record.counts or now.timestamp() - self._progressed_at < PROGRESS_SECONDS:
+        if counts == self.record.counts and not self._has_news:
             return None
-        return Append(BatchProgressed(counts=counts, **self._about(now)), self.record.sequence)
+        if now.timestamp() - self._progressed_at < PROGRESS_SECONDS:
+            return None
+        event = BatchProgressed(
+            counts=counts, started_at=self.record.started_at, **self._about(now)
+        )
+        return Append(event, self.record.sequence)
 
     def _stopping(self, cause: str, reason: str, now: datetime) -> Append:
         event = BatchStopping(cause=cause, reason=reason, **self._about(now))  # type: ignore[arg-type]
         return Append(event, self.record.sequence)
 
     def _failed(self, counts: Counts, reason: str, now: datetime) -> Append:
-        return Append(
-            BatchFailed(counts=counts, reason=reason, **self._about(now)), self.record.sequence
+        first, failed = self.record.failed_jobs, self.tally.failed(self.record.id)
+        others = (member.job_id for member in failed if member.job_id not in first)
+        event = BatchFailed(
+            counts=counts,
+            reason=reason,
+            failed_jobs=(*first, *islice(others, _NAMED_FAILURES - len(first))),
+            error=self.record.error,
+            **self._end(now),
         )
+        return Append(event, self.record.sequence)
+
+    def _end(self, now: datetime) -> dict[str, Any]:
+        seconds = (now - self.record.created_at).total_seconds()
+        return {
+            **self._about(now),
+            "seconds": round(max(seconds, 0.0), 3),
+            "started_at": self.record.started_at,
+        }
 
     def _call_back(self) -> CallBack:
         record = self.record
@@ -205,6 +256,7 @@ class Batch:
             counts=record.counts,
             title=record.title,
             reason=record.reason,
+            failed_job=record.failed_jobs[0] if record.failed_jobs else "",
         )
         return CallBack(record.callbacks, outcome, success, record.round)
 

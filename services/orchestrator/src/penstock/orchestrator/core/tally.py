@@ -68,5 +68,10 @@ class Tally:
         for producer, number in self._slots.members(Slot.PENDING):
             yield Member(batch, producer, number)
 
+    def failed(self, batch: str) -> Iterator[Member]:
+        """The jobs that are dead."""
+        for producer, number in self._slots.members(Slot.FAILED):
+            yield Member(batch, producer, number)
+
     def pack(self) -> PackedTally:
         return PackedTally(self._slots.pack())

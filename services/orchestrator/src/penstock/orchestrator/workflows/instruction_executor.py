@@ -15,6 +15,7 @@ from penstock.bus.protocol import (
     Outgoing,
     PayloadTooLarge,
     WrongSequence,
+    broker_time,
 )
 from penstock.events.job import JobCancelled, JobDispatched
 from penstock.events.subjects import Subjects
@@ -22,9 +23,11 @@ from penstock.jobs import derived_ids
 from penstock.jobs.batches.callbacks import due_callbacks
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch import job_factory
-from penstock.jobs.errors import JobRefused, JobsError
+from penstock.jobs.dispatch.job_factory import due_at
+from penstock.jobs.errors import JobRefused, JobsError, NoResult
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_view import missing_result
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
@@ -118,6 +121,7 @@ class InstructionExecutor:
             self._dispatcher.source,
             correlation_id=graph.record.id,
             handed=handed,
+            due_at=due_at(step.delay_seconds, None, broker_time(self._bus)),
         )
 
     async def _requeue(self, graph: Graph, index: int) -> None:
@@ -131,7 +135,11 @@ class InstructionExecutor:
                 graph.refused(index, f"step {name!r} cannot be requeued: {error}")
 
     async def _result(self, graph_id: str, index: int) -> bytes:
-        return (await self.client.job(derived_ids.step_id(graph_id, index))).record.result or _NIL
+        """Raises NoResult: it is not stored, or not any more."""
+        record = (await self.client.job(derived_ids.step_id(graph_id, index))).record
+        if reason := missing_result(record):
+            raise NoResult(reason)
+        return record.result or _NIL
 
     # --- cancelling -------------------------------------------------------------------------------
     async def cancel(self, job_ids: tuple[str, ...], reason: str) -> None:

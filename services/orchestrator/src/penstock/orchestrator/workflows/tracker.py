@@ -20,7 +20,7 @@ from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
 from penstock.events.batch import BATCH_EVENTS, BatchCarried, BatchCreated
 from penstock.events.envelope import UnknownEvent, utc_now
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried, GraphStarted
-from penstock.events.job import JOB_EVENTS
+from penstock.events.job import JOB_EVENTS, JobDead, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
@@ -42,6 +42,7 @@ from penstock.runtime.tasks import within
 log = logging.getLogger("penstock.orchestrator")
 
 Workflow = Batch | Graph
+_START = JobStarted.__name__
 _ROUND_SECONDS = 0.25
 _STOPPED_SECONDS = 3.0
 _STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
@@ -158,7 +159,7 @@ class WorkflowTracker:
     def patterns(self) -> Sequence[str]:
         """What is read: the jobs' events only while there is something to count."""
         own = [self._subjects.events("batch"), self._subjects.events("graph")]
-        jobs = [self._subjects.events("job", "*", name) for name in SLOTS]
+        jobs = [self._subjects.events("job", "*", name) for name in (*SLOTS, _START)]
         return [*own, *jobs] if self.unfinished else own
 
     async def see(self, stored: Stored) -> None:
@@ -167,7 +168,9 @@ class WorkflowTracker:
             return
         _, noun, key, name = stored.subject.rsplit(".", 3)
         try:
-            if noun == "job":
+            if name == _START:
+                self._see_start(key, stored)
+            elif noun == "job":
                 self._see_job(key, name, stored)
             else:
                 await self._see_workflow(noun, key, name, stored)
@@ -182,13 +185,25 @@ class WorkflowTracker:
             )  # fmt: skip
         self.position = stored.sequence
 
+    def _see_start(self, job_id: str, stored: Stored) -> None:
+        """Most starts are passed over unread: of a batch, only the first counts."""
+        member = derived_ids.member(job_id)
+        batch = self.unfinished.get(("batch", member.batch)) if member else None
+        if not isinstance(batch, Batch) or batch.record.started_at is not None:
+            return
+        if isinstance(read_event(stored, JOB_EVENTS), JobStarted):
+            batch.see_start(stored.sequence, stored.at)
+            self._touch("batch", batch.record.id)
+
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
-        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+        event = read_event(stored, JOB_EVENTS)
+        if isinstance(event, UnknownEvent):
             return
         if member := derived_ids.member(job_id):
             batch = self.unfinished.get(("batch", member.batch))
             if isinstance(batch, Batch):
-                batch.see_job(member, name, stored.sequence, stored.at.timestamp())
+                error = event.error if isinstance(event, JobDead) else None
+                batch.see_job(member, name, stored.sequence, stored.at.timestamp(), error)
                 self._touch("batch", member.batch)
         elif step := derived_ids.step(job_id):
             graph = self.unfinished.get(("graph", step[0]))

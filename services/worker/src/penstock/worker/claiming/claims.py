@@ -169,6 +169,7 @@ class Claims:
             pickup_seconds=whole_micros(job.pickup_seconds),
             message=job.delivery.sequence,
             max_lost=job.max_lost,
+            at_most_once=job.kind.at_most_once,
             function=job.payload.function,
             slots=self._slots,
         )

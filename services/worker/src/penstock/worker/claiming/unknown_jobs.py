@@ -19,11 +19,10 @@ from msgspec.structs import replace
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Delivery, Headers, WrongSequence, broker_time
-from penstock.events.job import JobEvent, JobRetrying, JobStarted
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
-from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.running import worker_loss
 from penstock.runtime.limited_log import LimitedLog
@@ -160,16 +159,18 @@ class UnknownJobs:
         action = settle(record, delivery.sequence, reason.made_from, reason.attempt, now, limit)
         trace = trace_of(delivery.headers)
         match action:
-            case Action.START if record.state is State.WAITING and record.message:
-                await self._schedule(record, self._put_off(record, delivery, due), trace, headers)
             case Action.START:
-                await self._postpone(delivery, reason, due, headers)
-            case Action.RECOVER:
-                recovered = worker_loss.recovered(
-                    record, _lapsed(record), source=self._joblog.source, now=now, delayed=True
+                # An attempt may have come from the message in hand, whose copies are not started
+                # from then; one that is made from the job's last event is.
+                current = queue_messages.headers(
+                    record.id, record.sequence, record.next_attempt, {}
                 )
-                later = replace(recovered, due_at=max(due, recovered.due_at or due))
-                await self._schedule(record, (later,), trace, headers)
+                if record.message:  # it could start since it was given back, not since it was sent
+                    available_at = record.available_at.timestamp()
+                    headers = {**headers, queue_messages.AVAILABLE: f"{available_at:.3f}"}
+                await self._postpone(delivery, reason, due, {**headers, **current})
+            case Action.RECOVER:
+                await self._recover(record, due, trace, headers)
             case Action.POISON:
                 dead = worker_loss.poisoned(
                     record, _lapsed(record), source=self._joblog.source, now=now
@@ -189,52 +190,24 @@ class UnknownJobs:
             queue_messages.postponed(subjects, delivery, reason.job_id, due, headers)
         )
 
-    def _put_off(
-        self, record: JobRecord, delivery: Delivery, due: datetime
-    ) -> tuple[JobEvent, ...]:
-        """The events of a job that another worker began and gave back, as it ended for a deploy.
-
-        Its message may have been acknowledged by that worker, so that no copy of it is started
-        from. The events make it one that is put off, which is started from its schedule.
-        """
-        started = JobStarted(
-            job_id=record.id,
-            source=self._joblog.source,
-            queue=record.queue,
-            attempt=record.next_attempt,
-            host=self._host,
-            worker=self._worker,
-            pickup_seconds=0.0,
-            message=delivery.sequence,
-            max_lost=record.max_lost,
-            function=record.function,
-        )
-        retrying = JobRetrying(
-            job_id=record.id,
-            correlation_id=record.id,
-            source=self._joblog.source,
-            attempt=record.next_attempt,
-            due_at=due,
-            put_off=f"build {self._builds.own} of worker {self._worker} does not know it",
-            function=record.function,
-        )
-        return started, retrying
-
-    async def _schedule(
-        self,
-        record: JobRecord,
-        events: tuple[JobEvent, ...],
-        trace: Mapping[str, str],
-        headers: Headers,
+    async def _recover(
+        self, record: JobRecord, due: datetime, trace: Mapping[str, str], headers: Headers
     ) -> None:
-        """Appends events of which the last puts the job off, then stores its schedule.
+        """Records that the worker before was lost; the job goes again when it is due.
 
-        Not in one atomic batch, of which the broker allows only 50 at a time: a job that was
-        started and not put off has a message that will come again.
+        Not in one atomic batch with the schedule: a job that lacks it has a message that will come
+        again.
         """
-        for event in events:
-            message = self._joblog.outgoing(event, record.sequence, trace)
-            record = lifecycle.evolve(record, event, await self._bus.append(message))
+        event = worker_loss.recovered(
+            record,
+            _lapsed(record),
+            source=self._joblog.source,
+            now=broker_time(self._bus),
+            delayed=True,
+        )
+        event = replace(event, due_at=max(due, event.due_at or due))
+        message = self._joblog.outgoing(event, record.sequence, trace)
+        record = lifecycle.evolve(record, event, await self._bus.append(message))
         schedule = queue_messages.scheduled(self._joblog.subjects, record, trace)
         await self._bus.append(replace(schedule, headers={**schedule.headers, **headers}))
 

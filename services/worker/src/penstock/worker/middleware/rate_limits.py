@@ -17,7 +17,7 @@ import msgspec
 from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing, Stored, WrongSequence
 from penstock.events.subjects import Subjects
-from penstock.jobs.errors import Defer, JobRefused
+from penstock.jobs.errors import Defer, JobRefused, RateLimitExceeded, Skip
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.middleware import RateLimited
 from penstock.jobs.middleware import token as name_of
@@ -52,6 +52,10 @@ class _Lot:
     spacing: float = 0.0
 
 
+class _TooEarly(Defer):
+    """The limit allows no start now."""
+
+
 class RateLimits:
     """This worker's share of every rate limit. Asked in the job thread.
 
@@ -68,8 +72,16 @@ class RateLimits:
 
     @contextmanager
     def gate(self, limit: RateLimited, name: str, key: str) -> Iterator[None]:
-        """Raises Defer when it is too early."""
-        self.admit(limit, name, key)
+        """Raises Defer, Skip or RateLimitExceeded when it is too early; Defer without a broker."""
+        try:
+            self.admit(limit, name, key)
+        except _TooEarly as early:
+            match limit.otherwise:
+                case "skip":
+                    raise Skip(f"rate limit: {_about(limit, key)}") from None
+                case "fail":
+                    raise RateLimitExceeded(_about(limit, key)) from None
+            raise Defer(limit.defer_seconds or early.seconds, early.why) from None
         yield
 
     def admit(self, limit: RateLimited, name: str, key: str) -> None:
@@ -77,11 +89,12 @@ class RateLimits:
         rule = Rule(limit.limit, limit.per_seconds, limit.burst or limit.limit, limit.window)
         with self._guard:
             lot = self._lot(name_of(name, key))
+            in_line = limit.otherwise == "defer" and not limit.defer_seconds
             for _ in range(_LAPSED):
-                if self._take(lot):
+                if self._take(lot, in_line):
                     return
                 self._refill(rule, lot, name_of(name, key))
-            if not self._take(lot):
+            if not self._take(lot, in_line):
                 raise Defer(rule.spacing_seconds, "the rate-limit slot expired before it arrived")
 
     def _lot(self, token: str) -> _Lot:
@@ -91,16 +104,21 @@ class RateLimits:
             self._lots.popitem(last=False)
         return lot
 
-    def _take(self, lot: _Lot) -> bool:
-        """Whether there was a start. Raises Defer when there is a place in line instead."""
+    def _take(self, lot: _Lot, in_line: bool) -> bool:
+        """Whether there was a start. Raises _TooEarly when there is a place in line instead.
+
+        Args:
+            in_line: takes that place; else it is left to another job.
+        """
         now = time.monotonic()
         if lot.starts and now < lot.until:
             lot.starts -= 1
             return True
         if lot.places and now < lot.next_at:
-            lot.places -= 1
-            due, lot.next_at = lot.next_at, lot.next_at + lot.spacing
-            raise Defer(due - now, "rate limit")
+            due = lot.next_at
+            if in_line:
+                lot.places, lot.next_at = lot.places - 1, due + lot.spacing
+            raise _TooEarly(due - now, "rate limit")
         return False
 
     def _refill(self, rule: Rule, lot: _Lot, token: str) -> None:
@@ -146,6 +164,11 @@ class RateLimits:
 
         read = partial(self._bus.last, stream, subject)
         return await compare_and_set(read, take, "the rate limit", _TRIES)
+
+
+def _about(limit: RateLimited, key: str) -> str:
+    text = f"more than {limit.limit} starts in {limit.per_seconds:g} s"
+    return f"{text} for {key[:100]!r}" if key else text
 
 
 def _state(body: bytes) -> RateState:

@@ -149,9 +149,23 @@ class RunContext:
             return None
         return RunBatch(self._job, self._services)
 
+    @property
+    def graph(self) -> RunGraph | None:
+        place = derived_ids.step(self._job.id)
+        return RunGraph(place[0], self._job.payload.step, place[1]) if place else None
+
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0, **terms: Any) -> str:
         work = self._services.client.dispatch(call, queue=queue, delay=delay, **terms)
         return asyncio.run_coroutine_threadsafe(work, self._services.loop).result(_DISPATCH_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class RunGraph:
+    """See :class:`penstock.jobs.running.context.JobGraph`."""
+
+    id: str
+    step: str
+    index: int
 
 
 class RunBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         result: encoded.
+        no_result: the function's author wants it not to be stored.
+        result_until: it is stored apart from the event until then.
         error: of an attempt that failed.
         outlook: what the error leads to, as the job's author declared it; None: the usual.
         verdict: what becomes of the job, as itself or its middleware decided.
@@ -28,6 +31,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     result: bytes = b""
+    no_result: bool = False
+    result_until: datetime | None = None
     error: JobError | None = None
     outlook: Outlook | None = None
     verdict: Verdict | None = None

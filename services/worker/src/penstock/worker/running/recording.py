@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
 
@@ -19,19 +20,24 @@ from msgspec.structs import replace
 from penstock.bus.protocol import (
     Bus,
     BusError,
+    BusRefused,
     BusUnavailable,
     Expect,
+    PayloadTooLarge,
+    StreamFull,
     TooManyBatches,
     WrongSequence,
     broker_time,
 )
 from penstock.events.envelope import whole_micros
-from penstock.events.job import JobCompleted, JobError, JobEvent, JobProgressed
+from penstock.events.job import JobCompleted, JobDead, JobError, JobEvent, JobProgressed
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import about_result, holds_sealed
+from penstock.jobs.running import expiring_results
 from penstock.jobs.running.checkpoints import Checkpoints
+from penstock.jobs.running.worker_loss import interrupted_once
 from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
@@ -68,14 +74,18 @@ class Recorder:
             fit = self._sealed_and_bounded(job, outcome)
             (completed if fit.is_success else others).append(FinishedJob(job, fit))
         # A job may get lost while another's last event is still on its way.
+        ended = [one for one in completed if not one.job.lost]
         await asyncio.gather(
-            self._completed([one for one in completed if not one.job.lost]),
+            self._completed([one for one in ended if not _expires(one)]),
+            *(self._completed_apart(one) for one in ended if _expires(one)),
             *(self._other(job, outcome) for job, outcome in others if not job.lost),
         )
 
     def _sealed_and_bounded(self, job: ClaimedJob, outcome: Outcome) -> Outcome:
         """The outcome as it may be stored: sealed like its arguments, and not too large."""
         result = outcome.result
+        if result and not job.kind.store_result and not outcome.ignored_error:
+            return replace(outcome, result=b"", no_result=True)
         if result and holds_sealed(job.payload):
             about = about_result(job.id, job.payload.function, job.queue)
             result = self._claims.ring.seal(result, about)
@@ -95,6 +105,8 @@ class Recorder:
                 source=self._joblog.source,
             )
             await self._record_patiently(job, (event,), str(outcome.verdict))
+        elif job.yielded and job.kind.at_most_once and job.live.begun_at is not None:
+            await self._interrupted_once(job)
         elif job.yielded:
             await self._yielded(job)
         else:
@@ -104,6 +116,45 @@ class Recorder:
         """Interrupted by the platform. If this cannot be stored now, the next owner stores it."""
         with suppress(BusError):
             await self._claims.release([job], job.yielded)
+
+    async def _interrupted_once(self, job: ClaimedJob) -> None:
+        """Of a job that runs at most once: it is dead instead of given back."""
+        event = JobDead(
+            job_id=job.id,
+            correlation_id=job.id,
+            source=self._joblog.source,
+            queue=job.queue,
+            error=interrupted_once(f"its worker gave it back unfinished ({job.yielded})"),
+            function=job.payload.function,
+        )
+        await self._record_patiently(job, (event,), event.error.message)
+
+    async def _completed_apart(self, finished: FinishedJob) -> None:
+        """Of a job whose result expires: the result first, which nothing shows before the event."""
+        await self._completed([FinishedJob(finished.job, await self._stored_apart(finished))])
+
+    async def _stored_apart(self, finished: FinishedJob) -> Outcome:
+        """Stores a result that expires beside the event log, whose events stay as long as it does.
+
+        Returns:
+            The outcome without it; with it, where the broker refuses it: it is not lost then.
+        """
+        job, outcome = finished
+        seconds = job.kind.result_expires_seconds
+        message = expiring_results.outgoing(
+            self._joblog.subjects, job.id, job.token, outcome.result, seconds
+        )
+        while True:
+            try:
+                await self._bus.append(message)
+            except (StreamFull, BusRefused, PayloadTooLarge) as error:
+                log.warning("job %s: its result does not expire: %s", job.id, error)
+                return outcome
+            except BusError:
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                until = broker_time(self._bus) + timedelta(seconds=seconds)
+                return replace(outcome, result=b"", result_until=until)
 
     async def _completed(self, finished: Sequence[FinishedJob]) -> None:
         pending = [(job, self._completion(job, outcome)) for job, outcome in finished]
@@ -158,6 +209,8 @@ class Recorder:
             spark_cost=outcome.spark_cost,
             forgiven=outcome.ignored_error,
             function=job.payload.function,
+            no_result=outcome.no_result,
+            result_until=outcome.result_until,
         )
 
     async def _after_refusal(
@@ -296,6 +349,10 @@ class Recorder:
             job.sequence = await job.appending
         except BusError:  # whether the job is still this worker's is looked up anyway
             job.recorded_progress = None
+
+
+def _expires(finished: FinishedJob) -> bool:
+    return bool(finished.outcome.result and finished.job.kind.result_expires_seconds)
 
 
 def _runs(record: JobRecord, job: ClaimedJob) -> bool:

@@ -37,6 +37,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         one_host: all of them on one host (exclusive pools).
         anchor: the host that it must stay on for now, whatever its capacity.
         movable: one of its workers may move to a host that has fewer of them.
+        avoided: hosts that get no further workers of this pool, as those there keep ending at once.
         tried: the bytes of its measured need, which fits on no host, where one worker is tried.
     """
 
@@ -52,6 +53,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     anchor: str | None = None
     movable: bool = False
     tried: float = 0.0
+    avoided: frozenset[str] = frozenset()
 
     def tiers(self) -> tuple[int, int, int]:
         return self.floor, max(self.floor, self.demand), self.workers

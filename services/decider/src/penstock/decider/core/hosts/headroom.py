@@ -116,6 +116,23 @@ def anchor(pool: str, remembered: PoolState, inputs: Inputs, hosts: HostLiveness
     return None
 
 
+def crash_loops(hosts: HostLiveness, inputs: Inputs) -> dict[str, frozenset[str]]:
+    """By pool, the hosts where its workers keep ending at once; none where that is so on all hosts.
+
+    An exclusive pool stays where it may be running.
+    """
+    loops: dict[str, set[str]] = defaultdict(set)
+    for host in hosts.fresh:
+        for name, workers in inputs.measured_hosts[host].snapshot.pools.items():
+            if workers.crash_loop and name in inputs.pools:
+                loops[name].add(host)
+    return {
+        name: frozenset(looping)
+        for name, looping in loops.items()
+        if len(looping) < len(hosts.fresh) and inputs.pools[name].kind != "exclusive"
+    }
+
+
 def drained_home(pool: str, inputs: Inputs, hosts: HostLiveness) -> str | None:
     """The host that an operator drains and on which workers of a pool still live."""
     for host in sorted(hosts.drained):

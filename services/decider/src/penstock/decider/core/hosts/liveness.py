@@ -13,7 +13,8 @@ from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.state import State
 from penstock.events.orders import Orders
-from penstock.events.worker import HostJoined, HostLost
+from penstock.events.snapshot import HostSnapshot
+from penstock.events.worker import HostJoined, HostLeft, HostLost
 from penstock.measuring.hosts import FORGET_LEASES
 
 
@@ -183,14 +184,21 @@ def _lost(
 ) -> list[Notice]:
     """A host without workers whose last snapshot is older than this leader was lost before it."""
     measured, since = inputs.measured_hosts, state.watching_since
-    return [
-        Notice(
-            event=HostLost,
-            fields={
-                "host": host,
-                "silent_seconds": now - max(measured[host].at if host in measured else 0.0, since),
-            },
-        )
-        for host in sorted(hosts.lost - state.lost)
-        if host in placed or (host in measured and measured[host].at > since)
-    ]
+    notices = []
+    for host in sorted(hosts.lost - state.lost):
+        last = measured.get(host)
+        if host not in placed and last is not None and _left(last.snapshot):
+            if last.at > since:
+                notices.append(Notice(event=HostLeft, fields={"host": host}))
+        elif host in placed or (last is not None and last.at > since):
+            silent = now - max(last.at if last else 0.0, since)
+            fields = {"host": host, "silent_seconds": silent}
+            notices.append(Notice(event=HostLost, fields=fields))
+    return notices
+
+
+def _left(snapshot: HostSnapshot) -> bool:
+    """Whether this was the last snapshot of an executor that ended in order."""
+    return snapshot.draining and not any(
+        workers.started or workers.draining for workers in snapshot.pools.values()
+    )

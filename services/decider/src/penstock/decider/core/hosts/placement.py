@@ -66,11 +66,11 @@ def _level(claim: Claim, share: Placement, ranking: Ranking) -> None:
         return
     fullest = _dismiss(share, "spread")
     capacity = ranking.capacities.get(fullest)
-    host = ranking.choose(claim.need, share, whatever_cores=False)
+    host = ranking.choose(claim.need, share, whatever_cores=False, avoided=claim.avoided)
     # a silent host may not receive the command to end one
     if capacity is None or not capacity.accepts:
         return
-    if host is None or share[fullest] - share.get(host, 0) < _UNEVEN:
+    if host is None or host in claim.avoided or share[fullest] - share.get(host, 0) < _UNEVEN:
         return
     ranking.add(host, claim.need)
     share[host] = share.get(host, 0) + 1
@@ -125,7 +125,9 @@ def _choose(
 ) -> str | None:
     """A host for one more worker, None if it fits nowhere."""
     if not claim.one_host:
-        return ranking.choose(claim.need, share, whatever_cores=whatever_cores)
+        return ranking.choose(
+            claim.need, share, whatever_cores=whatever_cores, avoided=claim.avoided
+        )
     if share:
         capacity = ranking.capacities.get(next(iter(share)))
         fits = (

@@ -40,21 +40,37 @@ class Ranking:
         capacity.add(need, count)
         insort(self._order, self._placed(capacity))
 
-    def choose(self, need: Need, share: Mapping[str, int], *, whatever_cores: bool) -> str | None:
+    def choose(
+        self,
+        need: Need,
+        share: Mapping[str, int],
+        *,
+        whatever_cores: bool,
+        avoided: frozenset[str] = frozenset(),
+    ) -> str | None:
         """The host for one more worker of a pool that has ``share``; None if it fits nowhere.
+
+        One of ``avoided`` only where it fits on no other.
 
         Spread: where the pool has fewest; pack: where it has most. Then by the order of filling,
         then by name.
         """
-        if self.spread:
-            return self._untouched(need, share, whatever_cores) or self._own(
-                need, share, whatever_cores
-            )
-        return self._own(need, share, whatever_cores) or self._untouched(
-            need, share, whatever_cores
+        first, second = (
+            (self._untouched, self._own) if self.spread else (self._own, self._untouched)
         )
+        for left_out in (avoided, frozenset[str]()) if avoided else (avoided,):
+            for find in (first, second):
+                if host := find(need, share, whatever_cores, left_out):
+                    return host
+        return None
 
-    def _untouched(self, need: Need, share: Mapping[str, int], whatever_cores: bool) -> str | None:
+    def _untouched(
+        self,
+        need: Need,
+        share: Mapping[str, int],
+        whatever_cores: bool,
+        avoided: frozenset[str],
+    ) -> str | None:
         """The first in order where the pool has no worker yet."""
         if not self._ordered:
             self._order = sorted(
@@ -62,18 +78,25 @@ class Ranking:
             )
             self._ordered = True
         for _, host in self._order:
-            if not share.get(host) and self.capacities[host].fits(
-                need, whatever_cores=whatever_cores
-            ):
+            if share.get(host) or host in avoided:
+                continue
+            if self.capacities[host].fits(need, whatever_cores=whatever_cores):
                 return host
         return None
 
-    def _own(self, need: Need, share: Mapping[str, int], whatever_cores: bool) -> str | None:
+    def _own(
+        self,
+        need: Need,
+        share: Mapping[str, int],
+        whatever_cores: bool,
+        avoided: frozenset[str],
+    ) -> str | None:
         sign, candidates = 1 if self.spread else -1, []
         for host, count in share.items():
             capacity = self.capacities.get(host)
             if (
                 count
+                and host not in avoided
                 and capacity
                 and capacity.accepts
                 and capacity.fits(need, whatever_cores=whatever_cores)

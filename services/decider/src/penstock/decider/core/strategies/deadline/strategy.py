@@ -29,7 +29,7 @@ import msgspec
 from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, wasted
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
-from penstock.decider.core.strategies.deadline.need import Need, need
+from penstock.decider.core.strategies.deadline.need import Need, last_moment_seconds, need
 from penstock.decider.core.strategies.deadline.pool_view import PoolView, spawn_of, view_pool
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
@@ -104,7 +104,7 @@ def _shrink(
     goes = workers < planned and waste >= change_seconds and view.held_up is None
     past = msgspec.structs.replace(past, wasted_seconds=0.0 if goes else waste)
     if goes:
-        why = f"{planned - workers} others would idle and not be needed again soon"
+        why = f"{planned - workers} others are idle and not expected to be needed soon"
         return ask("deadline.keep", workers, why, values, remember(past))
     return ask("deadline.keep", planned, _why_stays(view, workers), values, remember(past))
 
@@ -162,9 +162,20 @@ def _why_needed(view: PoolView, needed: Need, values: dict[str, Any]) -> str:
     return f"{job} would start too near to its deadline with {fewer}"
 
 
+def _when_needed(view: PoolView) -> str:
+    """A pool without workers whose jobs wait on purpose: when the first of them will start."""
+    if not view.positions:
+        return "no worker is needed yet"
+    left = max(view.positions[0].seconds - last_moment_seconds(view), 0.0)
+    return (
+        f"no worker is needed yet: one is started in {left:.0f} s at the latest, so that the first "
+        f"job starts within the promised {view.promise_seconds:g} s"
+    )
+
+
 def _why_stays(view: PoolView, workers: int) -> str:
     if not view.planned:
-        return "no worker is needed yet" if view.waiting else "no job waits"
+        return _when_needed(view) if view.waiting else "no job waits"
     if (held := view.held_up) is not None:
         return (
             f"the promise is broken now: the oldest job has waited {held.oldest_seconds:.3g} s of "

@@ -1,0 +1,1 @@
+"""Hooks: jobs, requests and commands that are run when jobs fail or end."""

@@ -1,0 +1,286 @@
+"""Hooks: a job, a request or a command for each event that matches, at least once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import threading
+import tomllib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
+from tests.waiting import eventually
+
+from penstock.config import ConfigError
+from penstock.config.hooks import HookTable
+from penstock.config.load import check
+from penstock.events.notice import JobNotice
+from penstock.jobs import JobNotice as ExportedNotice
+from penstock.jobs import job
+from penstock.orchestrator.core import hook as core
+from penstock.orchestrator.hooks import runner as runners
+from penstock.orchestrator.hooks.delivery import NotDelivered, delivery_of
+from penstock.orchestrator.hooks.runner import HookRunner
+
+NOTICES: list[JobNotice] = []
+
+
+@job(name="hook-test.charge", queue=QUEUE)
+def charge() -> None:
+    raise ValueError("no money")
+
+
+@job(name="hook-test.page", queue=QUEUE)
+def page(notice: ExportedNotice) -> None:
+    NOTICES.append(notice)
+    raise RuntimeError("the pager is broken")  # its own death runs no hook
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(settings())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch) -> None:
+    monkeypatch.setattr(runners, "_FIRST_PAUSE_SECONDS", 0.01)
+    NOTICES.clear()
+
+
+@asynccontextmanager
+async def hooked(stage: Stage, hook: HookTable, deliver: Any = None) -> AsyncIterator[HookRunner]:
+    """A hook that is followed in the block, from the first event after its beginning."""
+    runner = HookRunner("pager", hook, stage.bus, stage.client, stage.subjects, deliver)
+    following = asyncio.create_task(runner.follow(lambda: True))
+    subject = stage.subjects.state("cursor", "hook-pager")
+    await eventually(lambda: stage.bus.last(stage.subjects.state_stream, subject), WITHIN)
+    try:
+        yield runner
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+
+class Delivered:
+    """Takes notices; the first ones are refused, or the process dies behind one."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.notices: list[JobNotice] = []
+        self._refusals = refusals
+
+    async def __call__(self, notice: JobNotice) -> None:
+        self.notices.append(notice)
+        if len(self.notices) <= self._refusals:
+            raise NotDelivered("not now")
+
+
+async def dead(stage: Stage) -> str:
+    async with stage.worker():
+        job_id = await stage.client.dispatch(charge())
+        await stage.ended(job_id)
+    return job_id
+
+
+async def test_a_job_is_dispatched_for_each_dead_one_and_none_for_its_own_end(stage) -> None:
+    hook = HookTable(job="hook-test.page", queue=QUEUE, functions=("hook-test.*",))
+    async with hooked(stage, hook), stage.worker():
+        job_id = await stage.client.dispatch(charge())
+        await eventually(lambda: NOTICES, WITHIN, "a notice")
+        paged = core.job_id(NOTICES[0])
+        await stage.ended(paged)
+        await stage.ended(await stage.client.dispatch(charge()))
+        await eventually(lambda: len(NOTICES) == 2, WITHIN, "the second notice")
+    [notice, second] = NOTICES
+    assert (notice.hook, notice.event, notice.job_id) == ("pager", "JobDead", job_id)
+    assert (notice.function, notice.error_type) == ("hook-test.charge", "builtins.ValueError")
+    assert notice.error == "no money"
+    assert second.function == "hook-test.charge"
+
+
+async def test_what_is_refused_for_now_is_tried_again(stage) -> None:
+    taker = Delivered(refusals=2)
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        job_id = await dead(stage)
+        await eventually(lambda: len(taker.notices) == 3, WITHIN, "three tries")
+    assert {notice.job_id for notice in taker.notices} == {job_id}
+    assert len({notice.event_id for notice in taker.notices}) == 1
+
+
+async def test_what_cannot_be_delivered_is_dropped_and_the_next_goes_on(stage, caplog) -> None:
+    taker = Delivered(refusals=1)
+    hook = HookTable(command=("x",), give_up_seconds=1e-9)
+    async with hooked(stage, hook, taker):
+        first, second = await dead(stage), await dead(stage)
+        await eventually(lambda: len(taker.notices) == 2, WITHIN, "both")
+    assert [notice.job_id for notice in taker.notices] == [first, second]
+    assert f"JobDead of job {first} is dropped: not now" in caplog.text
+
+
+async def test_killed_between_delivery_and_position_it_is_delivered_again(
+    stage, monkeypatch
+) -> None:
+    taker = Delivered()
+
+    async def dies(self: HookRunner, sequence: int) -> None:
+        await asyncio.Event().wait()
+
+    keep = HookRunner._keep
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        monkeypatch.setattr(HookRunner, "_keep", dies)
+        await dead(stage)
+        await eventually(lambda: taker.notices, WITHIN, "the first delivery")
+    monkeypatch.setattr(HookRunner, "_keep", keep)
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        await eventually(lambda: len(taker.notices) == 2, WITHIN, "the second delivery")
+    assert len({notice.event_id for notice in taker.notices}) == 1
+
+
+async def test_a_restart_goes_on_behind_what_was_delivered(stage) -> None:
+    taker = Delivered()
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        await dead(stage)
+        await eventually(lambda: taker.notices, WITHIN)
+        await asyncio.sleep(0)  # its position is stored in the same step of the loop
+    missed = await dead(stage)
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        await eventually(lambda: len(taker.notices) == 2, WITHIN)
+    assert taker.notices[-1].job_id == missed
+
+
+async def test_events_before_its_first_start_are_not_delivered(stage) -> None:
+    await dead(stage)
+    taker = Delivered()
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        later = await dead(stage)
+        await eventually(lambda: taker.notices, WITHIN)
+    assert [notice.job_id for notice in taker.notices] == [later]
+
+
+async def test_failed_attempts_say_whether_another_follows(stage) -> None:
+    taker = Delivered()
+    async with hooked(stage, HookTable(command=("x",), on=("failed", "cancelled")), taker):
+        await dead(stage)
+        cancelled = await stage.client.dispatch(charge())
+        await stage.client.cancel(cancelled, "not wanted")
+        await eventually(lambda: len(taker.notices) == 2, WITHIN)
+    failed, other = taker.notices
+    assert (failed.event, failed.attempt, failed.will_retry) == ("JobFailed", 1, False)
+    assert (other.event, other.error) == ("JobCancelled", "not wanted")
+
+
+# --- ways of delivering ---------------------------------------------------------------------------
+def notice() -> JobNotice:
+    return JobNotice(
+        hook="pager", event_id="e", event="JobDead", at="2026-01-01T00:00:00Z", job_id="j"
+    )  # type: ignore[arg-type]
+
+
+@contextmanager
+def server(status: int) -> Iterator[tuple[str, list[tuple[dict[str, Any], str | None]]]]:
+    """An HTTP server that answers with one status, and what was posted to it."""
+    posted: list[tuple[dict[str, Any], str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append((json.loads(body), self.headers.get("Authorization")))
+            self.send_response(status)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    running = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}/hook", posted
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+async def test_a_request_is_posted(stage) -> None:
+    with server(204) as (url, posted):
+        hook = HookTable(url=url, authorization="Bearer x")
+        await delivery_of(hook, stage.client)(notice())
+    [(body, authorization)] = posted
+    assert (body["job_id"], body["event"], authorization) == ("j", "JobDead", "Bearer x")
+
+
+@pytest.mark.parametrize("status", [500, 404, 302])
+async def test_other_answers_are_no_delivery_and_redirects_are_not_followed(stage, status) -> None:
+    with server(status) as (url, posted), pytest.raises(NotDelivered, match=f"status {status}"):
+        await delivery_of(HookTable(url=url), stage.client)(notice())
+    assert len(posted) == 1
+
+
+async def test_no_server_is_no_delivery(stage) -> None:
+    with server(200) as (url, _):
+        pass
+    with pytest.raises(NotDelivered, match="cannot be reached"):
+        await delivery_of(HookTable(url=url), stage.client)(notice())
+
+
+def command(code: str, **fields: Any) -> HookTable:
+    return HookTable(command=(sys.executable, "-S", "-c", code), **fields)
+
+
+async def test_a_command_reads_the_notice(stage, tmp_path) -> None:
+    code = f"import sys; open({str(tmp_path / 'read')!r}, 'w').write(sys.stdin.read())"
+    await delivery_of(command(code), stage.client)(notice())
+    assert json.loads((tmp_path / "read").read_text())["job_id"] == "j"
+
+
+async def test_a_command_that_fails_hangs_or_is_not_there_is_no_delivery(stage) -> None:
+    failing = command("import sys; print('why', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(NotDelivered, match="exited with 3: why"):
+        await delivery_of(failing, stage.client)(notice())
+    hanging = command("import signal; signal.pause()", timeout_seconds=0.2)
+    with pytest.raises(NotDelivered, match="still ran after"):
+        await delivery_of(hanging, stage.client)(notice())
+    with pytest.raises(NotDelivered, match="cannot run no-such-program"):
+        await delivery_of(HookTable(command=("no-such-program",)), stage.client)(notice())
+
+
+async def test_a_job_that_cannot_be_is_dropped_at_once(stage, caplog) -> None:
+    async with hooked(stage, HookTable(job="<locals>.page", queue=QUEUE)):
+        job_id = await dead(stage)
+        await eventually(lambda: "is dropped" in caplog.text, WITHIN)
+    assert f"JobDead of job {job_id} is dropped" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "one of job, url and command; found none"),
+        ({"url": "http://a", "command": ["b"]}, "found url and command"),
+        ({"job": "shop.page"}, "add queue"),
+        ({"url": "ftp://a"}, "http:// or https://"),
+        ({"url": "http://a", "on": []}, "one or more"),
+        ({"url": "http://a", "on": ["born"]}, "hooks"),
+        ({"job": "shop.page", "queue": "no queue"}, "queue"),
+    ],
+)
+def test_settings_that_cannot_be(fields, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        check({"hooks": {"pager": fields}})
+
+
+def test_the_example_of_the_page_can_be_used() -> None:
+    page = (Path(__file__).parents[3] / "docs/jobs.md").read_text("utf-8")
+    section = page.partition("## Hooks")[2].partition("\n## ")[0]
+    configured = check(tomllib.loads(re.search(r"```toml\n(.*?)```", section, re.DOTALL)[1]))
+    assert set(configured.hooks) == {"pager", "chat", "audit"}
+    fields = {field.name for field in msgspec.structs.fields(JobNotice)}
+    assert {"will_retry", "error_type", "error", "traceback", "event_id"} <= fields
