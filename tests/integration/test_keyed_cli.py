@@ -88,11 +88,13 @@ VERBS: dict[str, tuple[str, ...]] = {
     "events schema JobCompleted": ALL,
     "health": OPERATING,
     "replay --processes 1": OPERATING,
+    "verify --processes 1": OPERATING,
     "config check": OPERATING,
     "config show": ALL,
     "config diff": OPERATING,
     "config reload": OPERATING,
     "deploy check metrics": OPERATING,
+    "reload --no-wait": OPERATING,
 }
 """Commands, and the keys with which they work; one after the other, as the first make what the
 later ones use."""

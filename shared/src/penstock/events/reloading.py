@@ -1,7 +1,7 @@
 """Requests to executors to reload the job code, and their answers. Plain subjects: each may answer.
 
-A request is repeated until it is answered, and may come twice or late: its id is a UUIDv7, and an
-executor obeys an id once, and none that is older than the last it obeyed.
+A request is repeated until it is answered, and may come twice or late: it has an id, which an
+executor obeys once.
 """
 
 from __future__ import annotations

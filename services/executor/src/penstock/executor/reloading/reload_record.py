@@ -23,6 +23,7 @@ class ReloadRecord(msgspec.Struct, frozen=True, kw_only=True):
         pools: whose workers are replaced; none for all.
         workers: that it replaces; 0 before that is known.
         error: why it failed.
+        earlier: ids of reloads before it.
     """
 
     id: str
@@ -30,6 +31,7 @@ class ReloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: ReloadState = "importing"
     workers: int = 0
     error: str = ""
+    earlier: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:

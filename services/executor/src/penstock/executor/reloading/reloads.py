@@ -35,6 +35,8 @@ log = logging.getLogger("penstock.executor")
 _LOOK_SECONDS = 0.2
 _MAX_REQUEST_BYTES = 100_000
 _ERROR_LENGTH = 2_000
+_REMEMBERED = 64
+"""Earlier reloads, whose requests may still come."""
 
 
 class Reloads:
@@ -93,18 +95,20 @@ class Reloads:
             await self._bus.signal(subject, msgspec.json.encode(self.report(request.id)))
 
     def begin(self, request: ReloadRequested | None = None) -> None:
-        """Begins a reload, unless it, or a newer one, has begun before.
+        """Begins a reload, unless it has begun before.
 
         Args:
             request: None for one of this host alone.
         """
         request = request or ReloadRequested(id=new_id())
-        if self._last and request.id <= self._last.id:
+        last = self._last
+        earlier = (*last.earlier, last.id)[-_REMEMBERED:] if last else ()
+        if request.id in earlier:
             return
         log.info("reload %s of the job code was requested", request.id)
-        if self._last and self._last.is_open:
-            log.info("reload %s is superseded", self._last.id)
-        record = ReloadRecord(id=request.id, pools=request.pools)
+        if last and last.is_open:
+            log.info("reload %s is superseded", last.id)
+        record = ReloadRecord(id=request.id, pools=request.pools, earlier=earlier)
         if unknown := sorted(set(request.pools) - self._pools):
             names = ", ".join(repr(name[:80]) for name in unknown[:10])
             record = replace(record, state="failed", error=f"no pool here is called {names}")
