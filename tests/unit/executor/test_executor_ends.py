@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.executor.making import HOST, Played, claim, command, fleet, of, report
 
-from penstock.events.worker import WorkerCrashLooping, WorkerStopped
+from penstock.events.worker import QueueReport, WorkerCrashLooping, WorkerStopped
 from penstock.executor.core import facts
 from penstock.executor.core.backoff import backoff_seconds
 from penstock.executor.core.fleet import by_pool, deadlines
@@ -52,6 +52,16 @@ def test_the_cause_of_an_end_that_we_did_not_ask_for(
     played.play(report(name, "idle", stopping_because=said))
     [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=code)))
     assert stopped.cause == cause
+
+
+def test_the_end_of_a_worker_says_how_many_attempts_it_ran() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    of_mail, of_bulk = QueueReport(finished=3, failed=1), QueueReport(finished=2)
+    played.play(report(name, "busy", queues={"mail": of_mail, "bulk": of_bulk}))
+    played.play(report(name, "idle", queues={"mail": of_mail}))
+    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=-9)))
+    assert stopped.attempts == 8
 
 
 def test_one_that_ended_well_gave_back_itself() -> None:

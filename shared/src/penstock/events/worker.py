@@ -44,6 +44,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
             ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
         job_id: the job it was running, given back to its queue; of several the first.
+        attempts: that ended in it, failed ones too, up to its last report.
     """
 
     pid: Int64
@@ -51,6 +52,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
     exit_code: Int64 | None = None
     job_id: str | None = None
     lived_seconds: float = 0.0
+    attempts: Int64 = 0
 
 
 class WorkerCrashLooping(WorkerEvent, frozen=True, kw_only=True, tag=True):

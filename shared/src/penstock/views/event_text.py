@@ -129,7 +129,9 @@ def _started(event: JobStarted) -> str:
 
 def _stopped(event: WorkerStopped) -> str:
     job = f", gave back job {event.job_id}" if event.job_id else ""
-    return f"{event.cause}, exit code {event.exit_code}, lived {seconds(event.lived_seconds)}{job}"
+    ran = f", ran {event.attempts} attempts" if event.attempts else ""
+    lived = seconds(event.lived_seconds)
+    return f"{event.cause}, exit code {event.exit_code}, lived {lived}{ran}{job}"
 
 
 def _stuck(event: WorkerStuck) -> str:
