@@ -28,6 +28,15 @@ def test_a_killed_worker_gives_back_is_announced_and_replaced_at_once() -> None:
     assert (start.cause, start.commanded_at) == ("respawn", played.now)
 
 
+def test_an_end_says_how_many_jobs_the_worker_ran() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    played.play(report(name, queues={"a": QueueReport(finished=2, failed=1)}))
+    played.play(report(name, queues={"a": QueueReport(finished=1), "b": QueueReport(finished=4)}))
+    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=0)))
+    assert stopped.jobs_done == 7
+
+
 @pytest.mark.parametrize(
     ("said", "code", "cause"),
     [
@@ -52,16 +61,6 @@ def test_the_cause_of_an_end_that_we_did_not_ask_for(
     played.play(report(name, "idle", stopping_because=said))
     [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=code)))
     assert stopped.cause == cause
-
-
-def test_the_end_of_a_worker_says_how_many_attempts_it_ran() -> None:
-    played = Played(fleet())
-    [name] = played.start({"mail": 1})
-    of_mail, of_bulk = QueueReport(finished=3, failed=1), QueueReport(finished=2)
-    played.play(report(name, "busy", queues={"mail": of_mail, "bulk": of_bulk}))
-    played.play(report(name, "idle", queues={"mail": of_mail}))
-    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=-9)))
-    assert stopped.attempts == 8
 
 
 def test_one_that_ended_well_gave_back_itself() -> None:
