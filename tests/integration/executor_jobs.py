@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import deque
+from itertools import chain, repeat
 
 from tests.holding import hold_interpreter
 
@@ -67,3 +69,21 @@ def in_c(path: str, seconds: float) -> int:
     tell(path)
     hold_interpreter(seconds)
     return os.getpid()
+
+
+@job(queue="mail", tries=1)
+def hoard_in_c(path: str, megabytes: int) -> None:
+    """Uses memory in one call of C code, which holds the interpreter and does not end for minutes:
+    the worker cannot look at itself."""
+    tell(path)
+    parts = chain(repeat(bytes(1 << 20), megabytes), repeat(b""))
+    deque(map(bytearray().extend, parts), maxlen=0)
+
+
+@job(queue="mail", tries=2)
+def hoard(path: str, megabytes: int) -> int:
+    tell(path)
+    held = bytearray(megabytes << 20)
+    while True:
+        time.sleep(0.02)
+        len(held)

@@ -88,6 +88,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "events schema JobCompleted": ALL,
     "health": OPERATING,
     "replay --processes 1": OPERATING,
+    "verify --processes 1": OPERATING,
     "config check": OPERATING,
     "config show": ALL,
     "config diff": OPERATING,

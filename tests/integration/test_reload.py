@@ -103,7 +103,8 @@ async def test_jobs_in_flight_finish_and_later_ones_run_the_new_code(site: Site)
     ] * 2
     # each old worker ended after a new one was ready
     kinds = [type(e) for e in site.host.events if isinstance(e, WorkerReady | WorkerStopped)]
-    assert kinds[:4] == [WorkerReady, WorkerReady, WorkerReady, WorkerStopped]
+    for before in (kinds[:end] for end, kind in enumerate(kinds) if kind is WorkerStopped):
+        assert before.count(WorkerReady) >= 3 + before.count(WorkerStopped)
 
     site.write("three")
     executor.signal(signal.SIGHUP)

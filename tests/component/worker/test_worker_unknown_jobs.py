@@ -315,7 +315,13 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("waited", "is_untried", "least", "most"),
-    [(0, True, 0.025, 0.05), (60, True, 1, 2), (0, False, 0.5, 1), (600, False, 30, 60)],
+    [
+        (0, True, 0.005, 0.01),
+        (1, True, 0.2, 0.4),
+        (60, True, 0.5, 1),
+        (0, False, 0.5, 1),
+        (600, False, 30, 60),
+    ],
 )
 def test_pauses_grow(waited: float, is_untried: bool, least: float, most: float) -> None:
     assert pause_seconds(waited, is_untried, 0.0) == least
