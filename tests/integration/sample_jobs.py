@@ -50,6 +50,16 @@ def send_note(context: Context, diary: str, name: str) -> str:
 
 
 @job(queue=QUEUE)
+def speak(context: Context, diary: str, name: str, gate: str) -> None:
+    """Prints a line, and holds until the gate opens."""
+    print(f"{name} speaks in attempt {context.attempt}")  # noqa: T201 - that is what is looked for
+    write(diary, name, "begun")
+    began = time.monotonic()
+    while _closed(gate, began):
+        time.sleep(0.005)
+
+
+@job(queue=QUEUE)
 def hold(context: Context, diary: str, name: str, gate: str) -> str:
     """Runs until the gate opens; looks whether it is still wanted."""
     write(diary, name, "begun")

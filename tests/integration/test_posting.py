@@ -95,7 +95,8 @@ async def test_a_log_line_carries_the_trace_it_was_said_in() -> None:
     assert lines["elsewhere, the same story"].trace_id.hex() == said_in
     assert lines["on its own"].trace_id == b""
     assert lines["half-way, 1 of 2"].severity_text == "WARNING"
-    assert "KeyError: 'x'" in lines["failed"].attributes[0].value.string_value
+    attributes = {one.key: one.value.string_value for one in lines["failed"].attributes}
+    assert "KeyError: 'x'" in attributes["exception.stacktrace"]
 
 
 def received(collector: Collector) -> Iterator[Any]:

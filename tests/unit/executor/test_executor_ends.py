@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.executor.making import HOST, Played, claim, command, fleet, of, report
 
-from penstock.events.worker import WorkerCrashLooping, WorkerStopped
+from penstock.events.worker import QueueReport, WorkerCrashLooping, WorkerStopped
 from penstock.executor.core import facts
 from penstock.executor.core.backoff import backoff_seconds
 from penstock.executor.core.fleet import by_pool, deadlines
@@ -26,6 +26,15 @@ def test_a_killed_worker_gives_back_is_announced_and_replaced_at_once() -> None:
     assert of(Forget, instructions)
     [start] = of(Start, instructions)
     assert (start.cause, start.commanded_at) == ("respawn", played.now)
+
+
+def test_an_end_says_how_many_jobs_the_worker_ran() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    played.play(report(name, queues={"a": QueueReport(finished=2, failed=1)}))
+    played.play(report(name, queues={"a": QueueReport(finished=1), "b": QueueReport(finished=4)}))
+    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=name, code=0)))
+    assert stopped.jobs_done == 7
 
 
 @pytest.mark.parametrize(

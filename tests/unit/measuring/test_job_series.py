@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.events.worker import SeriesReport
@@ -79,6 +80,16 @@ def test_what_is_no_finite_number_is_dropped(value: float) -> None:
     assert not series.record(key("rows", "gauge"), value)
     assert not series.merge(SeriesReport("rows", "gauge", (), value))
     assert values(series) == {}
+
+
+def test_a_sum_that_would_be_infinite_is_dropped_so_that_reports_stay_readable() -> None:
+    series = JobSeries(10)
+    assert series.record(key("rows"), 1e308)
+    assert not series.record(key("rows"), 1e308)
+    [one] = series
+    assert (
+        msgspec.json.decode(msgspec.json.encode(reported(*one)), type=SeriesReport).value == 1e308
+    )
 
 
 def test_a_forged_report_cannot_lower_a_counter_or_write_beyond_the_buckets() -> None:

@@ -44,6 +44,8 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
             ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
         job_id: the job it was running, given back to its queue; of several the first.
+        jobs_done: jobs that it ran to an end, failed attempts included, as far as its reports came
+            to this executor; None in events of versions before it was there.
     """
 
     pid: Int64
@@ -51,6 +53,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
     exit_code: Int64 | None = None
     job_id: str | None = None
     lived_seconds: float = 0.0
+    jobs_done: Int64 | None = None
 
 
 class WorkerCrashLooping(WorkerEvent, frozen=True, kw_only=True, tag=True):

@@ -76,11 +76,10 @@ class JobSeries:
 
     def record(self, key: SeriesKey, value: float) -> bool:
         """Adds to a counter, sets a gauge, or counts a histogram's value; False: it was dropped."""
-        series = self._find(key) if isfinite(value) else None
+        series = self._add(key, value) if isfinite(value) else None
         if series is None:
             self.dropped += 1
             return False
-        series.value = value if key.kind == "gauge" else series.value + value
         if key.kind == "histogram":
             series.counts[bisect_left(VALUE_BUCKETS, value)] += 1
         return True
@@ -93,15 +92,25 @@ class JobSeries:
         """
         labels = tuple(sorted((*report.labels, *more_labels)))
         fits = isfinite(report.value) and (report.value >= 0 or report.kind != "counter")
-        series = self._find(SeriesKey(report.name, report.kind, labels)) if fits else None
+        key = SeriesKey(report.name, report.kind, labels)
+        series = self._add(key, report.value) if fits else None
         if series is None:
             self.dropped += 1
             return False
-        series.value = report.value if report.kind == "gauge" else series.value + report.value
         for bucket, values in report.buckets if report.kind == "histogram" else ():
             if 0 <= bucket < len(series.counts):
                 series.counts[bucket] += min(max(values, 0), _MOST_VALUES)
         return True
+
+    def _add(self, key: SeriesKey, value: float) -> Series | None:
+        """The series with the value; None where there is none, or its sum were too large."""
+        series = self._find(key)
+        if series is not None:
+            total = value if key.kind == "gauge" else series.value + value
+            if not isfinite(total):  # JSON has no word for it: a report with it could not be read
+                return None
+            series.value = total
+        return series
 
     def _find(self, key: SeriesKey) -> Series | None:
         series = self._series.get(key)

@@ -129,7 +129,9 @@ def _started(event: JobStarted) -> str:
 
 def _stopped(event: WorkerStopped) -> str:
     job = f", gave back job {event.job_id}" if event.job_id else ""
-    return f"{event.cause}, exit code {event.exit_code}, lived {seconds(event.lived_seconds)}{job}"
+    done = "" if event.jobs_done is None else f", ran {event.jobs_done} jobs"
+    lived = seconds(event.lived_seconds)
+    return f"{event.cause}, exit code {event.exit_code}, lived {lived}{done}{job}"
 
 
 def _stuck(event: WorkerStuck) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 import click
 import msgspec
@@ -42,9 +43,9 @@ def logs(session: Session, id: str, follow: bool, attempt: int | None) -> None:
         job_id = await client.jobs.find_id(id)
         async for part in _parts(client, job_id, attempt or 0, follow):
             shown.write(part)
-        if not shown.attempts:
+        if not shown.runs:
             await _check_known(client, job_id)
-        elif cut_off := shown.attempts - shown.ended:
+        elif cut_off := shown.runs - shown.ended:
             await _note_cut_off(client, job_id, cut_off)
 
     with suppress(KeyboardInterrupt):  # the usual end of following
@@ -73,29 +74,40 @@ async def _check_known(client: Client, job_id: str) -> None:
     note(f"job {job_id} is {view.state} and {wrote}; they are kept for logs.max_age_hours")
 
 
-async def _note_cut_off(client: Client, job_id: str, attempts: set[int]) -> None:
-    """Names the attempts that wrote something and did not end, but for one that still runs."""
+async def _note_cut_off(client: Client, job_id: str, runs: set[_Run]) -> None:
+    """Names the runs that wrote something and did not end, but for one that goes on."""
     with suppress(NotFound):
         view = await client.job(job_id)
         if view.state is State.RUNNING:
-            attempts = attempts - {view.attempts}
-    for attempt in sorted(attempts):
-        note(f"attempt {attempt} was cut off with its worker: lines of its last 0.2 s may be lost")
+            runs = runs - {_Run(view.attempts, view.worker)}
+    for run in sorted(runs):
+        note(
+            f"attempt {run.attempt} was cut off with worker {run.worker}: lines of its last 0.2 s "
+            "may be lost"
+        )
+
+
+class _Run(NamedTuple):
+    """An attempt on one worker: one whose worker is lost is run again under the same number."""
+
+    attempt: int
+    worker: str
 
 
 class _Shown:
-    """What was printed already, so that each attempt has one heading."""
+    """What was printed already, so that each run has one heading."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self.attempts: set[int] = set()
-        self.ended: set[int] = set()
+        self.runs: set[_Run] = set()
+        self.ended: set[_Run] = set()
         self._heading = ""
 
     def write(self, part: AttemptLines) -> None:
-        self.attempts.add(part.attempt)
+        run = _Run(part.attempt, part.worker)
+        self.runs.add(run)
         if part.ended:
-            self.ended.add(part.attempt)
+            self.ended.add(run)
         if self._as_json:
             for line in _json_lines(part):
                 click.echo(printable_json(line))

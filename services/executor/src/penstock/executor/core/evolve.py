@@ -209,6 +209,7 @@ def _apply_report(fleet: Fleet, worker: Worker, report: WorkerReport, now: float
         claims=report.claims,
         slots=report.slots,
         slots_used=report.slots_used or 0,
+        jobs_done=worker.jobs_done + sum(queue.finished for queue in report.queues.values()),
         build=report.build[:_MAX_BUILD_LENGTH],
         stopping_because=stopping,
         paused=report.state == "draining" and not stopping,
@@ -369,6 +370,7 @@ def _stopped(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> An
         exit_code=code,
         job_id=next(iter(_ran(worker, fact)), None) if code != 0 else None,
         lived_seconds=now - worker.requested_at,
+        jobs_done=worker.jobs_done,
     )
 
 

@@ -59,6 +59,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         claims: what it held at its last report; of many, those that it claimed first.
         slots: how many jobs it runs at a time.
         slots_used: how many it ran at its last report.
+        jobs_done: jobs that it ran to an end, by its reports.
         build: version of its job code, by its own report; empty before.
         stopping_because: why it stops, by its own report; empty while it does not.
         paused: it takes no jobs for now.
@@ -85,6 +86,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[Claim, ...] = ()
     slots: int = 1
     slots_used: int = 0
+    jobs_done: int = 0
     build: str = ""
     stopping_because: str = ""
     paused: bool = False

@@ -16,8 +16,8 @@ OTHER = "other"
 _MOST = 2**32
 _MOST_BYTES = 2**50
 _MOST_SECONDS = 366 * 86_400.0
-
-
+_MOST_CHARACTERS = 200
+"""Of a function's name."""
 _PEAK_SECONDS = 60.0
 
 
@@ -45,7 +45,6 @@ class FunctionTotals(msgspec.Struct):
     """Attempts of one function in one pool: begun; ended; of these failed. Jobs that are dead."""
 
     peak_memory: RecentPeak
-
     run: Histogram
     started: int = 0
     finished: int = 0
@@ -94,6 +93,7 @@ class JobTotals:
 
     def of(self, pool: str, function: str) -> FunctionTotals:
         """The counts of a function, or of `OTHER` where there are as many as there may be."""
+        function = function[:_MOST_CHARACTERS]
         if (pool, function) not in self.functions and len(self.functions) >= self._most_functions:
             function = OTHER
         return self.functions.setdefault(

@@ -22,7 +22,7 @@ class JobLimits:
 
     Memory is that of the whole process: where several jobs run in it, the one begun last is ended,
     and the worker ends after the others. While C code holds the interpreter no thread of this
-    process looks: then the executor ends the process (`penstock.executor.recovering.memory`).
+    process looks: then the executor kills it (`penstock.executor.recovering.memory_limits`).
 
     Args:
         profile: of the pool.
