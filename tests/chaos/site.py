@@ -268,6 +268,7 @@ def _settings(nats: dict[str, object], name: str, folder: Path, events_max_bytes
         {
             "nats": nats,
             "streams": {"events_max_bytes": events_max_bytes},
+            "logs": {"max_bytes": 4_000_000},  # the small disk has room for little
             "pools": {
                 QUEUE: {"tries": 1},
                 VAULT: {"kind": "exclusive", "min_workers": 2, "max_workers": 2, "tries": 1},

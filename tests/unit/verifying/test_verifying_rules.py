@@ -157,7 +157,7 @@ BROKEN: dict[str, tuple[Rule, Change]] = {
     "a tick without a job": (Rule.TICK, lambda log: log.jobs.pop(TICK)),
     "more jobs than ticks": (Rule.TICK, schedule(dispatched=0)),
     "fewer jobs than ticks": (Rule.TICK, schedule(dispatched=2)),
-    "an epoch comes twice": (
+    "an epoch has two leaders": (
         Rule.FENCED, lambda log: log.leaders.append((72, LeaderChanged(leader="d3", epoch=9)))
     ),
     "a command of an older leader": (Rule.FENCED, command(3, 2)),
@@ -250,6 +250,12 @@ def test_each_end_of_a_reopened_batch_is_recounted() -> None:
     assert log.report().is_kept
     log.batches["b"][-1] = (95, BatchFailed(batch_id="b", counts=Counts(failed=2), reason=""))
     assert set(log.report().broken) == {Rule.BATCH}
+
+
+def test_a_leader_may_be_late_to_announce_itself() -> None:
+    log = Log()
+    log.leaders += [(72, LeaderChanged(leader="d3", epoch=5)), (73, log.leaders[1][1])]
+    assert log.report().is_kept
 
 
 def test_a_tick_after_the_record_was_read_is_not_judged() -> None:

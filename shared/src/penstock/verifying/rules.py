@@ -49,7 +49,7 @@ _TEXTS = {
     Rule.GRAPH: "a step is dispatched when the steps it needs have completed",
     Rule.CALLBACK: "a callback is dispatched after the end that it belongs to",
     Rule.TICK: "each tick of a schedule is dispatched once, as its expression says",
-    Rule.FENCED: "epochs and commands of leaders grow",
+    Rule.FENCED: "an epoch has one leader, and the commands of a host grow",
     Rule.DECISION: "a recorded decision is equal, bit for bit, when it is computed again",
 }
 

@@ -33,17 +33,20 @@ class TickRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_leaders(changes: Sequence[tuple[int, LeaderChanged]]) -> Iterator[Violation]:
-    """Epochs grow with each leader."""
-    highest = 0
+    """An epoch has one leader.
+
+    Their order is not judged: a leader that was stopped while it announced itself does so later.
+    """
+    leaders: dict[int, str] = {}
     for number, change in changes:
-        if change.epoch <= highest:
+        other = leaders.setdefault(change.epoch, change.leader)
+        if other != change.leader:
             yield Violation(
                 rule=Rule.FENCED,
                 subject=f"leader {change.leader}",
-                text=f"epoch {change.epoch} after epoch {highest}",
+                text=f"epoch {change.epoch} is that of {other}, too",
                 sequence=number,
             )
-        highest = max(highest, change.epoch)
 
 
 def check_commands(
