@@ -16,7 +16,10 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
+from penstock.cli.jobs.recover import recover_on_hosts
+from penstock.events.envelope import new_id
 from penstock.events.job import JobCompleted, JobDead, JobRecovered, JobReleased, JobStarted
+from penstock.events.recovering import RecoverAsked, Suspect
 from penstock.events.worker import WorkerReady, WorkerStopped
 from penstock.jobs import Client
 from penstock.jobs.job_view import JobView
@@ -71,11 +74,13 @@ class Crowd:
 async def test_a_hundred_jobs_in_one_process(settings: MakeSettings, tmp_path: Path) -> None:
     tables = {"modules": [jobs.__name__], "cancel_grace_seconds": 0.2, "max_lost_workers": 3}
     pools = {"mail": {"slots": SLOTS, "tries": 1}}
-    async with stage(settings, jobs=tables, pools=pools) as host:  # its start takes longest
+    stuck = {"silent_seconds": 0.5, "expected_seconds": 0.1, "strategy": "off"}
+    async with stage(settings, jobs=tables, pools=pools, stuck=stuck) as host:  # starts take long
         await host.command({"mail": 1})
         host.start()
         await host.seen(WorkerReady)
         await _one_of_many_is_cancelled(host, tmp_path)
+        await _one_of_many_that_is_stuck_is_taken_away_and_no_worker_ended(host, tmp_path)
         await _each_job_of_a_killed_worker_is_recovered_once(host, tmp_path)
         await _one_that_crashes_is_found_and_the_others_complete(host)
         await _one_that_hangs_has_its_process_replaced_after_the_others(host, tmp_path)
@@ -94,6 +99,29 @@ async def _one_of_many_is_cancelled(host: Stage, folder: Path) -> None:
     assert (states[10], states[11]) == (State.CANCELLED, State.CANCELLED)
     assert states.count(State.COMPLETED) == SLOTS - 2
     assert len(host.living()) == 1
+
+
+async def _one_of_many_that_is_stuck_is_taken_away_and_no_worker_ended(
+    host: Stage, folder: Path
+) -> None:
+    crowd = Crowd(host, folder, "stuck")
+    await crowd.come(10)
+    asked = RecoverAsked(
+        answer_to=new_id(), threshold=0.7, job_id=crowd.ids[3], strategy="checkpoint"
+    )
+
+    async def recovered() -> list[Suspect]:
+        suspects, _ = await recover_on_hosts(host.bus, host.subjects, asked)
+        return suspects
+
+    [suspect] = await eventually(recovered, 20, "a job that counts as stuck")
+    assert (suspect.job_id, suspect.outcome) == (crowd.ids[3], "checkpoint")
+    await crowd.began(11)
+    crowd.let_go()
+    views = await crowd.ended()
+    assert {view.state for view in views} == {State.COMPLETED}
+    assert [bool(of(view, JobRecovered)) for view in views] == [n == 3 for n in range(10)]
+    assert len(crowd.pids) == 1
 
 
 async def _each_job_of_a_killed_worker_is_recovered_once(host: Stage, folder: Path) -> None:

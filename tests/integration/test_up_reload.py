@@ -14,6 +14,11 @@ def _sum(up: Up) -> int:
     return int(done["result"])
 
 
+def _cron(up: Up, schedule: str) -> str:
+    rows = up.shell.json("schedule", "ls")
+    return next((str(row["cron"]) for row in rows if row["name"] == schedule), "")
+
+
 def _until_reported(up: Up, text: str, count: int = 1) -> None:
     up.until(lambda: sum(text in line for line in up.told()) >= count, text, 60.0)
 
@@ -26,9 +31,11 @@ def test_saved_code_runs_and_broken_code_does_not(tmp_path: Path) -> None:
         up.until_ready()
         _until_reported(up, "watching for changes")
         assert _sum(up) == 1
-        module.write_text(JOBS.replace("return a + b", "return a + b + 100"))
+        changed = JOBS.replace("return a + b", "return a + b + 100")
+        module.write_text(changed.replace("0 0 1 1 *", "0 0 2 1 *"))
         _until_reported(up, "the job code is reloaded")
         assert _sum(up) == 101
+        up.until(lambda: _cron(up, "up_jobs-tidy") == "0 0 2 1 *", "storing the changed schedule")
         module.write_text("this is no Python")
         _until_reported(up, "not reloaded, the old workers go on: up_jobs: SyntaxError")
         assert _sum(up) == 101

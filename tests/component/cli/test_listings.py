@@ -188,7 +188,7 @@ def test_a_decision_as_sentences() -> None:
 
 
 # --- workers --------------------------------------------------------------------------------------
-def report(worker: str, *claims: Claim) -> bytes:
+def report(worker: str, *claims: Claim, **slots: int) -> bytes:
     return msgspec.json.encode(
         WorkerReport(
             worker=worker,
@@ -200,6 +200,7 @@ def report(worker: str, *claims: Claim) -> bytes:
             at=0,
             started_at=0,
             claims=claims,
+            **slots,
         )
     )
 
@@ -214,7 +215,9 @@ async def test_workers_are_those_heard_and_the_silent_are_counted(bus, monkeypat
 
     async def speak() -> bool:  # signals are lossy: said until the listener has ended
         await bus.signal(SUBJECTS.worker_report("a", "w2"), report("w2"))
-        await bus.signal(SUBJECTS.worker_report("a", "w1"), report("w1", held))
+        await bus.signal(
+            SUBJECTS.worker_report("a", "w1"), report("w1", held, slots=50, slots_used=7)
+        )
         await bus.signal(SUBJECTS.worker_report("a", "w3"), b"no report")
         return asking.done()
 
@@ -224,4 +227,5 @@ async def test_workers_are_those_heard_and_the_silent_are_counted(bus, monkeypat
         ("w1", "j1", 2.5),
         ("w2", "", None),
     ]
+    assert [(row.slots_used, row.slots) for row in rows] == [(7, 50), (0, 1)]
     assert unheard == 1

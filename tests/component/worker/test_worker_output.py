@@ -18,9 +18,10 @@ import pytest
 from msgspec.structs import replace
 from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
 
-from penstock.bus.protocol import BusError, BusUnavailable
+from penstock.bus.protocol import BusUnavailable
 from penstock.config import Settings
 from penstock.jobs import Client, Context, job
+from penstock.jobs.errors import NotFound
 from penstock.jobs.reading.job_logs import AttemptLines
 from penstock.telemetry.lines import JsonLines, PlainLines
 from penstock.testing.memory.bus import MemoryBus
@@ -257,7 +258,7 @@ async def test_nothing_is_stored_where_it_is_off(console) -> None:
         job_id = await stage.client.dispatch(talk(word="hello"))
         await stage.ended(job_id)
     assert any(line.get("job_id") == job_id for line in console.json)
-    with pytest.raises(BusError, match="LOGS"):
+    with pytest.raises(NotFound, match=r"logs\.enabled is off"):
         await written(stage, job_id)
 
 

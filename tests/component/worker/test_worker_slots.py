@@ -109,6 +109,19 @@ def refuse_plainly(name: str = "stubborn") -> str:
     return name
 
 
+@job(queue=QUEUE, timeout_seconds=0.2)
+async def block(name: str = "stubborn") -> None:
+    HALL.enter(name)
+    HALL.open.wait(WITHIN)
+
+
+@job(queue=QUEUE)
+async def compute() -> None:
+    while True:
+        sum(range(10_000))
+        await asyncio.sleep(0)
+
+
 @job(queue=QUEUE)
 async def tell(context: Context, number: int) -> int:
     context.progress(number, 100)
@@ -127,8 +140,8 @@ async def stay_with_few(name: str) -> str:
 
 
 JOBS: list[JobType[Any, Any]] = [
-    stay, stay_put, overrun, overrun_plainly, refuse_to_end, refuse_plainly, tell, use_spark,
-    stay_with_few,
+    stay, stay_put, overrun, overrun_plainly, refuse_to_end, refuse_plainly, block, compute, tell,
+    use_spark, stay_with_few,
 ]  # fmt: skip
 
 
@@ -147,9 +160,11 @@ def hall() -> Iterator[None]:
     HALL.open.set()
 
 
-def with_slots(slots: int = SLOTS, drain_seconds: float = WITHIN, **jobs: Any) -> Settings:
+def with_slots(
+    slots: int = SLOTS, drain_seconds: float = WITHIN, cpu_seconds: float = 0.0, **jobs: Any
+) -> Settings:
     known = msgspec.to_builtins(settings(tries=3, **jobs))
-    pools = {QUEUE: {"tries": 1, "slots": slots}}
+    pools = {QUEUE: {"tries": 1, "slots": slots, "limit_job_cpu_seconds": cpu_seconds}}
     host = {"name": "h", "drain_seconds": drain_seconds}
     return check({"prefix": "p", "host": host, "jobs": known["jobs"], "pools": pools})
 
@@ -291,6 +306,18 @@ async def test_one_of_many_times_out_and_the_others_complete(
     await stage.emptied()
 
 
+async def test_one_of_many_that_computes_too_long_fails_and_the_others_complete() -> None:
+    stage = Stage(with_slots(cpu_seconds=0.2))
+    async with stage.worker():
+        ids = await stage.client.dispatch_many([stay(name=str(n)) for n in range(SLOTS - 1)])
+        await came(SLOTS - 1)
+        view = await stage.ended(await stage.client.dispatch(compute()))
+        assert view.error is not None
+        assert (view.state, view.error.kind) == (State.DEAD, "cpu-limit")
+        HALL.open.set()
+        assert {(await stage.ended(each)).state for each in ids} == {State.COMPLETED}
+
+
 # --- the worker ends ------------------------------------------------------------------------------
 async def test_a_worker_that_ends_finishes_what_runs_and_takes_no_more(stage: Stage) -> None:
     async with stage.worker() as worker:
@@ -350,8 +377,11 @@ async def test_one_that_does_not_stop_ends_the_process_once_the_others_have_ende
     assert exits == [UNRESPONSIVE]
 
 
-async def test_the_others_are_given_back_when_they_take_too_long(exits: list[int]) -> None:
-    stage = Stage(with_slots(drain_seconds=0.1))
+@pytest.mark.parametrize("drain_seconds", [0.0, 0.1])
+async def test_the_others_are_given_back_when_they_take_too_long(
+    exits: list[int], drain_seconds: float
+) -> None:
+    stage = Stage(with_slots(drain_seconds=drain_seconds))
     async with stage.worker():
         calls = [(stay if n % 2 else stay_put)(name=str(n)) for n in range(6)]
         others = await stage.client.dispatch_many(calls)
@@ -361,6 +391,27 @@ async def test_the_others_are_given_back_when_they_take_too_long(exits: list[int
         for each in others:
             assert (await stage.story(each))[-1] == "JobReleased"
         assert (await stage.client.job(stubborn)).state is State.DEAD
+        HALL.open.set()
+    assert exits == [UNRESPONSIVE]
+
+
+async def test_those_that_a_blocked_loop_keeps_from_running_are_given_back(
+    exits: list[int],
+) -> None:
+    stage = Stage(with_slots(drain_seconds=0.1))
+    async with stage.worker():
+        beside = await stage.client.dispatch(stay(name="beside"))
+        await came(1)
+        blocking = await stage.client.dispatch(block())
+        await came(2)
+        behind = await stage.client.dispatch(stay(name="behind"))
+        plain = await stage.client.dispatch(stay_put(name="plain"))
+        await came(3)
+        await once(lambda: exits)
+        for each in (beside, behind, plain):
+            assert (await stage.story(each))[-1] == "JobReleased"
+        assert (await stage.client.job(blocking)).state is State.DEAD
+        assert "behind" not in HALL.came
         HALL.open.set()
     assert exits == [UNRESPONSIVE]
 
@@ -396,6 +447,29 @@ async def test_jobs_of_a_host_that_vanished_go_again_in_smaller_company() -> Non
         HALL.open.set()
         for each in (job_id, *others):
             assert (await stage.ended(each)).state is State.COMPLETED
+
+
+async def test_jobs_whose_claims_lapsed_are_another_worker_s_and_stop_here() -> None:
+    clock = [time.time()]
+    made = with_slots(claim_seconds=2)
+    stage = Stage(made, MemoryBus(settings=made, now=lambda: clock[0]))
+    async with stage.worker() as frozen:
+        calls = [(stay if n % 2 else stay_put)(name=str(n)) for n in range(SLOTS)]
+        ids = await stage.client.dispatch_many(calls)
+        await came(SLOTS)
+        frozen.pause()
+        clock[0] += 3
+        stage.bus.tick()
+        async with stage.worker():
+            await once(lambda: len(HALL.left) == SLOTS)  # in the first worker
+            assert {how for _, how in HALL.left} == {"cancelled"}
+            HALL.open.set()
+            for each in ids:
+                view = await stage.ended(each)
+                assert (view.state, view.record.lost_together) == (State.COMPLETED, 1)
+    for each in ids:
+        story = await stage.story(each)
+        assert (story.count("JobRecovered"), story.count("JobCompleted")) == (1, 1)
 
 
 async def _claimed(stage: Stage, count: int) -> bool:

@@ -101,6 +101,11 @@ def test_a_loss_that_was_shared_is_counted_apart() -> None:
     assert told(*RUNNING).lost_beside == 0
 
 
+def test_a_job_that_was_stuck_need_not_run_alone() -> None:
+    stuck = told(*RUNNING, event(JobRecovered, strategy="checkpoint"))
+    assert (stuck.lost_workers, worker_loss.most_beside(stuck)) == (1, 0)
+
+
 def test_after_each_shared_loss_the_company_is_smaller_until_the_job_is_alone() -> None:
     company, losses = 1024, []
     while company > 1:

@@ -368,10 +368,9 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
 
 def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:
     counted = "lost_together" if event.together > 1 else "lost_workers"
-    lost: dict[str, Any] = {
-        counted: getattr(record, counted) + 1,
-        "lost_beside": max(event.together, 1),
-    }
+    lost: dict[str, Any] = {counted: getattr(record, counted) + 1}
+    if not event.strategy:  # a stuck job ended no process: it need not be kept from others
+        lost["lost_beside"] = max(event.together, 1)
     if not event.from_checkpoint:
         lost["void_before"] = sequence
     if event.due_at is None:

@@ -151,7 +151,9 @@ class _Up:
         report = self._screen.report
         self._guard = DiskGuard(broker, folder / "nats", report) if broker else None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
-        self._reloading, self._watches_files = Reloading(settings, report), options.reload
+        self._reloaded = asyncio.Event()
+        self._reloading = Reloading(settings, report, self._reloaded.set)
+        self._watches_files = options.reload
 
     async def run(self) -> None:
         """Runs until Ctrl-C or SIGTERM, and until everything has ended."""
@@ -216,7 +218,7 @@ class _Up:
                 raise outcome
 
     async def _store_schedules(self, bus: Bus, subjects: Subjects) -> None:
-        """Stores what is declared, once the services have made the streams."""
+        """Stores what is declared, once the services have made the streams, and after reloads."""
         if not (self._settings.jobs.modules or self._settings.schedules):
             return
         while True:
@@ -225,8 +227,11 @@ class _Up:
                 break
             except BusError:
                 await asyncio.sleep(DRAW_SECONDS)
-        if problem := await self._processes.store_schedules():
-            self._screen.report(f"declared schedules are not stored: {problem}")
+        while True:
+            if problem := await self._processes.store_schedules():
+                self._screen.report(f"declared schedules are not stored: {problem}")
+            await self._reloaded.wait()
+            self._reloaded.clear()
 
     async def _draw(self) -> None:
         while True:

@@ -26,10 +26,16 @@ class Reloading:
     Args:
         settings: of this `up`.
         report: shows a sentence.
+        reloaded: called when the workers have the new code.
     """
 
-    def __init__(self, settings: Settings, report: Callable[[str], None]) -> None:
-        self._settings, self._report = settings, report
+    def __init__(
+        self,
+        settings: Settings,
+        report: Callable[[str], None],
+        reloaded: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings, self._report, self._reloaded = settings, report, reloaded
         self._requested = asyncio.Event()
         self._had_terminal = has_terminal()
 
@@ -68,6 +74,8 @@ class Reloading:
             self._report(f"the job code is not reloaded: {error}")
         else:
             self._report(_sentence(outcome))
+            if outcome.state == "done":
+                self._reloaded()
 
     async def watch(self) -> None:
         """Without end: a reload when source files of the job modules have changed."""

@@ -33,7 +33,7 @@ claim is noticed at once by other means; this is for notices that were lost."""
 _HELD_SECONDS = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Upkeep:
     """The periodic duties of a worker, as one task of its loop."""
 
@@ -48,6 +48,7 @@ class Upkeep:
     reporter: Reporter
     runner: JobRunner
     state: WorkerState
+    _lapsed: bool = False
     _log: LimitedLog = field(default_factory=lambda: LimitedLog(log))
 
     async def run(self) -> None:
@@ -72,6 +73,7 @@ class Upkeep:
 
     async def _extend(self) -> None:
         if self.claim_deadline.has_passed():
+            self._lapsed = True
             await self.in_flight.release(self.in_flight.take_back(), "its claim lapsed")
         self.claim_deadline.extend()
         await self.bus.extend(
@@ -91,11 +93,13 @@ class Upkeep:
             await self.lost_jobs.confirm(job)
 
     def _next_to_confirm(self) -> list[ClaimedJob]:
-        """All jobs that run for a while; of many some at a time, in turn."""
+        """All jobs that run for a while; of many some at a time, in turn, unless their claims may
+        have lapsed."""
         long = [
             job for job in self.runner.running.jobs if job.live.running_seconds() >= _CHECK_SECONDS
         ]
-        if len(long) <= _CONFIRMED_AT_ONCE:
+        if self._lapsed or len(long) <= _CONFIRMED_AT_ONCE:
+            self._lapsed = False
             return long
         long.sort(key=lambda job: job.confirmed_at)
         del long[_CONFIRMED_AT_ONCE:]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Stored
+from penstock.bus.protocol import Bus, BusRefused, Stored
 from penstock.events.log_lines import LogChunk, LogLine
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import MissingKey, NotFound, Undecryptable
@@ -64,7 +64,8 @@ class JobLogs:
             attempt: only of this one; 0 for all.
 
         Raises:
-            BusError: the broker keeps no such stream (``logs.enabled`` is off), or does not answer.
+            NotFound: the broker keeps no lines, as ``logs.enabled`` is off.
+            BusError
         """
         return [part async for part in self._stored(job_id, attempt, _Read())]
 
@@ -72,7 +73,7 @@ class JobLogs:
         """The lines that are stored, then each as it comes, until the job has ended.
 
         Raises:
-            NotFound: neither events nor lines of the job are stored.
+            NotFound: neither events nor lines of the job are stored, or no lines of any job.
             BusError
         """
         read, checked_at, has_ended = _Read(), 0.0, False
@@ -101,7 +102,13 @@ class JobLogs:
         stream = self._subjects.logs_stream
         subject = self._subjects.log_lines(check_name("job", job_id))
         while True:
-            messages = await self._bus.history(stream, subject, _MESSAGES_AT_ONCE, read.start)
+            try:
+                messages = await self._bus.history(stream, subject, _MESSAGES_AT_ONCE, read.start)
+            except BusRefused as error:
+                raise NotFound(
+                    f"the broker keeps no lines of jobs ({error}): logs.enabled is off, or this "
+                    "key may not read them"
+                ) from error
             if not messages:
                 return
             read.start = messages[-1].sequence + 1

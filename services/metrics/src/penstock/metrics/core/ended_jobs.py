@@ -8,13 +8,16 @@ from collections.abc import Iterable
 from penstock.events.snapshot import MOST_ENDED_QUEUES, EndedRate
 
 _STEP_SECONDS = 1.0
+_LEAST_SECONDS = 10.0
+"""A few jobs of the first second are no rate of hundreds a minute."""
 
 
 class EndedJobs:
     """Attempts that ended within the last ``window_seconds``.
 
     Args:
-        window_seconds: until as much time has passed since the first report, rates are over that.
+        window_seconds: until as much time has passed since the first report, rates are over that
+            time, and over ten seconds at least.
     """
 
     def __init__(self, window_seconds: float) -> None:
@@ -56,7 +59,7 @@ class EndedJobs:
 
     def _rate(self, queues: Iterable[Iterable[tuple[float, int, int]]], now: float) -> EndedRate:
         began_at = now if self._began_at is None else self._began_at
-        seconds = min(max(now - began_at, _STEP_SECONDS), self._window_seconds)
+        seconds = min(max(now - began_at, _LEAST_SECONDS), self._window_seconds)
         steps = [step for queue in queues for step in queue]
         return EndedRate(
             finished_per_minute=sum(finished for _, finished, _ in steps) * 60 / seconds,

@@ -32,8 +32,9 @@ class LiveRun:
         first_memory_bytes: in use by its process when it began; 0 where it was not measured.
         is_heir: another job ran in its process before.
         exceeded: the limit for which it is being ended; None while it keeps them.
-        cpu_clock: of its thread's CPU time, and what that showed when it began; None for a job
-            that has no thread of its own.
+        cpu_clock: of its thread's CPU time, and what that showed when it began; of one whose
+            thread others share, only while its code runs there. Else None.
+        spent_cpu_seconds: CPU time before that.
     """
 
     begun_at: float | None = None
@@ -47,6 +48,7 @@ class LiveRun:
     is_heir: bool = False
     exceeded: JobError | None = None
     cpu_clock: tuple[int, float] | None = None
+    spent_cpu_seconds: float = 0.0
 
     def is_active(self) -> None:
         """Its work goes on; from any thread."""
@@ -57,14 +59,15 @@ class LiveRun:
         return 0.0 if self.begun_at is None else time.monotonic() - self.begun_at
 
     def cpu_seconds(self) -> float:
-        """CPU time of its thread since it began; 0 where that is not known."""
-        if self.cpu_clock is None:
-            return 0.0
-        clock, began = self.cpu_clock
+        """CPU time of its code since it began, as far as that is known."""
+        spent, running = self.spent_cpu_seconds, self.cpu_clock
+        if running is None:
+            return spent
+        clock, began = running
         try:
-            return time.clock_gettime(clock) - began
+            return spent + time.clock_gettime(clock) - began
         except OSError:  # the thread has ended
-            return 0.0
+            return spent
 
     def silent_seconds(self) -> float:
         """Since the last sign that its work goes on; 0 when it has not begun."""

@@ -64,7 +64,7 @@ class Ending:
         self._running, self._in_flight, self._recorder = running, in_flight, recorder
         self._reporter, self._spark, self._state, self._tasks = reporter, spark, state, tasks
         self._grace_seconds = max(grace_seconds, _LEAST_GRACE_SECONDS)
-        self._drain_seconds = drain_seconds if slots > 1 else 0.0
+        self._shares_process, self._drain_seconds = slots > 1, drain_seconds
         self._overdue: dict[ClaimedJob, str] = {}
         self._quitting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -83,7 +83,9 @@ class Ending:
     def _most_seconds(self) -> float:
         """Until a job that was interrupted now has ended, at the latest with this process."""
         alone = self._grace_seconds + 2 * _QUIT_SECONDS
-        return alone + self._drain_seconds + self._grace_seconds if self._drain_seconds else alone
+        if not self._shares_process:
+            return alone
+        return alone + self._drain_seconds + self._grace_seconds + _QUIT_SECONDS
 
     def _give_up(self, job: ClaimedJob, why: str) -> None:
         if job in self._running and job not in self._overdue:
@@ -93,14 +95,14 @@ class Ending:
                 self._quitting = self._tasks.spawn(self._quit(f"a job did not stop although {why}"))
 
     async def _quit(self, why: str) -> None:
-        if self._drain_seconds:
+        if self._shares_process:
             self._state.stop(why)
             await self._end_others(why)
             if not self._running.jobs:  # the one that did not stop has, after all
                 return
         with suppress(BusError, TimeoutError):
             async with asyncio.timeout(_QUIT_SECONDS):
-                await self._in_flight.release(self._in_flight.take_back(), why)
+                await self._in_flight.release(self._not_begun(), why)
                 await self._record({**self._overdue, **dict.fromkeys(self._running.jobs, why)})
                 self._state.stopping = why
                 await self._reporter.send()
@@ -108,22 +110,26 @@ class Ending:
 
     async def _end_others(self, why: str) -> None:
         """Lets the other jobs go on for a while, then interrupts them."""
-        if not await within(self._drain_seconds, self._no_others()):
+        if not await within(self._drain_seconds, _none_of(self._others)):
             for job in self._others():
                 job.yielded = job.yielded or why
                 self._running.interrupt(job, Cancelled)
-            await within(self._grace_seconds, self._no_others())
-        # the ends of those that have stopped are on their way to the broker
-        await within(_QUIT_SECONDS, self._no_others(self._in_flight.jobs.values))
+            await within(self._grace_seconds, _none_of(self._others))
+        await within(_QUIT_SECONDS, _none_of(self._unrecorded))
+
+    def _not_begun(self) -> list[ClaimedJob]:
+        """Those that wait for a slot, and for an event loop that a job has blocked."""
+        waiting = self._in_flight.take_back()
+        waits = (job for job in self._in_flight.jobs.values() if job.live.begun_at is None)
+        return list(dict.fromkeys((*waiting, *waits)))
 
     def _others(self) -> list[ClaimedJob]:
         return [job for job in self._running.jobs if job not in self._overdue]
 
-    async def _no_others(self, held: Callable[[], Iterable[ClaimedJob]] | None = None) -> None:
-        """Returns when no job but overdue ones runs, or is ``held``."""
-        jobs = held or self._others
-        while any(job not in self._overdue for job in jobs()):  # noqa: ASYNC110 - ends are rare
-            await asyncio.sleep(_POLL_SECONDS)
+    def _unrecorded(self) -> list[ClaimedJob]:
+        """Those that have ended, and whose ends are on their way to the broker."""
+        held = self._in_flight.jobs.values()
+        return [job for job in held if job.live.begun_at is not None and job not in self._running]
 
     async def _record(self, jobs: Iterable[ClaimedJob]) -> None:
         """Records how these ended, although their functions still run."""
@@ -133,3 +139,9 @@ class Ending:
                 outcome = Outcome(error=error, run_seconds=job.live.running_seconds())
                 await self._recorder.record([FinishedJob(job, outcome)])
             self._in_flight.forget(job)
+
+
+async def _none_of(jobs: Callable[[], list[ClaimedJob]]) -> None:
+    """Returns when there is none of these."""
+    while jobs():  # noqa: ASYNC110 - their ends have no event in common
+        await asyncio.sleep(_POLL_SECONDS)

@@ -39,6 +39,7 @@ class JobLoop:
     Attributes:
         holder: the job whose code runs in the loop, and since when (monotonic seconds); None while
             all wait.
+        cpu_clock: of its thread's CPU time, once that runs.
     """
 
     def __init__(self, functions: Functions, running: RunningJobs, ended: Ended) -> None:
@@ -47,6 +48,7 @@ class JobLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self.holder: tuple[ClaimedJob, float] | None = None
+        self.cpu_clock = 0
 
     def start(self, job: ClaimedJob) -> None:
         """Begins the job as soon as the loop gets to it; from any thread."""
@@ -70,6 +72,7 @@ class JobLoop:
 
     def _forever(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        self.cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
         while not self._stopping:
             try:
                 loop.run_forever()
@@ -93,7 +96,7 @@ class JobLoop:
         self._running.lift_limit(job)
         run_seconds = time.monotonic() - begun_at
         outcome = msgspec.structs.replace(
-            outcome, run_seconds=run_seconds, cpu_seconds=run.cpu_seconds
+            outcome, run_seconds=run_seconds, cpu_seconds=job.live.spent_cpu_seconds
         )
         self._ended(job, outcome)
 
@@ -113,7 +116,6 @@ class TaskRun:
     Attributes:
         task: the one that awaits the job's function.
         interrupted_by: why it was cancelled; None while it was not.
-        cpu_seconds: processor time of its tasks.
     """
 
     def __init__(self, job: ClaimedJob, loop: asyncio.AbstractEventLoop, home: JobLoop) -> None:
@@ -121,7 +123,6 @@ class TaskRun:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.task: asyncio.Task[None] | None = None
         self.interrupted_by: type[Interruption] | None = None
-        self.cpu_seconds = 0.0
 
     def interrupt(self, job: ClaimedJob, reason: type[Interruption]) -> None:
         """Cancels the job's task; from any thread."""
@@ -146,13 +147,15 @@ class TaskRun:
 
     def step(self, go_on: Callable[..., Any], *arguments: Any) -> Any:
         """One stretch of the job's code, from one await to the next."""
-        began = time.thread_time()
+        live, clock = self._job.live, self._home.cpu_clock
+        began = time.clock_gettime(clock)
+        live.cpu_clock = clock, began
         self._home.holder = self._job, time.monotonic()
         try:
             return go_on(*arguments)
         finally:
-            self._home.holder = None
-            self.cpu_seconds += time.thread_time() - began
+            self._home.holder = live.cpu_clock = None
+            live.spent_cpu_seconds += time.clock_gettime(clock) - began
 
 
 _OWNER: contextvars.ContextVar[TaskRun | None] = contextvars.ContextVar("job", default=None)
