@@ -258,7 +258,7 @@ async def test_nothing_is_stored_where_it_is_off(console) -> None:
         job_id = await stage.client.dispatch(talk(word="hello"))
         await stage.ended(job_id)
     assert any(line.get("job_id") == job_id for line in console.json)
-    with pytest.raises(NotFound, match="logs.enabled is off"):
+    with pytest.raises(NotFound, match=r"logs\.enabled is off"):
         await written(stage, job_id)
 
 

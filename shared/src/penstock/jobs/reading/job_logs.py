@@ -106,8 +106,8 @@ class JobLogs:
                 messages = await self._bus.history(stream, subject, _MESSAGES_AT_ONCE, read.start)
             except BusRefused as error:
                 raise NotFound(
-                    f"the broker keeps no lines of jobs ({error}): logs.enabled is off, or this key "
-                    "may not read them"
+                    f"the broker keeps no lines of jobs ({error}): logs.enabled is off, or this "
+                    "key may not read them"
                 ) from error
             if not messages:
                 return
