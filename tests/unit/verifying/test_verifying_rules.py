@@ -258,6 +258,13 @@ def test_a_leader_may_be_late_to_announce_itself() -> None:
     assert log.report().is_kept
 
 
+def test_a_declared_schedule_may_have_taken_over_what_an_earlier_one_counted() -> None:
+    log = Log()
+    del log.jobs[TICK]
+    schedule(is_declared=True, dispatched=7, last_tick=NOW - timedelta(hours=2))(log)
+    assert log.report().is_kept
+
+
 def test_a_tick_after_the_record_was_read_is_not_judged() -> None:
     log = Log()
     later = NOW + timedelta(days=1)

@@ -18,6 +18,7 @@ class TickRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the record of a schedule says of its ticks; fields as those of `Schedule`.
 
     Attributes:
+        is_declared: it may have taken `dispatched` and `last_tick` over from an earlier generation.
         is_tick: whether the expression has a tick at this time.
     """
 
@@ -29,6 +30,7 @@ class TickRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_tick: datetime | None
     dispatched: int
     is_firing: bool
+    is_declared: bool
     is_tick: Callable[[datetime], bool]
 
 
@@ -95,10 +97,11 @@ def check_ticks(
         yield Violation(rule=Rule.TICK, subject=subject, text=text)
     if whole_since is None:
         return
-    if schedule.made_at >= whole_since and len(handled) < schedule.dispatched:
+    is_whole = schedule.made_at >= whole_since and not schedule.is_declared
+    if is_whole and len(handled) < schedule.dispatched:
         text = f"{len(handled)} ticks have a job, its record counts {schedule.dispatched}"
         yield Violation(rule=Rule.TICK, subject=subject, text=text)
     last = schedule.last_tick
-    if last and last >= whole_since and int(last.timestamp()) not in ticks:
+    if last and last >= max(whole_since, schedule.made_at) and int(last.timestamp()) not in ticks:
         text = f"its last tick, {last:%Y-%m-%d %H:%M:%S} UTC, has no job"
         yield Violation(rule=Rule.TICK, subject=subject, text=text)

@@ -126,6 +126,7 @@ def _tick_record(schedule: Schedule) -> TickRecord:
         last_tick=schedule.last_tick,
         dispatched=schedule.dispatched,
         is_firing=schedule.firing is not None,
+        is_declared=bool(schedule.declaration),
         is_tick=partial(_is_tick, schedule),
     )
 
