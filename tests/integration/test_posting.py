@@ -15,6 +15,7 @@ from tests.waiting import eventually
 from penstock import telemetry
 from penstock.config import load
 from penstock.telemetry import metrics
+from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK, RunningJob, written_by
 from penstock.telemetry.meters import Exemplar, Meters, Reading, Spread
 
 log = logging.getLogger("penstock.test")
@@ -97,6 +98,27 @@ async def test_a_log_line_carries_the_trace_it_was_said_in() -> None:
     assert lines["half-way, 1 of 2"].severity_text == "WARNING"
     attributes = {one.key: one.value.string_value for one in lines["failed"].attributes}
     assert "KeyError: 'x'" in attributes["exception.stacktrace"]
+
+
+async def test_a_line_of_a_job_carries_the_job_and_the_trace_of_its_dispatch() -> None:
+    running = RunningJob("j-1", 2, "shop.send", "mails-1", "ab" * 16)
+    failure = {**running.extra(), ERROR_TYPE: "ValueError", TRACEBACK: "Traceback: one"}
+    with Collector() as collector:
+        with sending(collector.endpoint, Meters()):
+            with written_by(running):
+                log.warning("half-way")
+            log.warning("it failed", extra=failure)
+        lines = {line.body.string_value: line for line in received(collector)}
+    for line in lines.values():
+        attributes = {one.key: one.value for one in line.attributes}
+        assert attributes["penstock.job.id"].string_value == "j-1"
+        assert attributes["penstock.job.attempt"].int_value == 2
+        assert attributes["penstock.job.function"].string_value == "shop.send"
+        assert attributes["penstock.worker"].string_value == "mails-1"
+        assert line.trace_id.hex() == "ab" * 16
+    failed = {one.key: one.value.string_value for one in lines["it failed"].attributes}
+    assert failed["error.type"] == "ValueError"
+    assert failed["exception.stacktrace"] == "Traceback: one"
 
 
 def received(collector: Collector) -> Iterator[Any]:
