@@ -52,6 +52,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --wait": DISPATCHING,
     "job ls": ALL,
     "job show {done}": ALL,
+    "job logs {done}": ALL,
     "job cancel {late} --reason test": DISPATCHING,
     f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --queue parked --delay 1h": DISPATCHING,
     "job move --from parked --to parked-too --force --yes": OPERATING,
@@ -100,7 +101,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 later ones use."""
 ELSEWHERE = (
     *("up", "metrics", "decider", "executor", "orchestrator", "pipeline", "outbox", "deploy key"),
-    *("deploy keys", "deploy limit", "report", "simulate", "tune"),
+    *("deploy keys", "deploy limit", "init", "report", "simulate", "tune"),
 )
 """Services, and commands on files, the lake or a recording."""
 GATE = "gate"
