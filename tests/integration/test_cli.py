@@ -77,7 +77,7 @@ def test_jobs_without_a_worker_wait_are_seen_and_can_be_cancelled(shell: Shell) 
 
 
 def test_what_is_not_there_is_said(shell: Shell) -> None:
-    assert shell.call("job", "ls").stderr == "no such job is in the event log\n"
+    assert shell.call("job", "ls").stderr == "no matching jobs\n"
     assert "'penstock dead ls' lists dead ones" in shell.call("job", "ls", "--state", "dead").stderr
     assert shell.json("job", "ls") == []
     assert "no decision changed anything" in shell.call("decision", "ls").stderr

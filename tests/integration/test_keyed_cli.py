@@ -52,7 +52,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --wait": DISPATCHING,
     "job ls": ALL,
     "job show {done}": ALL,
-    "job logs {done}": ALL,
+    "job logs {done}": OPERATING,
     "job cancel {late} --reason test": DISPATCHING,
     f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --queue parked --delay 1h": DISPATCHING,
     "job move --from parked --to parked-too --force --yes": OPERATING,
@@ -100,8 +100,18 @@ VERBS: dict[str, tuple[str, ...]] = {
 """Commands, and the keys with which they work; one after the other, as the first make what the
 later ones use."""
 ELSEWHERE = (
-    *("up", "metrics", "decider", "executor", "orchestrator", "pipeline", "outbox", "deploy key"),
-    *("deploy keys", "deploy limit", "init", "report", "simulate", "tune"),
+    *(
+        "init",
+        "up",
+        "metrics",
+        "decider",
+        "executor",
+        "orchestrator",
+        "pipeline",
+        "outbox",
+        "deploy key",
+    ),
+    *("deploy keys", "deploy limit", "report", "simulate", "tune"),
 )
 """Services, and commands on files, the lake or a recording."""
 GATE = "gate"

@@ -108,6 +108,18 @@ async def test_asynchronous_functions_share_one_thread_and_take_slots_too(severa
     await several.wait_for(plain)
 
 
+async def test_each_job_may_wait_in_a_thread_of_its_own() -> None:
+    """asyncio's own pool has six threads on two cores."""
+    several, all_there = Slots(40), threading.Barrier(40)
+
+    async def call() -> None:
+        await asyncio.to_thread(all_there.wait, WITHIN)
+
+    outcomes = await several.run(*(held(call) for _ in range(40)))
+    assert [one.error for one in outcomes] == [None] * 40
+    several.runner.stop()
+
+
 async def test_a_slot_that_becomes_free_takes_the_next_job_whatever_its_kind() -> None:
     async def soon() -> str:
         await asyncio.sleep(0)

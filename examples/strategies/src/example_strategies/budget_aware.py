@@ -18,7 +18,8 @@ from datetime import datetime
 from typing import Any
 
 from penstock.config.section import Positive, Section
-from penstock.decider.core.strategies.hybrid import Hybrid
+from penstock.decider.core.options import demand as demand_of
+from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.strategies.schedule import zone
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
@@ -47,7 +48,7 @@ class BudgetAware:
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        options, needed = inputs.options, Hybrid().demand(inputs)
+        options, needed = inputs.options, demand_of("hybrid", BUILTIN, inputs)
         memory = _account(inputs, options.time_zone)
         left = max(options.worker_hours_per_day - memory["spent_hours"], 0.0)
         affordable = math.floor(left / options.pace_hours)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from datetime import datetime, time
 
 from penstock.config.section import Count, Section
+from penstock.decider.core.options import demand as demand_of
+from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.strategies.schedule import zone
-from penstock.decider.core.strategies.simple_rate import SimpleRate
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 
 
@@ -40,7 +41,7 @@ class TimeOfDay:
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        options, needed = inputs.options, SimpleRate().demand(inputs)
+        options, needed = inputs.options, demand_of("simple_rate", BUILTIN, inputs)
         begins, floor = _floor(options, inputs.now)
         why = f"{floor} at least from {begins} on; {needed.reasons[-1].text}"
         return ask("time_of_day", max(needed.workers, floor), why, {"floor_workers": floor})

@@ -131,6 +131,10 @@ BURN_RATE = _gauge(
 )
 READY = _gauge("pool.workers.ready", "{worker}", "Workers that run a job or can take one.", "pool")
 IDLE = _gauge("pool.workers.idle", "{worker}", "Ready workers without a job.", "pool")
+SLOTS = _gauge(
+    "pool.slots.ready", "{slot}", "Slots of the ready workers, where each has several.", "pool"
+)
+SLOTS_IDLE = _gauge("pool.slots.idle", "{slot}", "Of these slots, those without a job.", "pool")
 MEASURED_AGE = _gauge("pool.snapshot_age", "s", "Age of the pool's last stored snapshot.", "pool")
 SNAPSHOTS = _counter("snapshots", "{snapshot}", "Pool snapshots stored.", "pool")
 STARTED = _counter("jobs.started", "{job}", "Attempts started.", "pool", "queue")

@@ -52,6 +52,8 @@ def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
         metrics.THROUGHPUT: snapshot.throughput_per_second,
         metrics.READY: snapshot.workers_ready,
         metrics.IDLE: snapshot.workers_idle,
+        metrics.SLOTS: snapshot.slots_ready if snapshot.slots > 1 else None,
+        metrics.SLOTS_IDLE: snapshot.slots_idle if snapshot.slots > 1 else None,
         metrics.FAILED_SHARE: snapshot.ended.failed_share if snapshot.ended else None,
         metrics.MEASURED_AGE: max(time.time() - snapshot.at.timestamp(), 0.0),
     }

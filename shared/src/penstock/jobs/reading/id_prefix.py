@@ -8,10 +8,11 @@ events have left the log, are found among the newest messages of the log.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from penstock.bus import lookback
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, BusRefused
 from penstock.bus.since import first_since
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.errors import AmbiguousId, NotFound
@@ -39,12 +40,13 @@ async def find_id(bus: Bus, subjects: Subjects, text: str) -> str:
         return text
     matching: set[str] = set()
     if len(text) >= SHORTEST:
-        letters = bus, subjects.dead_stream, subjects.dead("*", "*"), -1
-        matching = (
-            await _at_its_time(bus, subjects, text)
-            or await _newest(text, bus, subjects.events_stream, subjects.events(noun="job"), -2)
-            or await _newest(text, *letters)
+        events, letters = subjects.events_stream, subjects.dead_stream
+        matching = await _at_its_time(bus, subjects, text) or await _newest(
+            text, bus, events, subjects.events(noun="job"), -2
         )
+        if not matching:
+            with suppress(BusRefused):  # a key that reads events alone
+                matching = await _newest(text, bus, letters, subjects.dead("*", "*"), -1)
     if len(matching) == 1:
         return matching.pop()
     if matching:
@@ -58,7 +60,9 @@ async def find_id(bus: Bus, subjects: Subjects, text: str) -> str:
 async def _is_an_id(bus: Bus, subjects: Subjects, text: str) -> bool:
     if await bus.last(subjects.events_stream, subjects.job(text)):
         return True
-    return await bus.last(subjects.dead_stream, subjects.dead("*", text)) is not None
+    with suppress(BusRefused):  # a key that reads events alone
+        return await bus.last(subjects.dead_stream, subjects.dead("*", text)) is not None
+    return False
 
 
 async def _at_its_time(bus: Bus, subjects: Subjects, text: str) -> set[str]:

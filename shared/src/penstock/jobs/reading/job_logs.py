@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from penstock.bus.access import NotPermitted
 from penstock.bus.protocol import Bus, BusRefused, Stored
 from penstock.events.log_lines import LogChunk, LogLine
 from penstock.events.subjects import Subjects, check_name
@@ -104,10 +105,11 @@ class JobLogs:
         while True:
             try:
                 messages = await self._bus.history(stream, subject, _MESSAGES_AT_ONCE, read.start)
+            except NotPermitted:
+                raise
             except BusRefused as error:
                 raise NotFound(
-                    f"the broker keeps no lines of jobs ({error}): logs.enabled is off, or this "
-                    "key may not read them"
+                    f"the broker keeps no lines of jobs ({error}): logs.enabled is off"
                 ) from error
             if not messages:
                 return

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -35,6 +36,7 @@ class JobLoop:
 
     Args:
         ended: called in its thread when a job has ended.
+        slots: how many jobs run at a time; so many may wait in `asyncio.to_thread`, too.
 
     Attributes:
         holder: the job whose code runs in the loop, and since when (monotonic seconds); None while
@@ -42,8 +44,11 @@ class JobLoop:
         cpu_clock: of its thread's CPU time, once that runs.
     """
 
-    def __init__(self, functions: Functions, running: RunningJobs, ended: Ended) -> None:
+    def __init__(
+        self, functions: Functions, running: RunningJobs, ended: Ended, slots: int
+    ) -> None:
         self._functions, self._running, self._ended = functions, running, ended
+        self._slots = slots
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
@@ -66,6 +71,7 @@ class JobLoop:
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
         loop.set_task_factory(_count_for_its_job)
+        loop.set_default_executor(ThreadPoolExecutor(self._slots, "job-call"))
         thread = threading.Thread(target=self._forever, args=(loop,), name="jobs", daemon=True)
         thread.start()
         return loop

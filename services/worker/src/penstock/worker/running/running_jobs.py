@@ -53,7 +53,7 @@ class RunningJobs:
     @property
     def jobs(self) -> tuple[ClaimedJob, ...]:
         """Those that run at this moment, the one begun first in front."""
-        return tuple(self._runs)
+        return tuple(self._runs.copy())  # in one step: threads add and remove meanwhile
 
     # --- from the worker's loop -------------------------------------------------------------------
     def interrupt(self, job: ClaimedJob, reason: type[Interruption]) -> None:

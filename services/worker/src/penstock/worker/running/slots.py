@@ -59,7 +59,7 @@ class SlotRunner:
         self._careful: set[ClaimedJob] = set()
         self._waits_since: dict[ClaimedJob, float] = {}
         self._threads = JobThreads(self._run_here, running)
-        self._job_loop = JobLoop(functions, running, self._ended_in_loop)
+        self._job_loop = JobLoop(functions, running, self._ended_in_loop, slots)
 
     # --- called in the worker's loop --------------------------------------------------------------
     def add(self, jobs: list[ClaimedJob]) -> None:
