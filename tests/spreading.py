@@ -12,7 +12,13 @@ from xdist.scheduler import LoadFileScheduling
 
 PIPELINE = "tests/integration/pipeline/"
 """Its tests share one session."""
-WITH_SPARK = ("test_bench_spark", "test_spark", "test_stories", "test_tutorials")
+WITH_SPARK = (
+    "test_bench_spark",
+    "test_spark",
+    "test_stories",
+    "test_testing_page",
+    "test_tutorials",
+)
 """How the names of other files begin whose tests start a Java process for a minute."""
 _FOLDERS = ("chaos", "turnover", "e2e", "integration", "contract", "exactness", "component", "unit")
 """Those with the longest files first, so that no process is left alone with one at the end."""

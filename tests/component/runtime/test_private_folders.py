@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - another user may not read the interpreter's files later
 import os
 import shutil
 import tempfile
@@ -105,7 +106,7 @@ def test_up_does_not_start_in_a_run_folder_that_another_user_prepared(
 
     def up() -> None:
         os.chdir(home)
-        with _prepared(settings, Options(live=False, ephemeral=False, port=0)):
+        with _prepared(settings, Options(live=False, ephemeral=False, port=None)):
             raise AssertionError("it would start its services now")
 
     refused = as_user(VICTIM, up)
