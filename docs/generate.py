@@ -184,8 +184,9 @@ kind `spark`, when it is restarted. Workers keep what they were started with, so
 whose own settings changed (queues, slots, tries, limits and the like), as `penstock reload` does: a
 few at a time, idle ones first, busy ones after their jobs. A changed `sla_seconds` replaces none:
 workers that live count late jobs by the old one. `jobs.modules` waits for `penstock reload`.
-Clients read their settings when they start. `penstock config diff` compares the file with what each service runs
-with; `penstock health` reports differences, and `penstock pool ls` shows what is in force.
+Clients read their settings when they start. `penstock config diff` compares the file with what each
+service runs with; `penstock health` reports differences, and `penstock pool ls` shows what is in
+force.
 """
 
 
