@@ -18,7 +18,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Delivery, Headers, WrongSequence, broker_time
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Delivery,
+    Headers,
+    PayloadTooLarge,
+    WrongSequence,
+    broker_time,
+)
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
@@ -118,6 +126,8 @@ class UnknownJobs:
             return await self._judge(others, delivery, reason)
         except UnreadableJob as error:
             return Rejected("malformed", str(error))
+        except PayloadTooLarge as error:  # no worker could hand it on: headers are added each time
+            return reason.rejected(f"it is too large to be handed on: {error}")
         except BusError as error:  # also WrongSequence: another process decides about the job
             level = logging.DEBUG if isinstance(error, WrongSequence) else logging.WARNING
             log.log(level, "job %s is given back: %s", reason.job_id, error)
