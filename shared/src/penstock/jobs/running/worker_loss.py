@@ -135,7 +135,8 @@ def poisoned(
     if shared and alone:
         times += f" (and {'once' if shared == 1 else f'{shared} times'} together with other jobs)"
     last = "; the last time" if alone + shared > 1 else ""
-    error = JobError(kind="poison", message=f"lost its worker{times}{last}: {reason[:_REASON_LIMIT]}")
+    message = f"lost its worker{times}{last}: {reason[:_REASON_LIMIT]}"
+    error = JobError(kind="poison", message=message)
     if record.at_most_once:
         error = interrupted_once(reason)
     return JobDead(
