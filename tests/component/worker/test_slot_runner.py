@@ -321,6 +321,18 @@ async def test_a_suspect_waits_until_few_enough_run_and_none_joins_it(several: S
     assert not several.runner.is_held_up
 
 
+async def test_a_suspect_that_was_dropped_holds_nothing_up(several: Slots) -> None:
+    gate = Gate()
+    ordinary, suspect = held(gate.pass_through), given(gate.pass_through, most_beside=1)
+    several.runner.add([ordinary, suspect])
+    await once(lambda: gate.came)
+    assert several.runner.is_held_up
+    assert several.runner.drop(suspect)
+    assert not several.runner.is_held_up
+    gate.open()
+    await several.wait_for(ordinary)
+
+
 async def test_suspects_run_in_groups_of_the_smallest_company(several: Slots) -> None:
     gate = Gate()
     suspects = [given(gate.pass_through, most_beside=limit) for limit in (3, 2, 3)]

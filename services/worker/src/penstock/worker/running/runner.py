@@ -36,12 +36,10 @@ class JobRunner(Protocol):
     Attributes:
         running: the jobs that run now.
         finished: those that have ended.
-        is_held_up: a job waits although not all slots are used: it, or one that runs, needs room.
     """
 
     running: RunningJobs
     finished: Finished
-    is_held_up: bool
 
     def add(self, jobs: list[ClaimedJob]) -> None:
         """Takes jobs; each is begun as soon as there is a place for it."""
@@ -57,6 +55,12 @@ class JobRunner(Protocol):
 
     def drop(self, job: ClaimedJob) -> bool:
         """Takes back one job; False when it has begun."""
+        ...
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether no further job could begin although slots are free: one that runs, or that waits,
+        needs room."""
         ...
 
     @property
@@ -93,7 +97,7 @@ class Runner:
         claim_deadline: ClaimDeadline | None = None,
         pulse: Pulse | None = None,
     ) -> None:
-        self.running, self.finished, self.is_held_up = running, Finished(), False
+        self.running, self.finished = running, Finished()
         self._functions, self._run_here = functions, ThreadRun(running)
         self._claim_deadline, self._pulse = claim_deadline, pulse
         self._todo: deque[ClaimedJob] = deque()
@@ -129,6 +133,10 @@ class Runner:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def is_held_up(self) -> bool:
+        return False
 
     @property
     def holder(self) -> tuple[ClaimedJob, float] | None:

@@ -50,7 +50,7 @@ class SlotRunner:
         claim_deadline: ClaimDeadline | None = None,
         pulse: Pulse | None = None,
     ) -> None:
-        self.running, self.finished, self.is_held_up = running, Finished(), False
+        self.running, self.finished = running, Finished()
         self._functions, self._slots, self._claimed = functions, slots, claimed
         self._claim_deadline, self._pulse = claim_deadline, pulse
         self._guard = threading.Lock()  # of what follows
@@ -77,13 +77,18 @@ class SlotRunner:
         self._begin_next()  # one that has waited for room long enough may begin without it
         now = time.monotonic()
         with self._guard:
-            if not self.is_held_up:
+            if not self._is_held_up():
                 return []
             return self._take([job for job in self._todo if not self._may_wait(job, now)])
 
     def drop(self, job: ClaimedJob) -> bool:
         with self._guard:
             return bool(self._take([job])) if job in self._todo else False
+
+    @property
+    def is_held_up(self) -> bool:
+        with self._guard:
+            return self._is_held_up()
 
     @property
     def alive(self) -> bool:
@@ -121,14 +126,12 @@ class SlotRunner:
     def _next(self) -> ClaimedJob | None:
         """The next job, which occupies its slot from now on; None while there is no room for it."""
         with self._guard:
-            self.is_held_up = False
             if not self._todo or len(self._begun) >= self._slots:
                 return None
             if self._claim_deadline is not None and self._claim_deadline.has_passed():
                 return None
             job = self._todo[0]
             if not self._has_room(job):
-                self.is_held_up = True
                 return None
             self._begun.add(self._todo.popleft())
             if job.most_beside:
@@ -136,8 +139,18 @@ class SlotRunner:
                 self._waits_since.pop(job, None)
             return job
 
+    def _is_held_up(self) -> bool:
+        if len(self._begun) >= self._slots:
+            return False
+        return self._is_full() or (bool(self._todo) and not self._has_room(self._todo[0]))
+
+    def _is_full(self) -> bool:
+        """Whether a job that runs allows no further one beside it."""
+        limits = (job.most_beside for job in self._careful)
+        return len(self._begun) >= min(limits, default=self._slots)
+
     def _has_room(self, job: ClaimedJob) -> bool:
-        if self._careful and len(self._begun) >= min(one.most_beside for one in self._careful):
+        if self._is_full():
             return False
         if not job.most_beside:
             return True
