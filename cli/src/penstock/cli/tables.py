@@ -46,12 +46,12 @@ class FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = fit(self._columns, self._cells, options.max_width)
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=self._edge)
-        for index, width in widths.items():
-            column = self._columns[index]
+        shown = [(index, self._columns[index]) for index in widths]
+        for index, column in shown:
             table.add_column(
                 column.title,
                 justify="right" if column.number else "left",
-                width=width,
+                width=widths[index],
                 no_wrap=True,
                 overflow="ellipsis",
             )
@@ -73,8 +73,8 @@ def fit(
     """The columns to show, by index in their order, with their widths.
 
     The first column identifies the row and is always shown; another one is where it fits beside
-    those of a lower rank, and of its own rank those on its left. Columns that hold nothing are shown
-    only beside all others. Sentences take what is left, each at most its own length.
+    those of a lower rank, and of its own rank those on its left. Columns that hold nothing are
+    shown only beside all others. Sentences take what is left, each at most its own length.
 
     Args:
         columns: of the table.
