@@ -13,7 +13,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 
-_MAX_REASON_LENGTH = 1000
+_MAX_REASON_LENGTH = 300
 _MAX_TRIED = 16
 _TRIED = re.compile(r"([A-Za-z0-9_.-]{1,64})=([A-Za-z0-9_.-]{1,160})")
 

@@ -93,7 +93,11 @@ class Postponer:
                 await self._recover(record, due, trace, headers)
             case Action.POISON:
                 dead = worker_loss.poisoned(
-                    record, _lapsed(record), source=self._joblog.source, now=now
+                    record,
+                    _lapsed(record),
+                    source=self._joblog.source,
+                    now=now,
+                    together=record.slots,
                 )
                 await self._joblog.bury(record, dead, trace)
             case Action.FOLLOW_UP:

@@ -201,8 +201,14 @@ class Refusals:
             return await self._postponer.postpone(delivery, reason, due, headers, is_first)
         except UnreadableJob as error:
             return Rejected("malformed", str(error))
+        except PayloadTooLarge as error:
+            why = f"{reason}; it is too large to wait for it: {error}"
+            return _rejected("missing-key", why, reason)
         except BusError as error:  # also WrongSequence: another process decides about the job
             return error
+        except Exception as error:  # it would end each worker that takes the message
+            note(f"message {delivery.sequence} on {delivery.subject}", error)
+            return Rejected("malformed", f"it cannot wait for its key: {error!r}")
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Naks with a delay, else redelivery spins: the broker refuses now."""

@@ -15,11 +15,12 @@ from functools import partial
 from typing import NamedTuple
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Delivery, WrongSequence
+from penstock.bus.protocol import Bus, BusError, Delivery, PayloadTooLarge, WrongSequence
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.reading import handed_on
 from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.postponing import Postponer
 from penstock.worker.claiming.reading import Rejected, Unknown
@@ -107,10 +108,15 @@ class UnknownJobs:
             return await self._judge(others, delivery, reason)
         except UnreadableJob as error:
             return Rejected("malformed", str(error))
+        except PayloadTooLarge as error:  # no worker could hand it on: headers are added each time
+            return reason.rejected(f"it is too large to be handed on: {error}")
         except BusError as error:  # also WrongSequence: another process decides about the job
             level = logging.DEBUG if isinstance(error, WrongSequence) else logging.WARNING
             log.log(level, "job %s is given back: %s", reason.job_id, error)
             return error
+        except Exception as error:  # it would end each worker that takes the message
+            note(f"message {delivery.sequence} on {delivery.subject}", error)
+            return Rejected("malformed", f"it cannot be handed on: {error!r}")
 
     async def _judge(
         self, others: frozenset[str], delivery: Delivery, reason: Unknown
