@@ -223,6 +223,9 @@ async def test_one_that_is_too_large_to_be_handed_on_is_dead_at_once(
     view = await site.view(job_id)
     assert (view.state, view.error.kind) == (State.DEAD, "unknown-job")
     assert "too large to be handed on" in view.error.message
+    [letter] = await site.bus.history(site.subjects.dead_stream, site.subjects.dead("*", "*"))
+    assert "too large for a dead letter" in letter.body.decode()
+    assert not await site.bus.history(site.subjects.jobs_stream, site.subjects.queue(QUEUE))
 
 
 async def test_a_job_that_another_build_gave_back_goes_on_from_its_last_event(site: Site) -> None:

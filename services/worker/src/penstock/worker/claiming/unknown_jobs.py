@@ -34,6 +34,7 @@ from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.running import worker_loss
 from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.reading import Rejected, Unknown
 from penstock.worker.core.settle import Action, settle
@@ -132,6 +133,9 @@ class UnknownJobs:
             level = logging.DEBUG if isinstance(error, WrongSequence) else logging.WARNING
             log.log(level, "job %s is given back: %s", reason.job_id, error)
             return error
+        except Exception as error:  # it would end each worker that takes the message
+            note(f"message {delivery.sequence} on {delivery.subject}", error)
+            return Rejected("malformed", f"it cannot be handed on: {error!r}")
 
     async def _judge(
         self, others: frozenset[str], delivery: Delivery, reason: Unknown
@@ -186,7 +190,11 @@ class UnknownJobs:
                 await self._recover(record, due, trace, headers)
             case Action.POISON:
                 dead = worker_loss.poisoned(
-                    record, _lapsed(record), source=self._joblog.source, now=now
+                    record,
+                    _lapsed(record),
+                    source=self._joblog.source,
+                    now=now,
+                    together=record.slots,
                 )
                 await self._joblog.bury(record, dead, trace)
             case Action.FOLLOW_UP:
