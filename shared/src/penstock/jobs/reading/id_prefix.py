@@ -23,7 +23,7 @@ _MOST_MESSAGES = 64_000
 _WHOLE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIMED = re.compile(r"[0-9a-f]{8}(-?[0-9a-f-]*)")
 _MAY_BEGIN = re.compile(r"0[0-9a-f-]{3,}")
-"""What an id that Penstock gives may begin with: its time is below 2 ** 44 ms until the year 2527."""
+"""What an id that Penstock gives begins with: its time is below 2 ** 44 ms until the year 2527."""
 _DIGITS_OF_TIME = 12
 _SLACK = timedelta(seconds=60)
 """Clocks of clients and of the broker differ, and a dispatch takes its time."""
