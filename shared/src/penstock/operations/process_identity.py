@@ -1,4 +1,4 @@
-"""Which process wrote something, so that another one on its machine can tell whether it lives."""
+"""Which process wrote something, so that another one on its machine can see whether it lives."""
 
 from __future__ import annotations
 

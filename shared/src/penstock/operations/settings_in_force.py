@@ -41,7 +41,7 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
         refused: why the settings were not reloaded when that was asked for last; empty otherwise.
         waiting: settings of the file that it takes over at its next start only.
         ended: the process has ended.
-        process: tells others on its machine whether it lives; None from older versions.
+        process: by which others on its machine see whether it lives; None from older versions.
     """
 
     service: str
@@ -65,7 +65,7 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_died(self) -> bool:
-        """Its process is gone, as far as this machine can tell."""
+        """Its process was on this machine, and is gone."""
         return self.process is not None and self.process.has_died
 
     def differences(self, file: Settings) -> list[Difference]:
