@@ -59,6 +59,11 @@ def fail() -> None:
     raise ValueError("one\ntwo")
 
 
+@job(name="output-test.fail-silently", queue=QUEUE, tries=2, backoff=(0.01,))
+def fail_silently() -> None:
+    raise ValueError("no line before")
+
+
 @job(name="output-test.login", queue=QUEUE)
 def login(user: str, password: str) -> None:
     print(f"{user} comes with {password}, or token=abc123")
@@ -200,6 +205,16 @@ async def test_lines_are_stored_attempt_by_attempt_with_the_failure(console) -> 
     assert [line.error_type for line in failures] == ["builtins.ValueError"] * 2
     assert all('raise ValueError("one' in line.traceback for line in failures)
     assert all(any(part.ended for part in parts if part.attempt == n) for n in (1, 2))
+
+
+async def test_an_attempt_that_wrote_nothing_but_its_failure_has_ended(console) -> None:
+    """The line about the failure comes after the function's end, and is the first that is
+    stored."""
+    async with worker() as stage:
+        job_id = await stage.client.dispatch(fail_silently())
+        await asyncio.wait_for(_retried(stage, job_id), WITHIN)
+    parts = await written(stage, job_id)
+    assert [(part.attempt, part.ended) for part in parts] == [(1, True), (2, True)]
 
 
 async def _retried(stage: Stage, job_id: str) -> None:

@@ -16,6 +16,7 @@ from penstock.events.snapshot import HostSnapshot, PoolWorkers
 from penstock.jobs import Client, job, registry
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
+from penstock.testing.memory import broker
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
@@ -209,6 +210,22 @@ async def test_a_value_that_does_not_fit_is_handed_on_where_another_build_lives(
     site.pass_seconds(0.1)
     [held] = await (await site.worker("text")).win()
     assert held.id == job_id
+
+
+async def test_one_that_is_too_large_to_be_handed_on_is_dead_at_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.live("none")
+    job_id = await site.client.dispatch(resize_by_text(width="x" * 50_000))
+    [message] = await site.bus.history(site.subjects.jobs_stream, site.subjects.queue(QUEUE))
+    monkeypatch.setattr(broker, "MAX_PAYLOAD_BYTES", len(message.body) + 100)
+    assert await (await site.worker("none")).win() == []
+    view = await site.view(job_id)
+    assert (view.state, view.error.kind) == (State.DEAD, "unknown-job")
+    assert "too large to be handed on" in view.error.message
+    [letter] = await site.bus.history(site.subjects.dead_stream, site.subjects.dead("*", "*"))
+    assert "too large for a dead letter" in letter.body.decode()
+    assert not await site.bus.history(site.subjects.jobs_stream, site.subjects.queue(QUEUE))
 
 
 async def test_a_job_that_another_build_gave_back_goes_on_from_its_last_event(site: Site) -> None:

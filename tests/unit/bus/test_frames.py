@@ -24,6 +24,13 @@ def test_headers_and_expectation_stand_before_the_body():
     }
 
 
+def test_a_header_that_was_read_can_be_sent_on() -> None:
+    block = b"NATS/1.0\r\nJob: 7\r\nX: a\rb\nc\r\nY: d\r\n\r\n"
+    headers = parse_headers(block)[1]
+    assert headers == {"Job": "7", "X": "a b c", "Y": "d"}
+    assert b"X: a b c\r\n" in frame(Outgoing("a.b", b"", headers), b"")
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -133,6 +133,28 @@ def test_only_losses_of_its_own_count_towards_the_limit_within_a_bound(
     assert worker_loss.is_last(shared(*before), limit, together) is is_last
 
 
+@pytest.mark.parametrize(
+    ("before", "together", "message"),
+    [
+        ((20, 1), 1, "2 times in a row while it ran alone (and once together with other jobs)"),
+        ((20, 2), 1, "while it ran alone (and 2 times together with other jobs)"),
+        ((9,) * 7, 9, "8 times in a row together with other jobs"),
+    ],
+)
+def test_the_dead_letter_says_which_losses_were_shared(
+    before: tuple[int, ...], together: int, message: str
+) -> None:
+    dead = worker_loss.poisoned(
+        shared(*before), REASON, source="executor/h", now=NOW, together=together
+    )
+    assert dead.error.message == f"lost its worker {message}; the last time: {REASON}"
+
+
+def test_one_loss_that_was_shared_is_named_so() -> None:
+    dead = worker_loss.poisoned(shared(), REASON, source="executor/h", now=NOW, together=20)
+    assert dead.error.message == f"lost its worker together with other jobs: {REASON}"
+
+
 def test_the_message_of_a_suspect_says_in_what_company_it_may_run() -> None:
     made = worker_loss.recovered(
         shared(100), REASON, source="executor/h", now=NOW, delayed=True, together=12

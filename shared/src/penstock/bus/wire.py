@@ -42,6 +42,7 @@ RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
 """``(subject, reply, body, header block)``; called while the socket is read, must not block."""
 
 _SUBJECT = re.compile(r"[!-~]+")
+_LINE_BREAK = re.compile(r"[\r\n]")
 _OF_BROKER = "Nats-"
 _EXPECT = b"Nats-Expected-Last-Subject-Sequence: %d\r\n"
 _EXPECT_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n"
@@ -299,10 +300,16 @@ def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
 
     The first value of a key counts; of the broker's own keys the last, since it adds them behind
     what the sender of a stored message wrote, who may have used the same names.
+
+    The broker takes a lone CR or LF within a value; it becomes a blank, since a header that holds
+    one could not be sent on.
     """
     if not block:
         return 0, {}
-    lines = block.decode("utf-8", "replace").split("\r\n")
+    text = block.decode("utf-8", "replace")
+    lines = text.split("\r\n")
+    if not text.count("\r") == text.count("\n") == len(lines) - 1:
+        lines = [_LINE_BREAK.sub(" ", line) for line in lines]
     status = lines[0][9:12]
     headers: dict[str, str] = {}
     for line in lines[1:]:

@@ -114,7 +114,8 @@ class Jobs(Section, frozen=True, kw_only=True):
     Attributes:
         modules: importable modules whose `@job` functions workers may run. Nothing else is run.
         claim_seconds: a worker that is silent this long loses its job to another.
-        max_payload_bytes: largest encoded job; larger ones are refused at dispatch.
+        max_payload_bytes: largest encoded job; larger ones are refused at dispatch. Events
+            hold it in base64, in messages of at most 8 MB.
         claim_ahead_seconds: expected work that a worker may claim ahead of the running job.
         cancel_grace_seconds: a cancelled job that goes on this long is ended with its worker.
         max_lost_workers: a job that loses its worker this often without a result is dead (poison).
@@ -134,7 +135,7 @@ class Jobs(Section, frozen=True, kw_only=True):
 
     modules: tuple[str, ...] = ()
     claim_seconds: Annotated[float, Meta(ge=1, le=3600)] = 4.0
-    max_payload_bytes: Annotated[int, Meta(ge=1024, le=8_000_000)] = 512_000
+    max_payload_bytes: Annotated[int, Meta(ge=1024, le=6_000_000)] = 512_000
     claim_ahead_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.05
     cancel_grace_seconds: NonNegative = 5.0
     max_lost_workers: Annotated[int, Meta(ge=1)] = 5

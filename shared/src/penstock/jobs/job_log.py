@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, broker_time
+from penstock.bus.protocol import Bus, Expect, Outgoing, PayloadTooLarge, broker_time
 from penstock.events.envelope import encode
 from penstock.events.job import JOB_EVENTS, JobDead, JobError, JobEvent
 from penstock.events.subjects import BadName, Subjects, check_name
@@ -158,7 +158,15 @@ class JobLog:
         if record.state is State.DEAD and await self._was_requeued(record):
             return None  # the job was requeued at once: a dead letter stored now would stay
         message = queue_messages.follow_up(self.subjects, record, broker_time(self._bus), trace)
-        if message is not None:
+        if message is None:
+            return None
+        try:
+            await self._bus.append(message)
+        except PayloadTooLarge:
+            if record.state is not State.DEAD:
+                raise
+            subjects = self.subjects
+            message = queue_messages.dead_letter(subjects, record, trace, with_payload=False)
             await self._bus.append(message)
         return message
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from penstock.bus.access import NotPermitted
 from penstock.bus.protocol import BusError
 from penstock.config import ConfigError, Settings
-from penstock.config.reloading import differences, sparse
+from penstock.config.reloading import changed_names
 from penstock.events.subjects import Subjects
 from penstock.operations.settings_in_force import EVERY_SECONDS, Announcer
 from penstock.runtime.service import Service
@@ -94,7 +94,7 @@ class Reloader:
         if new == current:
             log.info("settings are reloaded: nothing has changed")
             return
-        changes = [change.name for change in differences(sparse(new), sparse(current))]
+        changes = changed_names(new, current)
         shown = ", ".join(changes[:_MOST_SHOWN]) + (", ..." if len(changes) > _MOST_SHOWN else "")
         take = self._service.take_settings
         if take is None:

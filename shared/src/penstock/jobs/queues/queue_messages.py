@@ -151,14 +151,27 @@ def since(delivery: Delivery, header: str) -> float:
     return at if 0 < at < delivery.stored_at else delivery.stored_at
 
 
-def dead_letter(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:
-    """The dead letter of a dead job."""
+def dead_letter(
+    subjects: Subjects, record: JobRecord, trace: Mapping[str, str], *, with_payload: bool = True
+) -> Outgoing:
+    """The dead letter of a dead job.
+
+    Args:
+        subjects: of this installation.
+        record: the job.
+        trace: trace context of its dispatch.
+        with_payload: False for one that is too large for the broker, since it stands in base64.
+    """
+    error = record.error or JobError(kind="unknown", message="no error was recorded")
+    if not with_payload:
+        left_out = f"; its {len(record.payload)} bytes of arguments are too large for a dead letter"
+        error = msgspec.structs.replace(error, message=error.message + left_out)
     letter = DeadLetter(
         job_id=record.id,
         queue=record.queue,
         function=record.function,
-        payload=record.payload,
-        error=record.error or JobError(kind="unknown", message="no error was recorded"),
+        payload=record.payload if with_payload else b"",
+        error=error,
         attempts=record.attempt,
         at=(record.finished_at or record.dispatched_at).timestamp(),
         tags=record.tags,

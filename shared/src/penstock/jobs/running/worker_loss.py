@@ -119,11 +119,24 @@ def recovered(
     )
 
 
-def poisoned(record: JobRecord, reason: str, *, source: str, now: datetime) -> JobDead:
-    """The event that ends a job which has lost as many workers as it may."""
-    lost = record.lost_workers + record.lost_together + 1
-    times = "its worker" if lost == 1 else f"its worker {lost} times in a row; the last time"
-    error = JobError(kind="poison", message=f"lost {times}: {reason[:_REASON_LIMIT]}")
+def poisoned(
+    record: JobRecord, reason: str, *, source: str, now: datetime, together: int = 1
+) -> JobDead:
+    """The event that ends a job which has lost as many workers as it may.
+
+    Args:
+        together: how many jobs the lost worker ran, this one included.
+    """
+    shared = record.lost_together + (together > 1)
+    alone = record.lost_workers + (together <= 1)
+    times = _in_a_row(alone or shared)
+    if shared:
+        times += " while it ran alone" if alone else " together with other jobs"
+    if shared and alone:
+        times += f" (and {'once' if shared == 1 else f'{shared} times'} together with other jobs)"
+    last = "; the last time" if alone + shared > 1 else ""
+    message = f"lost its worker{times}{last}: {reason[:_REASON_LIMIT]}"
+    error = JobError(kind="poison", message=message)
     if record.at_most_once:
         error = interrupted_once(reason)
     return JobDead(
@@ -135,6 +148,10 @@ def poisoned(record: JobRecord, reason: str, *, source: str, now: datetime) -> J
         function=record.function,
         error=error,
     )
+
+
+def _in_a_row(losses: int) -> str:
+    return f" {losses} times in a row" if losses > 1 else ""
 
 
 def interrupted_once(reason: str) -> JobError:

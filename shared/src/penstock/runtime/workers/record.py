@@ -28,6 +28,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         start_ticks: start time of its process: a later one with the same id has another.
+        started_with: digest of the settings that it was started with; empty where not known.
     """
 
     worker: str
@@ -35,6 +36,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     start_ticks: int
     started_at: float
+    started_with: str = ""
 
 
 def start_ticks(pid: int) -> int | None:
@@ -47,13 +49,19 @@ def start_ticks(pid: int) -> int | None:
 
 
 def write(
-    run_dir: Path, worker: str, pool: str, started_at: float, pid: int | None = None
+    run_dir: Path,
+    worker: str,
+    pool: str,
+    started_at: float,
+    pid: int | None = None,
+    started_with: str = "",
 ) -> Record:
     """Records a process, whole or not at all.
 
     Args:
         started_at: POSIX seconds.
         pid: None for this one.
+        started_with: digest of the settings that it was started with.
     """
     pid = os.getpid() if pid is None else pid
     record = Record(
@@ -62,6 +70,7 @@ def write(
         pid=pid,
         start_ticks=start_ticks(pid) or 0,
         started_at=started_at,
+        started_with=started_with,
     )
     folder = run_dir / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -112,7 +112,9 @@ class Recovery:
     ) -> JobRecovered | JobDead:
         now = broker_time(self._bus)
         if worker_loss.is_last(record, self._max_lost_workers, together):
-            return worker_loss.poisoned(record, reason, source=self._source, now=now)
+            return worker_loss.poisoned(
+                record, reason, source=self._source, now=now, together=together
+            )
         return worker_loss.recovered(
             record, reason, source=self._source, now=now, delayed=delayed, together=together
         )

@@ -271,8 +271,13 @@ class Claims:
                 job.token = job.sequence = await self._bus.append(start)
                 return True
             case Action.POISON:
-                now, reason = broker_time(self._bus), _lapsed(record)
-                dead = worker_loss.poisoned(record, reason, source=self.joblog.source, now=now)
+                dead = worker_loss.poisoned(
+                    record,
+                    _lapsed(record),
+                    source=self.joblog.source,
+                    now=broker_time(self._bus),
+                    together=record.slots,
+                )
                 await self.joblog.bury(record, dead, job.trace)
             case Action.FOLLOW_UP:
                 await self.joblog.follow_up(record, job.trace)

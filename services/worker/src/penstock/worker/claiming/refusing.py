@@ -176,7 +176,7 @@ class Refusals:
         """
         now = self._bus.now()
         over: list[tuple[Delivery, Rejected]] = []
-        waiting: list[Delivery] = []
+        waiting: list[tuple[Delivery, Locked]] = []
         messages: list[Outgoing] = []
         for delivery, reason in locked:
             since = queue_messages.since(delivery, queue_messages.LOCKED_SINCE)
@@ -188,15 +188,18 @@ class Refusals:
                 self._log.write(
                     logging.ERROR, reason.key, "job %s waits: %s", reason.job_id, reason
                 )
-                waiting.append(delivery)
+                waiting.append((delivery, reason))
                 messages.append(self._later(delivery, reason.job_id, now, waited))
         answers = await self._bus.append_many(messages)
-        failed = [
-            delivery
-            for delivery, answer in zip(waiting, answers, strict=True)
-            if isinstance(answer, BusError)
-        ]
-        await self._bus.ack([delivery for delivery in waiting if delivery not in failed])
+        failed: list[Delivery] = []
+        for (delivery, reason), answer in zip(waiting, answers, strict=True):
+            if isinstance(answer, PayloadTooLarge):
+                why = f"{reason}; it is too large to wait for it: {answer}"
+                over.append((delivery, _rejected("missing-key", why, reason)))
+            elif isinstance(answer, BusError):
+                failed.append(delivery)
+        stored = zip(waiting, answers, strict=True)
+        await self._bus.ack([one for (one, _), answer in stored if isinstance(answer, int)])
         if failed:
             log.warning("%d messages without a key are given back", len(failed))
             await self.give_back_later(failed)

@@ -18,7 +18,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Delivery, Headers, WrongSequence, broker_time
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Delivery,
+    Headers,
+    PayloadTooLarge,
+    WrongSequence,
+    broker_time,
+)
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
@@ -26,6 +34,7 @@ from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.running import worker_loss
 from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.reading import Rejected, Unknown
 from penstock.worker.core.settle import Action, settle
@@ -118,10 +127,15 @@ class UnknownJobs:
             return await self._judge(others, delivery, reason)
         except UnreadableJob as error:
             return Rejected("malformed", str(error))
+        except PayloadTooLarge as error:  # no worker could hand it on: headers are added each time
+            return reason.rejected(f"it is too large to be handed on: {error}")
         except BusError as error:  # also WrongSequence: another process decides about the job
             level = logging.DEBUG if isinstance(error, WrongSequence) else logging.WARNING
             log.log(level, "job %s is given back: %s", reason.job_id, error)
             return error
+        except Exception as error:  # it would end each worker that takes the message
+            note(f"message {delivery.sequence} on {delivery.subject}", error)
+            return Rejected("malformed", f"it cannot be handed on: {error!r}")
 
     async def _judge(
         self, others: frozenset[str], delivery: Delivery, reason: Unknown
@@ -176,7 +190,11 @@ class UnknownJobs:
                 await self._recover(record, due, trace, headers)
             case Action.POISON:
                 dead = worker_loss.poisoned(
-                    record, _lapsed(record), source=self._joblog.source, now=now
+                    record,
+                    _lapsed(record),
+                    source=self._joblog.source,
+                    now=now,
+                    together=record.slots,
                 )
                 await self._joblog.bury(record, dead, trace)
             case Action.FOLLOW_UP:

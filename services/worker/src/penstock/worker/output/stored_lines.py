@@ -59,13 +59,17 @@ def stored_lines(bus: Bus, settings: Settings, host: str, ring: KeyRing) -> Stor
 
 
 class Attempt(RunningJob):
-    """A running job, with the call that says what of its lines is hidden."""
+    """A running job, with the call that says what of its lines is hidden.
 
-    __slots__ = ("job",)
+    Attributes:
+        has_ended: its function has returned; the line about its failure comes after that.
+    """
+
+    __slots__ = ("has_ended", "job")
 
     def __init__(self, job: ClaimedJob, worker: str, trace: str) -> None:
         super().__init__(job.id, job.attempt, job.payload.function, worker, trace)
-        self.job = job
+        self.job, self.has_ended = job, False
 
 
 @dataclass(slots=True)
@@ -77,7 +81,6 @@ class _Collected:
     stored_bytes: int = 0
     lines: list[LogLine] = field(default_factory=list)
     dropped: int = 0
-    ended: bool = False
 
 
 class StoredLines(logging.Handler):
@@ -127,8 +130,8 @@ class StoredLines(logging.Handler):
 
     def ended(self, attempt: Attempt) -> None:
         """The function has returned; called in the job's thread."""
-        if collected := self._attempts.get(attempt):
-            collected.ended = True
+        attempt.has_ended = True
+        if attempt in self._attempts:
             self._publish_soon()
 
     def _begin(self, attempt: Attempt) -> _Collected:
@@ -200,11 +203,11 @@ class StoredLines(logging.Handler):
     def _chunks(self) -> list[tuple[Outgoing, int]]:
         """What was collected, as messages, each with its share of the pending bytes."""
         with self._guard:
-            written = [one for one in self._attempts.values() if one.lines or one.ended]
-            taken = [(one, one.lines, one.dropped, one.ended) for one in written]
-            for one in written:
+            every = [(one, one.attempt.has_ended) for one in self._attempts.values()]
+            taken = [(one, one.lines, one.dropped, end) for one, end in every if one.lines or end]
+            for one, _, _, has_ended in taken:
                 one.lines, one.dropped = [], 0
-                if one.ended:
+                if has_ended:
                     del self._attempts[one.attempt]
         chunks = []
         for one, lines, dropped, ended in taken:
