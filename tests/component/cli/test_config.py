@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tomllib
 from pathlib import Path
+
+from penstock.cli.session import Session
+from penstock.config.load import check
+from penstock.events.subjects import Subjects
+from penstock.operations.settings_in_force import Announcer, SettingsInForce, services
+from penstock.testing.memory.bus import MemoryBus
 
 POOLS = """
 [jobs]
@@ -124,3 +131,34 @@ def test_check_refuses_what_a_policy_does_not_take(penstock) -> None:
         "penstock: pools.mails.policy_options.budget-cap: "
         "expected worker_hours_per_day or money_per_day, found neither\n"
     )
+
+
+def test_diff_as_json_has_the_differences_and_no_secret(penstock, monkeypatch) -> None:
+    Path("penstock.toml").write_text("[pools.reports]\nsla_seconds = 4\n")
+    running = check(
+        {
+            "pools": {"reports": {"sla_seconds": 5}},
+            "jobs": {"modules": ["shop"]},
+            "nats": {"monitor_url": "http://127.0.0.1:8222/5ecre7pa7h"},
+        }
+    )
+
+    async def published() -> list[SettingsInForce]:
+        bus = MemoryBus()
+        await Announcer(bus, "decider", running).publish()
+        return await services(bus, Subjects())
+
+    [record] = asyncio.run(published())
+    assert "5ecre7pa7h" not in str(record)
+    monkeypatch.setattr(Session, "run", lambda *_: [record])
+    shown = penstock("config", "diff", "--json")
+    assert shown.exit_code == 1
+    told = json.loads(shown.stdout)
+    assert {row["name"]: row["in_force"] for row in told["differences"]} == {
+        "pools.reports.sla_seconds": 5.0,
+        "jobs.modules": ["shop"],
+    }
+    [service] = told["services"]
+    assert service.keys() == {
+        "service", "host", "pid", "at", "comparable", "refused", "waiting"
+    }  # fmt: skip

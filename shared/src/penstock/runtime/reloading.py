@@ -71,6 +71,8 @@ class Reloader:
         subjects = Subjects(self._service.settings.prefix)
         with suppress(BusError):
             await self._service.bus.listen(subjects.settings_reload(), lambda *_: self.reload())
+        with suppress(BusError):  # else their records count until they are too old
+            await self._announcer.mark_dead()
         while True:
             self._changed.clear()
             try:
