@@ -84,9 +84,9 @@ def main() -> None:
     os.dup2(2, 1)  # modules may print as they are imported
     declared = msgspec.json.decode(sys.stdin.buffer.read(), type=DeclaredJobs)
     working_directory_last()
-    found = list(_not_imported(declared.modules)) or list(_not_callable(declared.calls))
+    refusals = list(_not_imported(declared.modules)) or list(_not_callable(declared.calls))
     with answer:
-        answer.write(msgspec.json.encode(found))
+        answer.write(msgspec.json.encode(refusals))
         answer.flush()
         os._exit(0)  # threads that a module started do not delay the answer
 
