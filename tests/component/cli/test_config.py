@@ -124,7 +124,8 @@ def test_check_refuses_what_a_strategy_does_not_take(penstock) -> None:
     said = penstock("config", "check")
     assert said.exit_code == 2
     assert said.stderr == (
-        "penstock: pools.mails.options.queue_size.high_watermark: expected `int` >= 0, found -5\n"
+        "penstock: pools.mails.options.queue_size.high_watermark: "
+        "expected a whole number >= 0, found -5\n"
     )
 
 
