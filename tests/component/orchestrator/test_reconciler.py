@@ -25,9 +25,7 @@ async def test_an_orchestrator_finds_what_an_earlier_one_stored_again() -> None:
     assert message
     stored_at = message.at.timestamp()
     table = Unresolved(PATIENCE_SECONDS, 10)  # the event is an hour older than its message
-    step = Step(
-        job_id=job_id, event="JobMoved", sequence=1, at=stored_at - 3600.0, queue="reports"
-    )
+    step = Step(job_id=job_id, event="JobMoved", sequence=1, at=stored_at - 3600.0, queue="reports")
     table.see(step)
     reconciler = Reconciler(bus, subjects, table)
     await reconciler.round(stored_at + 1.0)
