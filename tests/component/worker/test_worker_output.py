@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ import pytest
 from msgspec.structs import replace
 from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
 
-from penstock.bus.protocol import BusUnavailable
+from penstock.bus.protocol import BusUnavailable, Outgoing
 from penstock.config import Settings
 from penstock.jobs import Client, Context, job
 from penstock.jobs.errors import NotFound
@@ -235,6 +236,22 @@ async def test_what_a_job_writes_is_bounded_and_the_rest_counted(console) -> Non
     assert 0 < len(printed) < 40
     assert sum(part.dropped for part in parts) == 100 - len(printed)
     assert any(line.error_type for part in parts for line in part.lines)
+
+
+async def test_a_message_stored_twice_is_read_once_and_a_forged_one_hides_none(console) -> None:
+    async with worker() as stage:
+        job_id = await stage.client.dispatch(login(user="ada", password="open sesame"))
+        await stage.ended(job_id)
+    [*_, true] = await written(stage, job_id)
+    log_stream, subject = stage.bus.subjects.logs_stream, stage.bus.subjects.log_lines(job_id)
+    messages = await stage.bus.history(log_stream, subject)
+    await stage.bus.remove(log_stream, subject)
+    for body in (
+        *(re.sub(rb'"text":"[^"]*"', b'"text":"forged"', one.body) for one in messages),
+        *(one.body for one in messages for _ in range(2)),
+    ):
+        await stage.bus.append(Outgoing(subject, body))
+    assert texts(await written(stage, job_id)) == ["forged", *texts([true])]
 
 
 async def test_masked_arguments_are_not_stored(console) -> None:

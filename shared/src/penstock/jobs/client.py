@@ -37,6 +37,7 @@ from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.runtime.local_broker import reachable
 from penstock.runtime.tasks import within
+from penstock.telemetry import propagation
 
 _LETTER_LOOK_SECONDS = 0.02
 _LETTER_SECONDS = 2.0
@@ -123,6 +124,7 @@ class Client:
         from penstock.bus.late import late_bus  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415
 
+        propagation.use(settings.telemetry.propagators, for_libraries=False)
         name = "penstock-client"
         if settings.dispatch.when_away == "outbox":
             bus = await late_bus(settings, name, reachable)
