@@ -71,7 +71,7 @@ async def _check_known(client: Client, job_id: str) -> None:
     wrote = (
         "wrote nothing yet" if not view.attempts else "wrote nothing, or its lines have aged out"
     )
-    note(f"job {job_id} is {view.state} and {wrote}; they are kept for logs.max_age_hours")
+    note(f"job {job_id} is {view.state} and {wrote}; lines are kept for logs.max_age_hours")
 
 
 async def _note_cut_off(client: Client, job_id: str, runs: set[_Run]) -> None:
