@@ -40,10 +40,10 @@ class DriftRow(msgspec.Struct, frozen=True, kw_only=True):
 
 COLUMNS = (
     Column("service", lambda row: f"{row.service} on {row.host}"),
-    Column("setting", lambda row: row.name),
-    Column("file", lambda row: _shown(row.file)),
-    Column("in force", lambda row: _shown(row.in_force)),
-    Column("taken over by", lambda row: "a restart" if row.restart else "penstock config reload"),
+    Column("setting", lambda row: row.name, rank=1),
+    Column("file", lambda row: _shown(row.file), sentence=True),
+    Column("in force", lambda row: _shown(row.in_force), sentence=True),
+    Column("needs", lambda row: "a restart" if row.restart else "config reload", rank=1),
 )
 
 
