@@ -218,7 +218,7 @@ class HookRunner:
         try:
             await self._deliver(notice)
         except NotDelivered as error:
-            self._note(error=str(error)[:MOST_ERROR])
+            self._note(error=core.error_text(self._hook, error)[:MOST_ERROR])
             if time.time() - since >= self._hook.give_up_seconds:
                 self._give_up(notice, error)
                 return True
@@ -240,7 +240,8 @@ class HookRunner:
 
     def _give_up(self, notice: JobNotice, error: Exception) -> None:
         self._meters.count(metrics.HOOK_NOTICES, self._name, "dropped")
-        self._note(error=str(error)[:MOST_ERROR], dropped_at=time.time())
+        text = core.error_text(self._hook, error)[:MOST_ERROR]
+        self._note(error=text, dropped_at=time.time())
         log.error(
             "hook %s: %s of job %s is dropped: %s", self._name, notice.event, notice.job_id, error
         )
