@@ -7,7 +7,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -417,19 +417,39 @@ async def test_those_that_a_blocked_loop_keeps_from_running_are_given_back(
 
 
 # --- a lost worker --------------------------------------------------------------------------------
+class LostWorker:
+    """One that used all its slots, as far as its jobs' events say."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._job_log = stage, JobLog(stage.bus, stage.subjects, "worker/gone.w")
+        self._held: dict[str, str] = {}
+
+    async def take(self, *names: str) -> list[str]:
+        ids = await self._stage.client.dispatch_many([stay(name=name) for name in names])
+        taken = await self._stage.bus.puller(QUEUE).fetch(len(ids), 0)
+        for job_id, delivery in zip(ids, taken, strict=True):
+            self._held[job_id] = delivery.ack_subject
+            started = JobStarted(
+                job_id=job_id, queue=QUEUE, attempt=1, host="gone", worker="w", slots=SLOTS,
+                message=delivery.sequence,
+            )  # fmt: skip
+            await self._stage.bus.append(self._job_log.outgoing(started, None))
+        return ids
+
+    async def recover(self) -> None:
+        """What its executor records."""
+        for job_id in self._held:
+            recovered = JobRecovered(job_id=job_id, reason="worker w was killed", together=SLOTS)
+            await self._stage.bus.append(self._job_log.outgoing(recovered, None))
+        await self._stage.bus.give_back(list(self._held.values()))
+
+
 async def test_jobs_of_a_host_that_vanished_go_again_in_smaller_company() -> None:
     """Where no executor is left to say which jobs ran, all slots count as used."""
     clock = [time.time()]
     made = with_slots(claim_seconds=2)
     stage = Stage(made, MemoryBus(settings=made, now=lambda: clock[0]))
-    job_id = await stage.client.dispatch(stay(name="a"))
-    [delivery] = await stage.bus.puller(QUEUE).fetch(1, 0)
-    started = JobStarted(
-        job_id=job_id, queue=QUEUE, attempt=1, host="gone", worker="w", slots=SLOTS,
-        message=delivery.sequence,
-    )  # fmt: skip
-    job_log = JobLog(stage.bus, stage.subjects, "worker/gone.w")
-    await stage.bus.append(job_log.outgoing(started, None))
+    [job_id] = await LostWorker(stage).take("a")
     clock[0] += 3
     stage.bus.tick()
     async with stage.worker():
@@ -439,14 +459,50 @@ async def test_jobs_of_a_host_that_vanished_go_again_in_smaller_company() -> Non
         assert recovered.together == SLOTS
         record = (await stage.client.job(job_id)).record
         assert (record.lost_workers, record.lost_together, record.lost_beside) == (0, 1, SLOTS)
-        # in the company of 20 // 8 = 2: one other job beside it, and none waits here for its end
+        # in the company of 20 // 8 = 2: one other job beside it, and none is claimed for its end
         others = [await stage.client.dispatch(stay(name=str(n))) for n in range(5)]
         await came(2)
-        await once(lambda: _was_given_back(stage, others))
-        assert HALL.most == 2
+        assert (await stage.depth()).waiting == len(others) - 1
         HALL.open.set()
         for each in (job_id, *others):
             assert (await stage.ended(each)).state is State.COMPLETED
+    assert (await stage.story(others[-1])).count("JobStarted") == 1
+
+
+async def test_a_suspect_without_room_is_not_started_and_another_worker_takes_it(
+    stage: Stage,
+) -> None:
+    gone = LostWorker(stage)
+    suspects = await gone.take(*(f"suspect{number}" for number in range(4)))
+    refused: list[str] = []
+    bus = stage.bus.client()
+    give_back = bus.give_back
+
+    async def noted(ack_subjects: Sequence[str]) -> None:
+        refused.extend(ack_subjects)
+        await give_back(ack_subjects)
+
+    bus.give_back = noted  # type: ignore[method-assign]
+    async with stage.worker(bus):
+        plain = await stage.client.dispatch_many([stay(name=f"plain{n}") for n in range(5)])
+        await came(5)
+        await gone.recover()
+        await once(lambda: refused)
+        for each in suspects:
+            assert (await stage.story(each))[1:] == ["JobStarted", "JobRecovered"]
+        async with stage.worker():
+            await came(7)  # two of them beside each other, in the worker that runs no others
+            begun = [each for each in suspects if await _starts(stage, each) == 2]
+            assert len(begun) == 2
+            HALL.open.set()
+            for each in (*plain, *suspects):
+                assert (await stage.ended(each)).state is State.COMPLETED
+    assert [await _starts(stage, each) for each in suspects] == [2] * 4, "each start ran"
+    assert len(HALL.came) == len(plain) + len(suspects)
+
+
+async def _starts(stage: Stage, job_id: str) -> int:
+    return (await stage.story(job_id)).count("JobStarted")
 
 
 async def test_jobs_whose_claims_lapsed_are_another_worker_s_and_stop_here() -> None:
@@ -474,10 +530,6 @@ async def test_jobs_whose_claims_lapsed_are_another_worker_s_and_stop_here() -> 
 
 async def _claimed(stage: Stage, count: int) -> bool:
     return (await stage.depth()).claimed == count
-
-
-async def _was_given_back(stage: Stage, ids: list[str]) -> bool:
-    return any(["JobReleased" in await stage.story(each) for each in ids])
 
 
 async def _ended(stage: Stage, ids: list[str], count: int) -> bool:

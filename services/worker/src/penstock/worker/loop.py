@@ -13,6 +13,7 @@ import msgspec
 from penstock.bus.protocol import BusError, Delivery
 from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.core.company import LOOK_SECONDS, Company, Room
 from penstock.worker.parts import WorkerParts
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.state import ABANDONED
@@ -35,7 +36,7 @@ class Worker:
         self._parts = parts
         self._state, self._tasks = parts.state, parts.tasks
         self._claims, self._in_flight, self._ahead = parts.claims, parts.in_flight, parts.ahead
-        self._runner, self._running = parts.runner, parts.running
+        self._runner, self._running, self._room = parts.runner, parts.running, Room()
         self._reporter, self._spark, self._lifetime = parts.reporter, parts.spark, parts.lifetime
         self._exclusive = parts.exclusive
         self._settings = parts.assignment.settings
@@ -148,17 +149,19 @@ class Worker:
             await self._in_flight.changed.wait()
 
     def _capacity(self, unfinished: int) -> int:
-        if self._runner.is_held_up:
-            return 0
         # behind a job that runs for long none is claimed: another worker may be free
         count = self._ahead.free if self._long_jobs else self._ahead.capacity
-        return count(unfinished)
+        capacity = count(unfinished)
+        if (company := self._runner.company(is_patient=True)) is not None:
+            capacity = min(capacity, company.headroom)
+        return self._room.capacity(capacity, unfinished, time.monotonic())
 
     async def _take(self, capacity: int, wait: bool) -> bool:
         """Claims up to ``capacity`` jobs; False when there were none."""
         try:
             deliveries = await self._parts.intake.take(capacity, wait and not self._lifetime.burst)
             if not deliveries:
+                self._room.clear()
                 if wait:
                     self._lifetime.end_when_empty()
                 return False
@@ -167,7 +170,6 @@ class Worker:
             winning.add_done_callback(self._winning.discard)
             # Shielded: the deliveries are this worker's, also when no more are to be taken.
             won = await asyncio.shield(winning)
-            self._ahead.won(len(won), len(deliveries))
         except BusError as error:
             log.warning("cannot take jobs now: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
@@ -177,7 +179,10 @@ class Worker:
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         # A redelivery of a job that runs here: its claim lapsed while this process was frozen.
         fresh = [d for d in deliveries if d.deliveries == 1 or not self._in_flight.resume(d)]
-        won = await self._claims.win(fresh) if fresh else []
+        company = self._runner.company(self._room.is_patient(time.monotonic()))
+        won = await self._claims.win(fresh, company) if fresh else []
+        without_room = self._make_room(company) if company is not None else 0
+        self._ahead.won(len(won), len(deliveries) - without_room)
         if not won:
             return won
         self._reporter.started(won)
@@ -193,6 +198,12 @@ class Worker:
             why = self._state.stopping or "its worker may not begin it now"
             await self._in_flight.release(won, why)
         return won
+
+    def _make_room(self, company: Company) -> int:
+        """Takes no others while jobs need room that it has not; returns how many these are."""
+        if self._room.update(company, time.monotonic()):
+            self._loop.call_later(LOOK_SECONDS, self._in_flight.changed.set)
+        return len(company.refused)
 
     # --- collecting and recording -----------------------------------------------------------------
     async def _collect_finished(self) -> None:
@@ -246,8 +257,6 @@ class Worker:
         self._watch = None
         self._collect()  # the jobs that run do not delay the records of those that have ended
         self._hurry()
-        if behind := self._in_flight.give_up_waiting():
-            self._give_back(behind, "its worker has no room for it")
         limit = self._settings.jobs.claim_ahead_seconds
         for job in self._running.jobs:
             if job not in self._long_jobs and job.live.running_seconds() >= limit:

@@ -38,6 +38,7 @@ from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, Refusals
 from penstock.worker.claiming.unknown_jobs import NO_EVENT, UnknownJobs
+from penstock.worker.core.company import Company
 from penstock.worker.core.settle import Action, settle
 
 log = logging.getLogger("penstock.worker")
@@ -91,12 +92,19 @@ class Claims:
         self._refusals = Refusals(bus, self.joblog, unknown_jobs, missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
-    async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
-        """The jobs of these deliveries that this worker is to run; the others are dealt with."""
+    async def win(
+        self, deliveries: Sequence[Delivery], company: Company | None = None
+    ) -> list[ClaimedJob]:
+        """The jobs of these deliveries that this worker is to run; the others are dealt with.
+
+        Args:
+            company: the jobs beside which they would run; those without room there are given back
+                and not started. None where each runs alone.
+        """
         for delivery in deliveries:  # before the broker knows: this process may die at any time
             job_id = delivery.headers.get(queue_messages.JOB, "")
             self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
-        won = await self._win(deliveries)
+        won = await self._win(deliveries, company)
         if len(won) < len(deliveries):
             claimed = {job.delivery.sequence for job in won}
             for delivery in deliveries:
@@ -104,7 +112,9 @@ class Claims:
                     self.claimed.settle(delivery.sequence)
         return won
 
-    async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
+    async def _win(
+        self, deliveries: Sequence[Delivery], company: Company | None
+    ) -> list[ClaimedJob]:
         starts: list[tuple[ClaimedJob, JobStarted]] = []
         expired: list[tuple[Delivery, Envelope]] = []
         refused: list[tuple[Delivery, Refused]] = []
@@ -124,6 +134,8 @@ class Claims:
             starts.extend((job, self._started(job)) for job in unended)
         if refused:
             await self._refusals.refuse(refused)
+        if company is not None:
+            starts = await self._with_room(starts, company)
         answers = await self._bus.append_many([self._start(job, event) for job, event in starts])
         won: list[ClaimedJob] = []
         others: list[tuple[ClaimedJob, JobStarted, BusError]] = []
@@ -133,12 +145,26 @@ class Claims:
                 won.append(job)
             else:
                 others.append((job, event, answer))
-        return [*won, *await self._settle_all(others)] if others else won
+        return [*won, *await self._settle_all(others, company)] if others else won
+
+    async def _with_room(
+        self, starts: Sequence[tuple[ClaimedJob, JobStarted]], company: Company
+    ) -> list[tuple[ClaimedJob, JobStarted]]:
+        """Those of the jobs that may run beside the others here, as far as their messages say."""
+        admitted = [one for one in starts if company.takes(one[0].most_beside)]
+        if len(admitted) < len(starts):
+            without = [one[0] for one in starts if one not in admitted]
+            await self._bus.give_back([job.delivery.ack_subject for job in without])
+        return admitted
 
     async def _settle_all(
-        self, lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]]
+        self,
+        lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]],
+        company: Company | None,
     ) -> list[ClaimedJob]:
         """Those that are this worker's after all, of those whose first append did not succeed."""
+        if company is not None:  # they join again, once their events say what room they need
+            company.leave([job.most_beside for job, _, _ in lost])
         won: list[ClaimedJob] = []
         refused: list[Delivery] = []
         for job, event, answer in lost:
@@ -146,7 +172,7 @@ class Claims:
             if isinstance(answer, WrongSequence) and not refused:
                 try:
                     trouble = None
-                    if await self._settle(job, event):
+                    if await self._settle(job, event, company):
                         won.append(job)
                 except BusError as error:
                     trouble = error
@@ -225,17 +251,17 @@ class Claims:
         return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
-    async def _settle(self, job: ClaimedJob, event: JobStarted) -> bool:
+    async def _settle(self, job: ClaimedJob, event: JobStarted, company: Company | None) -> bool:
         """True when this worker has the job after all. Raises BusError: no answer."""
         try:
-            return await self._decide(job, event)
+            return await self._decide(job, event, company)
         except UnreadableJob as error:
             await self._refusals.reject(job.delivery, Rejected("malformed", str(error)))
         except WrongSequence:  # another worker was quicker
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
-    async def _decide(self, job: ClaimedJob, event: JobStarted) -> bool:
+    async def _decide(self, job: ClaimedJob, event: JobStarted, company: Company | None) -> bool:
         record = await self.joblog.read_checked(job.id)
         if record is None:
             if await self._refusals.is_over(job.delivery, job.id, job.sequence):
@@ -245,6 +271,8 @@ class Claims:
             return False
         if record.changed_id == event.id:  # this worker's own append, whose answer was lost
             job.token = job.sequence = record.sequence
+            if company is not None:
+                company.joins(job.most_beside)
             return True
         now = broker_time(self._bus)
         action = settle(
@@ -258,25 +286,27 @@ class Claims:
         job.attempt = record.next_attempt
         job.most_beside = worker_loss.most_beside(record)
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
-        return await self._act(action, job, record)
+        return await self._act(action, job, record, company)
 
-    async def _act(self, action: Action, job: ClaimedJob, record: JobRecord) -> bool:
+    async def _act(
+        self, action: Action, job: ClaimedJob, record: JobRecord, company: Company | None
+    ) -> bool:
         match action:
             case Action.START | Action.RECOVER:
                 job.sequence = record.sequence
                 if action is Action.RECOVER:
                     job.sequence = await self._recover(job, record)
                     job.most_beside = worker_loss.smaller(record.slots)
+                if company is not None and not company.takes(job.most_beside):
+                    await self._bus.give_back([job.delivery.ack_subject])
+                    return False
                 start = self._start(job, self._started(job))
                 job.token = job.sequence = await self._bus.append(start)
                 return True
             case Action.POISON:
+                source, now = self.joblog.source, broker_time(self._bus)
                 dead = worker_loss.poisoned(
-                    record,
-                    _lapsed(record),
-                    source=self.joblog.source,
-                    now=broker_time(self._bus),
-                    together=record.slots,
+                    record, _lapsed(record), source=source, now=now, together=record.slots
                 )
                 await self.joblog.bury(record, dead, job.trace)
             case Action.FOLLOW_UP:
