@@ -185,4 +185,6 @@ def _why_stays(view: PoolView, workers: int) -> str:
         )
     if workers == view.planned:
         return "all are kept: each would be needed again before stopping it saves anything"
-    return f"{view.planned - workers} could go, but stopping them saves nothing yet"
+    return (
+        f"{view.planned - workers} of {view.planned} could go, but stopping them saves nothing yet"
+    )
