@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from datetime import date
@@ -96,7 +97,18 @@ def default_words(field: Any) -> str:
         return "none"
     if isinstance(value, (tuple, dict, str, bytes)) and not value:
         return "empty"
-    return f"`{str(value).lower() if isinstance(value, bool) else value!r}`"
+    return f"`{toml_value(value)}`"
+
+
+def toml_value(value: Any) -> str:
+    """A value as it stands in `penstock.toml`; numbers without a fraction as whole ones."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def table(titles: list[str], rows: list[list[str]]) -> str:

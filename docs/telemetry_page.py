@@ -59,7 +59,10 @@ METRICS = """
 OTLP uses the name in the first column, `/metrics` the one in the second (counters with the suffix
 `_total`, histograms with `_bucket`, `_sum` and `_count`). Counters start at 0 with the process. The
 labels `pool`, `queue` and `host` come from the settings, which bounds the number of series; of the
-label `function` there are `metrics.functions` values at most, all further functions are `other`.
+label `function` there are `metrics.functions` values at most, all further functions are `other`,
+and so is a name that no job can have (beyond 200 characters, or not printable). Where all places
+are taken, a function that workers report takes the place of one that only events name, and any
+takes that of one that was not used for an hour.
 Jobs may record [metrics of their own](own-metrics.md) as well.
 `/metrics` also serves the usual `process_…` metrics of Python's client.
 """

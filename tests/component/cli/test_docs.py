@@ -158,3 +158,11 @@ def test_the_api_page_describes_every_verb_of_a_client(generate: ModuleType) -> 
         for verb, method in inspect.getmembers(type(value), inspect.isroutine):
             assert verb.startswith("_") or inspect.getdoc(method), f"client.{name}.{verb}"
             assert verb.startswith("_") or f"{verb}(" in section, f"client.{name}.{verb}"
+
+
+def test_defaults_stand_as_in_the_file() -> None:
+    pages = [GENERATE.with_name(f"{name}.md") for name in ("settings", "policies", "strategies")]
+    tables = "".join(page.read_text("utf-8") for page in pages)
+    defaults = [line.split(" | ")[2] for line in tables.splitlines() if line.startswith("| `")]
+    assert "`false`" in defaults
+    assert not [one for one in defaults if one.startswith("`'") or one.endswith(".0`")]

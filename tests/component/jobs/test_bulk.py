@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
+import msgspec
 import pytest
 from tests.unit.jobs.telling import BROKEN
 
-from penstock.bus.protocol import BusRefused
+from penstock.bus.protocol import BusRefused, Outgoing
 from penstock.config.load import check
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobFailed, JobReleased, JobRetrying, JobStarted
@@ -285,6 +286,49 @@ async def test_encrypted_arguments_are_sealed_for_the_other_queue(
     assert (outcome.effect, "need key" in outcome.text) == (Effect.LEFT, True)
     with pytest.raises(MissingKey):
         arguments(call, KeyRing())
+
+
+# --- forged messages ------------------------------------------------------------------------------
+async def _forge(installation: Installation, job_id: str, on: str, **claims: str) -> None:
+    """A message that names a job's first event, and a function or queue that are not the job's."""
+    record = await installation.log.read(job_id)
+    assert record
+    call = msgspec.structs.replace(payload.decode(record.payload), **claims)
+    headers = queue_messages.headers(job_id, record.sequence, 1, {})
+    subject = installation.subjects.queue(on)
+    await installation.bus.append(Outgoing(subject, payload.encode(call), headers))
+
+
+async def test_a_forged_message_cancels_no_job_of_another_function_or_queue(
+    installation: Installation,
+) -> None:
+    precious = await installation.client.dispatch(mail(to="x"), delay=60)
+    await _forge(installation, precious, "slow", queue="slow", function="cheap.fn")
+    cheap = JobFilter(function="cheap.fn")
+    assert await effects(installation.client.bulk.cancel(cheap)) == {"left": 1}
+    assert await effects(installation.client.bulk.purge("slow")) == {"left": 1}
+    assert await installation.state(precious) is State.SCHEDULED
+
+
+async def test_a_message_on_another_queue_than_it_names_is_passed_over(
+    installation: Installation,
+) -> None:
+    precious = await installation.client.dispatch(mail(to="x"))
+    await _forge(installation, precious, "slow")
+    matching = await installation.client.bulk.count(JobFilter(queues=("slow", "mails")))
+    assert matching.groups == {("mails", mail.name): 1}
+
+
+async def test_a_forged_message_does_not_keep_the_jobs_of_its_queue_from_moving(
+    installation: Installation,
+) -> None:
+    precious = await installation.client.dispatch(mail(to="x"))
+    await _forge(installation, precious, "slow", queue="slow")
+    honest = await installation.client.dispatch(mail(to="y"), queue="slow")
+    pages = installation.client.bulk.move("slow", "reports")
+    outcomes = {outcome.id: outcome.effect async for page in pages for outcome in page}
+    assert outcomes == {precious: Effect.LEFT, honest: Effect.DONE}
+    assert (await installation.client.job(precious)).record.queue == "mails"
 
 
 async def test_to_the_same_queue_is_refused(installation: Installation) -> None:

@@ -207,6 +207,25 @@ async def test_an_ambiguous_beginning_names_the_candidates(bus) -> None:
     assert await client.jobs.find_id("order-1") == "order-1"  # a whole id is no beginning
 
 
+@pytest.mark.parametrize("length", [4, 7, 13, 35])
+async def test_an_id_that_is_the_beginning_of_another_does_not_stand_for_it(bus, length) -> None:
+    client = Client(bus)
+    job_id = await client.dispatch(add(a=1))
+    decoy = await client.dispatch(add(a=2), job_id=job_id[:length])
+    with pytest.raises(AmbiguousId) as ambiguous:
+        await client.jobs.find_id(decoy)
+    assert ambiguous.value.ids == sorted([decoy, job_id])
+    assert await client.jobs.find_id(job_id) == job_id
+
+
+async def test_an_id_of_ones_own_in_hexadecimal_digits_is_found(bus) -> None:
+    client = Client(bus)
+    for job_id in ("01a2", "01a2-7", "c0ffee"):
+        await client.dispatch(add(a=1), job_id=job_id)
+        assert await client.jobs.find_id(job_id) == job_id
+    assert await client.jobs.find_id("01a2") == "01a2"
+
+
 @pytest.mark.parametrize("text", ["ffffffff", "0193", "abc", "01a20279-0000"])
 async def test_a_beginning_of_no_job(bus, text) -> None:
     await Client(bus).dispatch(add(a=1), job_id="order")

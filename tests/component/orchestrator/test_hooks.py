@@ -19,15 +19,18 @@ import pytest
 from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
 from tests.waiting import eventually
 
+from penstock.bus.protocol import Outgoing
 from penstock.config import ConfigError
 from penstock.config.hooks import HookTable
 from penstock.config.load import check
+from penstock.events.envelope import encode
+from penstock.events.job import JobCompleted, JobDead, JobError
 from penstock.events.notice import JobNotice
 from penstock.jobs import JobNotice as ExportedNotice
 from penstock.jobs import job
 from penstock.orchestrator.core import hook as core
 from penstock.orchestrator.hooks import runner as runners
-from penstock.orchestrator.hooks.delivery import NotDelivered, delivery_of
+from penstock.orchestrator.hooks.delivery import NotDelivered, Refused, delivery_of
 from penstock.orchestrator.hooks.runner import HookRunner
 
 NOTICES: list[JobNotice] = []
@@ -125,12 +128,114 @@ async def test_what_cannot_be_delivered_is_dropped_and_the_next_goes_on(stage, c
     assert f"JobDead of job {first} is dropped: not now" in caplog.text
 
 
+class Picky(Delivered):
+    """Takes no notice of some jobs."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.not_taken: set[str] = set()
+        self.tries = 0
+        self._error = error
+
+    async def __call__(self, notice: JobNotice) -> None:
+        if notice.job_id in self.not_taken:
+            self.tries += 1
+            raise self._error
+        self.notices.append(notice)
+
+
+async def test_what_is_refused_for_good_is_dropped_at_once_and_counted(stage, caplog) -> None:
+    taker = Picky(Refused("status 413"))
+    async with hooked(stage, HookTable(command=("x",)), taker) as runner:
+        async with stage.worker():
+            first = await stage.client.dispatch(charge(), job_id="first")
+            taker.not_taken.add(first)
+            await stage.ended(first)
+        second = await dead(stage)
+        await eventually(lambda: taker.notices, WITHIN, "the second")
+    assert ([notice.job_id for notice in taker.notices], taker.tries) == ([second], 1)
+    assert "JobDead of job first is dropped: status 413" in caplog.text
+    counts = {sample.labels: sample.value for sample in runner._meters.samples()}
+    assert counts == {("pager", "dropped"): 1, ("pager", "delivered"): 1}
+
+
+async def test_one_that_fails_waits_beside_the_later_ones_over_a_restart(stage) -> None:
+    taker = Picky(NotDelivered("not now"))
+    hook = HookTable(command=("x",))
+    taker.not_taken.add("first")
+    async with hooked(stage, hook, taker):
+        async with stage.worker():
+            await stage.ended(await stage.client.dispatch(charge(), job_id="first"))
+        second = await dead(stage)
+        await eventually(lambda: taker.notices, WITHIN, "the second, while the first fails")
+        await eventually(lambda: taker.tries > runners._TRIES_AT_HEAD, WITHIN, "tried again")
+    taker.not_taken.clear()
+    async with hooked(stage, hook, taker):
+        await eventually(lambda: len(taker.notices) == 2, WITHIN, "the first")
+        subject = stage.subjects.state("cursor", "hook-pager")
+
+        async def is_forgotten() -> bool:
+            stored = await stage.bus.last(stage.subjects.state_stream, subject)
+            return stored is not None and json.loads(stored.body)["waiting"] == {}
+
+        await eventually(is_forgotten, WITHIN, "its place is free")
+    assert [notice.job_id for notice in taker.notices] == [second, "first"]
+
+
+async def test_an_endpoint_that_is_away_loses_no_more_than_what_is_put_aside(
+    stage, monkeypatch
+) -> None:
+    monkeypatch.setattr(runners, "_MOST_WAITING", 1)
+    taker = Picky(NotDelivered("away"))
+    taker.not_taken = {"a", "b"}
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        async with stage.worker():
+            for name in ("a", "b"):
+                await stage.ended(await stage.client.dispatch(charge(), job_id=name))
+        await eventually(lambda: taker.tries > 2 * runners._TRIES_AT_HEAD, WITHIN)
+        taker.not_taken = {"b"}
+        await eventually(lambda: taker.notices, WITHIN, "the first")
+        taker.not_taken = set()
+        await eventually(lambda: len(taker.notices) == 2, WITHIN, "the second")
+    assert [notice.job_id for notice in taker.notices] == ["a", "b"]
+
+
+async def test_an_event_that_does_not_follow_in_its_job_is_passed_over(stage, caplog) -> None:
+    taker = Delivered()
+    error = JobError(kind="k", message="m")
+    hook = HookTable(command=("x",), on=("dead", "completed"))
+    async with hooked(stage, hook, taker):
+        job_id = await dead(stage)
+        for event in (
+            JobDead(job_id="never-was", queue=QUEUE, function="f", error=error),
+            JobCompleted(job_id="never-was-2", queue=QUEUE, attempt=1, run_seconds=1.0),
+            JobDead(job_id=job_id, queue=QUEUE, function="f", error=error),
+        ):
+            await stage.bus.append(Outgoing(stage.subjects.event(event), encode(event)))
+        later = await dead(stage)
+        await eventually(lambda: len(taker.notices) >= 2, WITHIN, "both that happened")
+    assert [notice.job_id for notice in taker.notices] == [job_id, later]
+    assert "JobDead of job never-was is passed over" in caplog.text
+
+
+def test_long_texts_of_an_event_are_cut() -> None:
+    error = JobError(kind="k" * 500, message="m" * 10**6, traceback="t" * 10**6 + "the end")
+    long = "f" * 10**6
+    event = JobDead(id=long, job_id="j", queue=long, function=long, error=error)
+    made = core.notice("pager", HookTable(command=("x",)), event)
+    assert made is not None
+    assert len(msgspec.json.encode(made)) < 25_000
+    assert made.error.startswith("mmm")
+    assert "996,000 characters left out" in made.error
+    assert made.traceback.endswith("the end")
+
+
 async def test_killed_between_delivery_and_position_it_is_delivered_again(
     stage, monkeypatch
 ) -> None:
     taker = Delivered()
 
-    async def dies(self: HookRunner, sequence: int) -> None:
+    async def dies(self: HookRunner) -> None:
         await asyncio.Event().wait()
 
     keep = HookRunner._keep
@@ -218,11 +323,17 @@ async def test_a_request_is_posted(stage) -> None:
     assert (body["job_id"], body["event"], authorization) == ("j", "JobDead", "Bearer x")
 
 
-@pytest.mark.parametrize("status", [500, 404, 302])
+@pytest.mark.parametrize("status", [500, 408, 425, 429, 302])
 async def test_other_answers_are_no_delivery_and_redirects_are_not_followed(stage, status) -> None:
     with server(status) as (url, posted), pytest.raises(NotDelivered, match=f"status {status}"):
         await delivery_of(HookTable(url=url), stage.client)(notice())
     assert len(posted) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404, 413])
+async def test_other_answers_of_four_hundred_are_final(stage, status) -> None:
+    with server(status) as (url, _), pytest.raises(Refused, match=f"status {status}"):
+        await delivery_of(HookTable(url=url), stage.client)(notice())
 
 
 async def test_no_server_is_no_delivery(stage) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.waiting import eventually
 
@@ -13,8 +14,11 @@ from penstock.bus.protocol import Outgoing
 from penstock.config import ConfigError, Settings
 from penstock.config.load import check
 from penstock.config.topology import pools
+from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
+from penstock.operations.process_identity import own
 from penstock.operations.settings_in_force import (
+    Announcer,
     SettingsInForce,
     decider_settings,
     services,
@@ -157,6 +161,27 @@ async def test_a_process_that_has_ended_is_not_listed(running: Running) -> None:
     await running.published(lambda one: one.settings)
     await running.reloader.say_ended()
     assert await services(running.bus, SUBJECTS) == []
+
+
+async def test_a_process_that_was_killed_is_not_listed_and_the_next_one_records_its_end() -> None:
+    bus, killed = MemoryBus(), await asyncio.create_subprocess_exec("true")
+    await killed.wait()
+    process = msgspec.structs.replace(own(), pid=killed.pid)
+    subject = SUBJECTS.state("settings", f"decider_here_{killed.pid}")
+    record = SettingsInForce(
+        service="decider", host="here", pid=killed.pid, at=utc_now(), process=process
+    )
+    far_away = msgspec.structs.replace(process, pid_space="another machine")
+    elsewhere = msgspec.structs.replace(record, host="there", process=far_away)
+    for place, one in ((subject, record), (f"{subject}0", elsewhere)):
+        await bus.append(Outgoing(place, msgspec.json.encode(one)))
+    assert [one.host for one in await services(bus, SUBJECTS)] == ["there"]
+
+    await Announcer(bus, "decider", settings()).mark_dead()
+    ended = await bus.last(SUBJECTS.state_stream, subject)
+    assert ended is not None
+    assert msgspec.json.decode(ended.body, type=SettingsInForce).ended
+    await bus.close()
 
 
 async def test_records_of_other_versions_are_passed_over(running: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,12 +11,14 @@ import pytest
 from tests.component.worker.given import QUEUE, settings
 
 from penstock.bus.protocol import Outgoing
+from penstock.cli.jobs.job_view import description
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.snapshot import HostSnapshot, PoolWorkers
 from penstock.jobs import Client, job, registry
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
+from penstock.jobs.reading.handed_on import of_headers
 from penstock.testing.memory import broker
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
@@ -312,6 +315,32 @@ async def test_the_holder_of_an_exclusive_queue_gives_way_to_another_build(
     assert site.gave_way == [GIVES_WAY]
 
 
+async def test_a_job_that_is_handed_on_says_why_it_waits(site: Site) -> None:
+    await site.live("none")
+    unaware = await site.worker("none")
+    job_id = await site.client.dispatch(resize(width=1))
+    assert (await site.view(job_id)).handed_on is None  # no worker has refused it
+    assert await unaware.win() == []
+    waits = (await site.view(job_id)).handed_on
+    assert waits is not None
+    assert waits.reason.startswith("no job is called 'shop.resize'")
+    assert waits.builds == {"none": "h.worker-none"}
+    assert waits.dead_at is not None
+    assert waits.dead_at.timestamp() == pytest.approx(waits.since.timestamp() + AFTER, abs=0.01)
+    said = re.escape(f"job {job_id} has not ended within 0 s; it is waiting, attempt 0; {waits}")
+    with pytest.raises(TimeoutError, match=said):
+        await site.client.wait(job_id, timeout_seconds=0)
+    shown = "\n".join(description(await site.view(job_id)))
+    assert f"waits      {waits}" in shown
+    assert "build none (worker h.worker-none)" in shown
+
+
+async def test_waiting_in_vain_for_a_job_that_nobody_refused_says_how_it_is(site: Site) -> None:
+    job_id = await site.client.dispatch(resize(width=1))
+    with pytest.raises(TimeoutError, match=f"job {job_id} has not ended .* is waiting, attempt 0$"):
+        await site.client.wait(job_id, timeout_seconds=0)
+
+
 async def test_forged_headers_are_bounded(site: Site) -> None:
     await site.live("none")
     unaware = await site.worker("none")
@@ -322,12 +351,15 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
         "Penstock-Unknown-To": ",".join(["x" * 5000, *(f"b{n}=w" for n in range(100))]),
         "Penstock-Unknown-Since": "nan",
         "Penstock-Available": "-1e300",
+        "Penstock-Dead-At": "1e300",
     }
     with code("none"):
         assert await unaware.claims.win([msgspec.structs.replace(delivery, headers=forged)]) == []
     schedule = await site.bus.last(site.subjects.jobs_stream, site.subjects.schedule(QUEUE, job_id))
     assert schedule is not None
     assert len(schedule.headers["Penstock-Unknown-To"].split(",")) <= 17
+    assert of_headers(forged) is None
+    assert of_headers({**forged, "Penstock-Unknown-Since": "1", "Penstock-Reason": "x" * 9000})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ import pytest
 
 from penstock.config import Settings
 from penstock.config.load import check
-from penstock.config.reloading import differences, needs_restart, sparse, taken_over
+from penstock.config.reloading import (
+    changed_names,
+    differences,
+    needs_restart,
+    sparse,
+    taken_over,
+)
 
 
 def settings(**tables: Any) -> Settings:
@@ -30,6 +36,29 @@ def test_sparse_settings_hold_what_is_not_default_and_no_secrets():
     assert (
         check(sparse(settings(pools={"mails": {"sla_seconds": 4}}))).pools["mails"].sla_seconds == 4
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://hooks.slack.com/services/T0/B0/SECRET", "https://hooks.slack.com/***"),
+        ("https://h:8443?api_key=SECRET", "https://h:8443/***"),
+        ("https://ann:SECRET@h/x#SECRET", "https://***@h/***"),
+        ("https://h/", "https://h/"),
+    ],
+)
+def test_of_addresses_scheme_and_host_are_shown(address, shown):
+    made = settings(hooks={"pager": {"url": address, "on": ["dead"]}})
+    published = sparse(made)
+    assert published["hooks"]["pager"]["url"] == shown
+    assert check(published).hooks["pager"].url == shown
+    other = settings(hooks={"pager": {"url": f"{address}2", "on": ["dead"]}})
+    assert changed_names(other, made) == ["hooks.pager.url"]
+
+
+@pytest.mark.parametrize("address", ["nats://a:4222,nats://b:4222", "file:///srv/lake", "local[2]"])
+def test_addresses_without_more_than_a_host_stay(address):
+    assert sparse(settings(nats={"url": address}))["nats"]["url"] == address
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,40 @@ def test_functions_beyond_the_bound_are_counted_together() -> None:
     }
 
 
+def names(jobs: JobTotals) -> set[str]:
+    return {function for _, function in jobs.functions}
+
+
+def test_functions_of_reports_take_the_places_of_those_that_only_events_name() -> None:
+    jobs = JobTotals(most_functions=2)
+    jobs.add(report(functions={"first": FunctionReport(started=1)}), 1.0)
+    for number in range(100):
+        jobs.add_dead("mails", f"invented{number}", 2.0)
+    assert names(jobs) == {"first", "invented0", OTHER}
+    jobs.add(report(functions={"second": FunctionReport(started=1)}), 3.0)
+    jobs.add(report(functions={"third": FunctionReport(started=1)}), 4.0)
+    assert names(jobs) == {"first", "second", OTHER}
+    assert jobs.functions["mails", OTHER].dead == 99
+    assert jobs.functions["mails", OTHER].started == 1
+
+
+def test_a_function_that_was_not_used_for_an_hour_makes_way() -> None:
+    jobs = JobTotals(most_functions=2)
+    jobs.add(report(functions={"first": FunctionReport(started=1)}), 1.0)
+    jobs.add(report(functions={"second": FunctionReport(started=1)}), 3000.0)
+    jobs.add(report(functions={"early": FunctionReport(started=1)}), 3600.0)
+    jobs.add(report(functions={"third": FunctionReport(started=1)}), 3601.0)
+    assert names(jobs) == {"second", "third", OTHER}
+
+
+@pytest.mark.parametrize("name", ["", "f" * 201, "a\nb", "a\x1b[2J"])
+def test_what_no_job_can_be_called_counts_as_other(name: str) -> None:
+    jobs = JobTotals()
+    jobs.add_dead("mails", name, 1.0)
+    jobs.add(report(functions={name: FunctionReport(started=1)}), 1.0)
+    assert names(jobs) == {OTHER}
+
+
 def test_a_forged_report_cannot_count_down_or_beyond_the_buckets() -> None:
     jobs = JobTotals()
     forged = FunctionReport(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from penstock.config import Settings
 from penstock.config.load import dump
 from penstock.config.masking import masked
 from penstock.config.profiles import Pool
+from penstock.config.serving import serving
 from penstock.config.topology import pools
 
 
@@ -36,9 +38,15 @@ config.add_command(reload)
 @config.command(example="penstock config check --config penstock.toml --strict")
 @click.option("--strict", is_flag=True, help="Refuse settings with warnings, too.")
 @click.option("--offline", is_flag=True, help="Do not read measurements from the broker.")
+@click.option(
+    "--no-import", is_flag=True, help="Do not import jobs.modules, where they are not installed."
+)
 @click.pass_context
-def check(ctx: click.Context, strict: bool, offline: bool) -> None:
+def check(ctx: click.Context, strict: bool, offline: bool, no_import: bool) -> None:
     """Check the settings, the rules between pools, and whether promises can hold.
+
+    The modules of jobs are imported, by a process of its own and for at most a minute: jobs that
+    hooks and schedules name have to exist and to take their arguments.
 
     The latest measurements (start times, load, hosts) count where a broker can be reached. Exit
     code 2 if anything cannot work; policies.md lists the rules.
@@ -48,7 +56,11 @@ def check(ctx: click.Context, strict: bool, offline: bool) -> None:
     configured = pools(settings)
     check_strategies(configured)
     measured = None if offline else measurements.read(session)
-    findings = [*remarks(settings), *lint(settings, configured, measured)]
+    findings = [
+        *remarks(settings),
+        *([] if no_import else _job_remarks(settings)),
+        *lint(settings, configured, measured),
+    ]
     errors = [remark.text for remark in findings if remark.level == "error"]
     warnings = [remark.text for remark in findings if remark.level == "warning"]
     accepted = not (errors or (strict and warnings))
@@ -141,10 +153,7 @@ def remarks(settings: Settings) -> Iterator[Remark]:
     if not settings.jobs.modules:
         text = "jobs.modules is empty, so workers can run no job; name the modules of your jobs"
         yield _warning("no-module", text)
-    for module in settings.jobs.modules:
-        if not is_importable(module):
-            text = f"jobs.modules: {module!r} cannot be imported from here"
-            yield _warning("unknown-module", text)
+    yield from _hook_remarks(settings)
     from penstock.jobs.errors import BadSchedule  # noqa: PLC0415 - keeps `--help` quick
     from penstock.jobs.schedules.declaration import in_settings  # noqa: PLC0415
 
@@ -152,6 +161,29 @@ def remarks(settings: Settings) -> Iterator[Remark]:
         in_settings(settings)
     except BadSchedule as error:
         yield Remark(rule="bad-schedule", level="error", text=str(error))
+
+
+def _job_remarks(settings: Settings) -> Iterator[Remark]:
+    """Those that take an import of the job modules."""
+    from penstock.cli import declared_jobs  # noqa: PLC0415 - keeps `--help` quick
+
+    for text in declared_jobs.faults(settings):
+        rule = "unknown-module" if text.startswith("jobs.modules") else "bad-call"
+        yield Remark(rule=rule, level="error", text=text)
+
+
+def _hook_remarks(settings: Settings) -> Iterator[Remark]:
+    """Queues and commands; a command may be installed on the orchestrator's machine alone."""
+    served = serving(settings)
+    tables = {f"hooks.{name}": hook.queue for name, hook in settings.hooks.items()}
+    tables |= {f"schedules.{name}": one.queue for name, one in settings.schedules.items()}
+    for table, queue in tables.items():
+        if queue and served.is_known and (reason := served.why_not(queue)):
+            yield _warning("unserved-queue", f"{table}: queue {queue!r}: {reason}")
+    for name, hook in settings.hooks.items():
+        if hook.command and shutil.which(hook.command[0]) is None:
+            text = f"hooks.{name}: command {hook.command[0]!r} cannot be run on this machine"
+            yield _warning("unknown-command", text)
 
 
 def _warning(rule: str, text: str) -> Remark:

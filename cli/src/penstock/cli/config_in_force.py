@@ -61,11 +61,24 @@ def diff(ctx: click.Context) -> None:
     rows = [row for record in records for row in drift(record, settings)]
     refused = [record for record in records if record.refused]
     if session.as_json:
-        write_json({"services": records, "differences": rows})
+        write_json({"services": [_service(record) for record in records], "differences": rows})
     else:
         _print(session, records, rows)
     if rows or refused:
         ctx.exit(FAILED)
+
+
+def _service(record: SettingsInForce) -> dict[str, Any]:
+    """A service without its settings: these are shown where they differ."""
+    return {
+        "service": record.service,
+        "host": record.host,
+        "pid": record.pid,
+        "at": record.at,
+        "comparable": record.settings is not None,
+        "refused": record.refused,
+        "waiting": record.waiting,
+    }
 
 
 def drift(record: SettingsInForce, settings: Settings) -> list[DriftRow]:
@@ -126,7 +139,7 @@ def reload(ctx: click.Context) -> None:
 
     answers, silent = session.run(request)
     if session.as_json:
-        write_json({"services": answers, "silent": silent})
+        write_json({"services": [_service(answer) for answer in answers], "silent": silent})
     else:
         _print_answers(answers, silent)
     if silent or any(answer.refused for answer in answers) or not answers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -19,6 +20,18 @@ _UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`(?: - at `(?P<where>[^`]*)
 _AT = re.compile(r"(?P<what>.*) - at `(?P<where>[^`]*)`", re.S)
 _STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]$]+")
 _SOME_KEY = "[...]"
+_TYPE = re.compile(r"`(\w+)`")
+_GOT = re.compile(r", got `\w+`")
+_TYPES = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "date": "a date",
+    "null": "nothing",
+}
 
 
 def explain(
@@ -46,8 +59,8 @@ def explain(
     what = at["what"] if at else error
     if at is None or not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
         return f"{named}: {what[0].lower()}{what[1:]}" if named else what
-    expected = _expected(root, where) or what[0].lower() + what[1:]
-    return f"{named}: {expected}, found {_value_at(tree, where)}{_from(origins, where)}"
+    expected = _expected(root, where) or _in_words(what[0].lower() + what[1:])
+    return f"{named}: {expected}, found {_value_at(tree, where, what)}{_from(origins, where)}"
 
 
 def hint(name: str, names: Iterable[str]) -> str:
@@ -142,9 +155,21 @@ def _expected(root: type, where: Path) -> str:
     return ""
 
 
-def _value_at(tree: Mapping[str, Any], where: Path) -> str:
+def _in_words(what: str) -> str:
+    """``expected `float` >= 1.0, got `str``` as people name these types in a TOML file."""
+    words = _TYPE.sub(lambda match: _TYPES.get(match[1], match[0]), _GOT.sub("", what))
+    return re.sub(r"(\d)\.0\b", r"\1", words)
+
+
+def _value_at(tree: Mapping[str, Any], where: Path, what: str) -> str:
     value = _look_up(tree, where)
-    return "a table" if isinstance(value, Mapping) else repr(value)
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and _GOT.search(what):
+        return f"the text {json.dumps(value, ensure_ascii=False)}"
+    return repr(value)
 
 
 def _from(origins: Mapping[Path, str], path: Path) -> str:

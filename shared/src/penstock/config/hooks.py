@@ -15,9 +15,9 @@ Occasion = Literal["failed", "dead", "completed", "cancelled"]
 class HookTable(Section, frozen=True, kw_only=True):
     """Runs a job, an HTTP request or a command for each event of jobs that matches.
 
-    The orchestrator delivers at least once, in the order of the event log, and goes on after a
-    restart where it was. A new hook begins with the events after its first start. Events of jobs
-    that a hook dispatched run no hook.
+    The orchestrator delivers at least once, in the order of the event log but for what has to be
+    tried again, and goes on after a restart where it was. A new hook begins with the events after
+    its first start. Events of jobs that a hook dispatched run no hook.
 
     Attributes:
         on: ``failed`` (each failed attempt, ``will_retry`` says whether another follows), ``dead``,
@@ -28,13 +28,13 @@ class HookTable(Section, frozen=True, kw_only=True):
             (a `penstock.jobs.JobNotice`); needs ``queue``.
         queue: the queue of that job.
         url: an address that the notice is posted to as JSON; any status from 200 to 299 is taken as
-            delivered.
+            delivered, and one from 400 to 499 as refused for good, but for 408, 425 and 429.
         authorization: the header of that name, such as ``Bearer …``.
         command: a program and its arguments, run on the orchestrator's host without a shell; it
             reads the notice as JSON from standard input, and exits with 0.
         timeout_seconds: of one request or run of the command.
         give_up_seconds: an event that could not be delivered for so long is dropped, with an error
-            in the log; others of this hook wait until then.
+            in the log; behind three tries the later ones of this hook go on beside it.
     """
 
     on: tuple[Occasion, ...] = ("dead",)

@@ -21,12 +21,19 @@ _DEEPEST = 50
 _LONGEST_NAME = 100
 _NAMING = frozenset({"name", "key", "field", "header", "parameter", "param", "option", "variable"})
 _HOLDING = frozenset({"value", "values", "val", "content", "data", "text", "default", "current"})
+_NAME = r"""(?<![\w.\-])(?P<name>[\w.\-]++)(?P<between>(?:\\*+["'])?+\s*+[:=]\s*+)"""
+_QUOTED = r""""(?:[^"\\]|\\.)*+"?+|'(?:[^'\\]|\\.)*+'?+"""
+_SCHEME = r"(?:(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey)\s++)?+"
 _SPLIT_AT = re.compile(
-    r"""(?<![\w.\-])(?P<name>[\w.\-]++)(?P<between>(?:\\*+["'])?+\s*+[:=]\s*+)(?P<value>"""
-    r""""(?:[^"\\]|\\.)*+"?+|'(?:[^'\\]|\\.)*+'?+"""
-    r"""|(?:(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey)\s++)?+[^\s;&]++)""",
+    rf"{_NAME}(?P<value>{_QUOTED}|{_SCHEME}[^\s;&]++)", re.IGNORECASE | re.DOTALL
+)
+_INNER_SPLIT_AT = re.compile(
+    rf"{_NAME}(?!//|[\w.\-]++[:=])(?P<value>{_QUOTED}"
+    rf"|{_SCHEME}(?:(?![?,][\w.\-]++=)[^\s;&])++)",
     re.IGNORECASE | re.DOTALL,
 )
+"""Finds the assignments within values that are no secrets by their own name: ``Error: token=x``,
+``https://host/?token=x``."""
 _HEADER = re.compile(
     r"(?<![\w.\-])((?:proxy-)?authorization|(?:set-)?cookie)(\s*+:\s*+)[^\r\n]++", re.IGNORECASE
 )
@@ -120,7 +127,8 @@ def _text(text: str, names: frozenset[str], depth: int) -> str:
             pass  # no JSON: read as any text
     text = _USER_PART.sub(MASK, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
-    text = _SPLIT_AT.sub(lambda match: _assignment(match, names), text)
+    for pattern in (_SPLIT_AT, _INNER_SPLIT_AT):
+        text = pattern.sub(lambda match: _assignment(match, names), text)
     return _BEARER.sub(rf"\1{MASK}", text)
 
 

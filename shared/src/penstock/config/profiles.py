@@ -63,7 +63,7 @@ class Profile(Section, frozen=True, kw_only=True):
         memory_bytes: memory that one worker needs, before that is measured.
         jobs_memory_bytes: what a job takes in processes of its own, such as Spark below a worker:
             kept free for it beside that, but no more than a quarter of the largest host's memory.
-        scalable: False pins the pool at its minimum.
+        scalable: ``false`` pins the pool at its minimum.
         limit_memory_bytes: a worker that uses more memory ends after its job and is replaced; 0 is
             no limit.
         limit_job_memory_bytes: a running job whose worker's process uses more memory is ended: the

@@ -6,18 +6,21 @@ A section names in ``of_process`` what an executor takes over at its start only,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from penstock.config.masking import masked
+from penstock.config.masking import MASK, masked
 from penstock.config.section import ALL, Section
 from penstock.config.settings import Settings
 
 Tree = dict[str, Any]
 _ABSENT = object()
+_BEHIND_HOST = re.compile(r"(://[^\s/?#,]+)(?:/[^\s,]+|[?#][^\s,]*)")
+"""What may be a secret as a whole, as in the address of a chat's webhook."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +40,17 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sparse(settings: Settings) -> Tree:
-    """The settings that are not at their defaults, as nested tables without secrets."""
-    tree: Tree = masked(_sparse(settings))
+    """The settings that are not at their defaults, as nested tables without secrets.
+
+    Of addresses only scheme and host are left, and ``/***`` where more follows.
+    """
+    tree: Tree = _hosts_only(masked(_sparse(settings)))
     return tree
+
+
+def changed_names(new: Settings, current: Settings) -> list[str]:
+    """Dotted names of the settings that differ, secrets included; as :func:`differences` does."""
+    return [change.name for change in differences(_sparse(new), _sparse(current))]
 
 
 def differences(file: Tree, in_force: Tree) -> list[Difference]:
@@ -136,6 +147,14 @@ def _sparse(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _sparse(below) for key, below in value.items()}
     return msgspec.to_builtins(value)
+
+
+def _hosts_only(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _hosts_only(below) for name, below in value.items()}
+    if isinstance(value, list):
+        return [_hosts_only(below) for below in value]
+    return _BEHIND_HOST.sub(rf"\1/{MASK}", value) if isinstance(value, str) else value
 
 
 def _default(field: Any) -> Any:

@@ -20,8 +20,8 @@ class JobNotice(msgspec.Struct, frozen=True, kw_only=True):
         attempt: that failed or completed; 0 else.
         will_retry: another attempt follows.
         error_type: dotted name of the exception; empty where there is none.
-        error: its text, or why the job was cancelled.
-        traceback: formatted.
+        error: its text, or why the job was cancelled; without its middle beyond 4,000 characters.
+        traceback: formatted; without its middle beyond 16,000 characters.
     """
 
     hook: str

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
-from penstock.bus.protocol import Bus, BusUnavailable, broker_time
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, broker_time
 from penstock.config import Settings
 from penstock.config.topology import Priority
 from penstock.events.envelope import utc_now
@@ -32,10 +32,12 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.outbox.offline import OfflineSender
 from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.reading.client import Jobs
+from penstock.jobs.reading.handed_on import HandedOnReader
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.runtime.local_broker import reachable
 from penstock.runtime.tasks import within
+from penstock.telemetry import propagation
 
 _LETTER_LOOK_SECONDS = 0.02
 _LETTER_SECONDS = 2.0
@@ -89,6 +91,7 @@ class Client:
         self._bus = bus
         self._subjects = subjects = Subjects(prefix)
         self._log = JobLog(bus, subjects, source)
+        self._handed_on = HandedOnReader(bus, subjects)
         factory = factory or JobFactory(source, max_payload_bytes)
         self.dispatcher = Dispatcher(bus, subjects, factory, offline)
         self._requeuer = Requeuer(bus, subjects, source, max_payload_bytes)
@@ -121,6 +124,7 @@ class Client:
         from penstock.bus.late import late_bus  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415
 
+        propagation.use(settings.telemetry.propagators, for_libraries=False)
         name = "penstock-client"
         if settings.dispatch.when_away == "outbox":
             bus = await late_bus(settings, name, reachable)
@@ -256,7 +260,8 @@ class Client:
     # --- reading ----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:
         """A job's state, attempts, result and error. Raises NotFound."""
-        return await job_view.read(self._log, job_id, self.dispatcher.factory.ring)
+        ring = self.dispatcher.factory.ring
+        return await job_view.read(self._log, job_id, ring, self._handed_on)
 
     async def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobView:
         """Waits until a job has ended, through broker restarts.
@@ -264,19 +269,35 @@ class Client:
         The dead letter of a dead job is stored then, too, unless that takes longer than 2 s.
 
         Raises:
-            TimeoutError, NotFound
+            TimeoutError: says how the job is, and why it has not started where a worker refused it.
+            NotFound
         """
         check_name("job", job_id)
-        view = await event_log.wait_until(
-            self._bus,
-            self._subjects.job(job_id),
-            lambda: self.job(job_id),
-            lambda view: view.state.ended,
-            timeout_seconds,
-        )
+        ring = self.dispatcher.factory.ring
+        try:
+            view = await event_log.wait_until(
+                self._bus,
+                self._subjects.job(job_id),
+                lambda: job_view.read(self._log, job_id, ring),
+                lambda view: view.state.ended,
+                timeout_seconds,
+            )
+        except TimeoutError as error:
+            raise TimeoutError(await self._unended(job_id, timeout_seconds)) from error
         if view.state is State.DEAD:
             await within(_LETTER_SECONDS, self._letter_is_stored(view.record))
         return view
+
+    async def _unended(self, job_id: str, timeout_seconds: float | None) -> str:
+        """How a job is that was waited for in vain."""
+        text = f"job {job_id} has not ended within {timeout_seconds} s"
+        try:
+            async with asyncio.timeout(_LETTER_SECONDS):
+                view = await self.job(job_id)
+        except (BusError, NotFound, TimeoutError) as error:
+            return f"{text}; it cannot be read: {error or 'no answer'}"
+        text += f"; it is {view.state}, attempt {view.attempts}"
+        return f"{text}; {view.handed_on}" if view.handed_on else text
 
     async def _letter_is_stored(self, record: JobRecord) -> None:
         """Returns when the letter of a recent death is stored, which follows the event."""

@@ -17,18 +17,22 @@ from penstock.jobs.job_type import encode_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing, about_result, is_sealed
+from penstock.jobs.reading.handed_on import HandedOn, HandedOnReader
 
 _NOTHING = encode_result(None)
 """Also the result of a job whose error was ignored, whatever type its function declares."""
 
 
-async def read(log: JobLog, job_id: str, ring: KeyRing) -> JobView:
+async def read(
+    log: JobLog, job_id: str, ring: KeyRing, handed_on: HandedOnReader | None = None
+) -> JobView:
     """A job as it is now.
 
     Args:
         log: the events of jobs.
         job_id: of the job.
         ring: keys that open an encrypted result.
+        handed_on: looks why a job that could start has not; None not to look.
 
     Raises:
         NotFound: no event of it is stored (any more).
@@ -39,7 +43,10 @@ async def read(log: JobLog, job_id: str, ring: KeyRing) -> JobView:
         raise NotFound(f"no job of id {job_id!r}; its events may have aged out")
     if record.result_until is not None:
         record = await log.with_result(record)
-    return JobView(record=record, events=events, ring=ring, traceparent=traceparent)
+    waits = await handed_on.read(record) if handed_on else None
+    return JobView(
+        record=record, events=events, ring=ring, traceparent=traceparent, handed_on=waits
+    )
 
 
 def missing_result(record: JobRecord) -> str:
@@ -59,12 +66,15 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         traceparent: W3C header of its dispatch; empty where that was not traced.
+        handed_on: why it waits, where a worker got it that cannot run it; None where none did, it
+            waits in its queue just now, or this was not looked for (in lists).
     """
 
     record: JobRecord
     events: tuple[tuple[int, Event | UnknownEvent], ...]
     ring: KeyRing = KeyRing()
     traceparent: str = ""
+    handed_on: HandedOn | None = None
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())

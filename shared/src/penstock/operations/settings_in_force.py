@@ -13,10 +13,11 @@ import msgspec
 from penstock.bus.protocol import Bus, Outgoing, Stored
 from penstock.config import ConfigError, Settings
 from penstock.config.load import check
-from penstock.config.reloading import Difference, differences, sparse
+from penstock.config.reloading import Difference, Tree, differences, sparse
 from penstock.config.topology import pools
 from penstock.events.envelope import Instant, utc_now
 from penstock.events.subjects import Subjects
+from penstock.operations.process_identity import ProcessIdentity, own
 
 EVERY_SECONDS = 20.0
 """Between two records of a service; one is stored at once when its settings change."""
@@ -39,7 +40,8 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
             too large to be published.
         refused: why the settings were not reloaded when that was asked for last; empty otherwise.
         waiting: settings of the file that it takes over at its next start only.
-        ended: the process has ended in order.
+        ended: the process has ended.
+        process: by which others on its machine see whether it lives; None from older versions.
     """
 
     service: str
@@ -50,6 +52,7 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     waiting: tuple[str, ...] = ()
     ended: bool = False
+    process: ProcessIdentity | None = None
 
     @property
     def name(self) -> str:
@@ -59,6 +62,11 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[str, str, int]:
         return (self.service, self.host, self.pid)
+
+    @property
+    def has_died(self) -> bool:
+        """Its process was on this machine, and is gone."""
+        return self.process is not None and self.process.has_died
 
     def differences(self, file: Settings) -> list[Difference]:
         """The settings that differ from those of a file; none where they were not published."""
@@ -80,12 +88,13 @@ class Announcer:
     ) -> None:
         self._bus, self._service = bus, service
         self._subjects = Subjects(settings.prefix)
-        self._host, self._pid = socket.gethostname(), os.getpid()
+        self._host, self._pid, self._process = socket.gethostname(), os.getpid(), own()
         self.settings, self.waiting, self.refused = settings, waiting, ""
 
     async def publish(self, *, ended: bool = False) -> None:
         """Stores a record of the settings. Raises BusError."""
-        tree: dict[str, Any] | None = sparse(self.settings)
+        # No reader compares [nats], and a monitoring address may hold a secret.
+        tree: Tree | None = {k: v for k, v in sparse(self.settings).items() if k != "nats"}
         if len(msgspec.json.encode(tree)) > _MOST_BYTES:
             tree = None
         record = SettingsInForce(
@@ -97,8 +106,19 @@ class Announcer:
             refused=self.refused,
             waiting=self.waiting,
             ended=ended,
+            process=self._process,
         )
         await self._bus.append(Outgoing(self._subject(), msgspec.json.encode(record)))
+
+    async def mark_dead(self) -> None:
+        """Records the end of processes of this machine that were killed. Raises BusError."""
+        pattern = self._subjects.state("settings", "*")
+        stream = self._subjects.state_stream
+        for stored in await self._bus.history(stream, pattern, _MOST_SERVICES):
+            record = _read(stored)
+            if record and not record.ended and record.has_died:
+                ended = msgspec.structs.replace(record, ended=True)
+                await self._bus.append(Outgoing(stored.subject, msgspec.json.encode(ended)))
 
     def _subject(self) -> str:
         """One for each process, so that two on one machine do not overwrite each other."""
@@ -115,7 +135,9 @@ async def services(bus: Bus, subjects: Subjects) -> list[SettingsInForce]:
         (
             record
             for record in records
-            if not record.ended and _age(record.at, now) <= FORGOTTEN_SECONDS
+            if not record.ended
+            and _age(record.at, now) <= FORGOTTEN_SECONDS
+            and not record.has_died
         ),
         key=lambda record: record.key,
     )

@@ -14,7 +14,7 @@ from contextlib import suppress
 from penstock.bus.access import NotPermitted
 from penstock.bus.protocol import BusError
 from penstock.config import ConfigError, Settings
-from penstock.config.reloading import differences, sparse
+from penstock.config.reloading import changed_names
 from penstock.events.subjects import Subjects
 from penstock.operations.settings_in_force import EVERY_SECONDS, Announcer
 from penstock.runtime.service import Service
@@ -71,6 +71,8 @@ class Reloader:
         subjects = Subjects(self._service.settings.prefix)
         with suppress(BusError):
             await self._service.bus.listen(subjects.settings_reload(), lambda *_: self.reload())
+        with suppress(BusError):  # else their records count until they are too old
+            await self._announcer.mark_dead()
         while True:
             self._changed.clear()
             try:
@@ -94,7 +96,7 @@ class Reloader:
         if new == current:
             log.info("settings are reloaded: nothing has changed")
             return
-        changes = [change.name for change in differences(sparse(new), sparse(current))]
+        changes = changed_names(new, current)
         shown = ", ".join(changes[:_MOST_SHOWN]) + (", ..." if len(changes) > _MOST_SHOWN else "")
         take = self._service.take_settings
         if take is None:

@@ -316,6 +316,13 @@ FOREIGN_SCHEDULES = _counter(
     "{message}",
     "Schedules removed from the broker that belonged to no delayed job.",
 )
+HOOK_NOTICES = _counter(
+    "orchestrator.hook_notices",
+    "{notice}",
+    "Notices of hooks; outcome: delivered, or dropped (refused for good, or given up).",
+    "hook",
+    "outcome",
+)
 UNREADABLE = _counter(
     "orchestrator.unreadable",
     "{message}",

@@ -20,19 +20,27 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock.config.extras import ExtraMissing
 
 _PARENT = "traceparent"
+_LONGEST_HEADER = 8_192
+"""OpenTelemetry's bound of a baggage header; what is longer it refuses, and logs as a whole."""
 _W3C = TraceContextTextMapPropagator()
 _PACKAGES = {"b3": "b3", "b3multi": "b3", "jaeger": "jaeger"}
 _VARIABLE = "OTEL_PROPAGATORS"
 _propagator: TextMapPropagator = _W3C
 
 
-def use(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+def use(
+    names: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    for_libraries: bool = True,
+) -> None:
     """Has further formats written and read, by this process and by the libraries that it uses.
 
     Args:
         names: ``tracecontext``, ``baggage``, ``b3``, ``b3multi`` or ``jaeger``; none for those of
             ``OTEL_PROPAGATORS``, if that is set.
         environment: variables of the process.
+        for_libraries: also by those; not so in a process that is another's, such as a client's.
 
     Raises:
         ExtraMissing: the library of a format is not installed.
@@ -48,7 +56,8 @@ def use(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> No
 
     made = [_load(name) for name in others]
     _propagator = CompositePropagator([*made, _W3C])  # of two that differ, the last one read counts
-    set_global_textmap(CompositePropagator([*made, _W3C] if "tracecontext" in wanted else made))
+    if for_libraries:
+        set_global_textmap(CompositePropagator([*made, _W3C] if "tracecontext" in wanted else made))
 
 
 def _load(name: str) -> TextMapPropagator:
@@ -74,7 +83,10 @@ def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -
 
 def extract(headers: Mapping[str, str] | None) -> Context:
     """The context in ``headers``; an empty one (a new trace) where none or a broken one is."""
-    return _propagator.extract(headers or {}, Context())
+    bounded = {
+        name: value for name, value in (headers or {}).items() if len(value) <= _LONGEST_HEADER
+    }
+    return _propagator.extract(bounded, Context())
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:

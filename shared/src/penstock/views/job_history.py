@@ -13,6 +13,7 @@ from penstock.events.job import JobCompleted, JobError
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, ignored_events
 from penstock.jobs.payloads import redaction
+from penstock.jobs.reading.handed_on import HandedOn
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     result: Any
     error: JobError | None
     timeline: list[Any]
+    handed_on: HandedOn | None = None
 
 
 def job_row(record: JobRecord) -> JobRow:
@@ -90,6 +92,7 @@ def job_detail(view: JobView) -> JobDetail:
         result=redaction.result(view.record.result, view.record.payload),
         error=view.record.error,
         timeline=_plain(view.events),
+        handed_on=view.handed_on,
     )
 
 

@@ -192,7 +192,8 @@ ROLES: dict[str, Role] = {
         about="an application that dispatches jobs and waits for results",
         publishes=_DISPATCHES,
         listens=_AWAITS,
-        reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD"),
+        # of JOBS why a job was handed on: the calls in it are in EVENTS, too
+        reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD", "JOBS"),
     ),
     "operator": Role(
         about="a person with the command line",

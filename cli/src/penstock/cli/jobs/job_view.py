@@ -36,6 +36,7 @@ def description(view: JobView) -> list[str]:
     lines = [
         f"job        {record.id}",
         f"state      {record.state}, attempt {record.attempt}" + _tries(shown.tries),
+        *_optional("waits", str(view.handed_on or "")),
         f"function   {record.function}",
         f"queue      {record.queue}",
         f"arguments  {_json(shown.arguments)}",

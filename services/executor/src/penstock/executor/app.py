@@ -176,7 +176,7 @@ class _Shell:
         await self._outbox.flush(_LAST_WORDS_SECONDS)
 
     def _take_settings(self, new: Settings) -> tuple[Settings, tuple[str, ...]]:
-        """New settings for workers that start from now on; living ones keep theirs."""
+        """New settings; workers that were started with others are replaced."""
         merged, waiting = taken_over(self._running.settings, new)
         self._running.settings = merged
         self._executor.take_settings(merged)

@@ -26,6 +26,7 @@ from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
 from penstock.executor.core import facts, instruction
 from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
+from penstock.executor.core.started_with import digests
 from penstock.executor.core.worker import Phase
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
@@ -76,6 +77,8 @@ class Executor:
         self._outbox, self._returns, self._on_ended = outbox, returns, ended
         self._happened = happened
         self._pools = pools(settings)
+        self._digests = digests(settings)
+        self._started_with: dict[str, str] = {}
         self._spans = SpawnSpans(settings.host.name)
         self._command: WorkersScaled | None = None
         self._command_headers: Mapping[str, str] = {}
@@ -126,23 +129,41 @@ class Executor:
         self._follow(fleet, instructions, now)
 
     def take_settings(self, settings: Settings) -> None:
-        """New settings: what is planned of pools that were not known before is started now."""
+        """New settings: what is planned of pools that were not known before is started now.
+
+        Workers that were started with other ones are replaced, as after a reload of the code.
+        """
         self._settings, self._pools = settings, pools(settings)
+        self._digests = digests(settings)
         planned = self._command.pools if self._command else {}
         new_limits = limits(settings, self._cpu_cores)
         self.learn(facts.LimitsChanged(limits=new_limits, commanded=planned))
+        self._replace_outdated()
+
+    def _replace_outdated(self) -> None:
+        """Replaces workers that were started with other settings than those in force."""
+        outdated = {
+            name
+            for name, worker in self.fleet.workers.items()
+            if (digest := self._started_with.get(name))  # "": by an executor that kept none
+            and digest != self._digests.get(worker.pool, digest)
+        }
+        if outdated:
+            self.learn(facts.SettingsOutdated(workers=frozenset(outdated)))
 
     def adopt(self) -> None:
         """Takes over the workers that an earlier executor of this host left."""
         for left in record.living(self._run_dir):
             log.info("worker %s of pool %s (pid %d) is adopted", left.worker, left.pool, left.pid)
             self.processes.watch(left.worker, left.pid, left.start_ticks)
+            self._started_with[left.worker] = left.started_with
             age = max(0.0, time.time() - left.started_at)
             if left.pool in self.spark_workers.pools:
                 self.spark_workers.adopt(left)
             self.learn(
                 facts.Adopted(worker=left.worker, pool=left.pool, pid=left.pid, age_seconds=age)
             )
+        self._replace_outdated()
 
     def forked(self, worker: str, pid: int) -> None:
         self.processes.watch(worker, pid)
@@ -150,6 +171,7 @@ class Executor:
 
     def not_forked(self, worker: str, error: str) -> None:
         self._spans.failed(worker, error)
+        self._started_with.pop(worker, None)
         self.learn(facts.ForkFailed(worker=worker, error=error))
 
     def exited(self, pid: int, code: int) -> None:
@@ -195,6 +217,7 @@ class Executor:
                 )
             case instruction.Forget():
                 record.remove(self._run_dir, order.worker)
+                self._started_with.pop(order.worker, None)
             case instruction.Announce():
                 self._announce(order.event)
             case instruction.Note():
@@ -205,6 +228,7 @@ class Executor:
         if start.pool in self.spark_workers.pools:
             self.spark_workers.start(start.worker, start.pool)
         else:
+            self._started_with[start.worker] = assignment.started_with
             self.warm_parents.fork(assignment)
 
     def _assignment(self, start: instruction.Start) -> Assignment:
@@ -217,6 +241,7 @@ class Executor:
             queues=self._pools[start.pool].queues,
             run_dir=str(self._run_dir),
             settings=_for_workers(self._settings),
+            started_with=self._digests[start.pool],
             commanded_at=commanded_at,
             together=start.together,
             cause=start.cause,

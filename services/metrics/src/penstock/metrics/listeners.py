@@ -188,7 +188,7 @@ class DeadListener:
         if isinstance(event, JobDead) and (pool := self._pool_of.get(event.queue)):
             self._meters[pool].totals.died(event.queue)
             if event.function:
-                self._jobs.of(pool, event.function).dead += 1
+                self._jobs.add_dead(pool, event.function, time.monotonic())
 
 
 def _curve(made: ForecastMade) -> Curve:

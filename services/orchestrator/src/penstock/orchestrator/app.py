@@ -81,7 +81,9 @@ class Orchestrator:
         self._read_at = 0.0
         self._following: asyncio.Task[None] | None = None
         self._client = Client.over(self._bus, running.settings, running.source)
-        self._hooks = Hooks(self._bus, running.settings, self._client, running.source)
+        self._hooks = Hooks(
+            self._bus, running.settings, self._client, running.source, running.meters
+        )
         self.workflows = WorkflowTracker(self._bus, self._subjects, self._client)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._timers = Timers(self._bus, self._subjects, running.pause)

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, BusRefused, PayloadTooLarge, WrongSequence
+from penstock.bus.protocol import Bus, BusRefused, PayloadTooLarge
 from penstock.events.job import JobCancelled, JobMoved
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.bulk.scan import JobMessage, pages
@@ -26,6 +26,7 @@ _AT_ONCE = 32
 _MOST_GROUPS = 1_000
 _REASON_LIMIT = 1_000
 _RUNS = "it runs"
+_OTHER = "by its events it does not match"
 
 
 class Effect(StrEnum):
@@ -69,7 +70,9 @@ class Bulk:
     Each reads the messages of the jobs that have not ended, a page at a time, so that a million
     jobs take no more memory than a hundred. Each job is changed by an event of its own, by
     compare-and-set. So an operation that is interrupted is continued by calling it again, and jobs
-    that start, end or are changed by others meanwhile are not acted on by mistake.
+    that start, end or are changed by others meanwhile are not acted on by mistake. A message only
+    names a job: what the job is, and whether it matches, is read from its events, since everybody
+    who may dispatch can write any message.
 
     The key of an operator is needed: an application's may not read queues.
 
@@ -129,7 +132,11 @@ class Bulk:
         if matching == EVERY_JOB:
             raise JobRefused("name which jobs: an empty filter would cancel all of them")
         async for page in self._selected(matching, limit):
-            yield await self._cancel(page, matching, reason[:_REASON_LIMIT], running)
+
+            async def cancel(message: JobMessage) -> BulkOutcome:
+                return await self._cancel(message, matching, reason[:_REASON_LIMIT], running)
+
+            yield await bounded.gather(cancel, page, _AT_ONCE)
 
     async def move(
         self,
@@ -160,7 +167,7 @@ class Bulk:
         async for page in self._selected(only, limit):
 
             async def move(message: JobMessage) -> BulkOutcome:
-                return await self._move(message, lanes, reason[:_REASON_LIMIT])
+                return await self._move(message, only, lanes, reason[:_REASON_LIMIT])
 
             yield await bounded.gather(move, page, _AT_ONCE)
 
@@ -201,36 +208,12 @@ class Bulk:
 
     # --- cancelling -------------------------------------------------------------------------------
     async def _cancel(
-        self, page: Sequence[JobMessage], matching: JobFilter, reason: str, running: bool
-    ) -> list[BulkOutcome]:
-        """First as if each job still waited: pipelined, without reading their events."""
-        answers = await self._bus.append_many(
-            [self._log.outgoing(self._cancelled(one.job_id, reason), one.made_from) for one in page]
-        )
-        for answer in answers:
-            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
-                raise answer
-
-        async def settle(place: int) -> BulkOutcome:
-            message, answer = page[place], answers[place]
-            if isinstance(answer, int):
-                outcome = BulkOutcome(id=message.job_id, effect=Effect.DONE)
-            else:
-                outcome = await self._cancel_changed(message, matching, reason, running)
-            await self._remove(message, outcome)
-            return outcome
-
-        return await bounded.gather(settle, range(len(page)), _AT_ONCE)
-
-    async def _cancel_changed(
         self, message: JobMessage, matching: JobFilter, reason: str, running: bool
     ) -> BulkOutcome:
-        """Of a job that has an event since its message was made: it runs, waits again, or ended."""
-
         async def change(record: JobRecord) -> BulkOutcome | None:
             is_running = record.state is State.RUNNING
             if not matching.fits(record):
-                return _left(message, "it does not match any more")
+                return _left(message, _OTHER)
             if is_running and not running:
                 return _left(message, _RUNS)
             if not await self._log.append_if(record, self._cancelled(record.id, reason)):
@@ -240,7 +223,9 @@ class Bulk:
             text = _RUNS if is_running else ""
             return BulkOutcome(id=record.id, effect=Effect.DONE, text=text)
 
-        return await self._change(message, change)
+        outcome = await self._change(message, change)
+        await self._remove(message, outcome)
+        return outcome
 
     def _cancelled(self, job_id: str, reason: str) -> JobCancelled:
         return JobCancelled(
@@ -249,9 +234,11 @@ class Bulk:
 
     # --- moving -----------------------------------------------------------------------------------
     async def _move(
-        self, message: JobMessage, lanes: Mapping[str, str], reason: str
+        self, message: JobMessage, matching: JobFilter, lanes: Mapping[str, str], reason: str
     ) -> BulkOutcome:
         async def change(record: JobRecord) -> BulkOutcome | None:
+            if not matching.fits(record):
+                return _left(message, _OTHER)
             if record.state is State.RUNNING:
                 return _left(message, _RUNS)
             try:

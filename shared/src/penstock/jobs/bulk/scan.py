@@ -57,19 +57,20 @@ async def pages(
             yield [
                 message
                 for stored in page
-                if stored.sequence <= end and (message := _read(stored)) is not None
+                if stored.sequence <= end and (message := _read(subjects, stored)) is not None
             ]
             start = page[-1].sequence + 1
 
 
-def _read(stored: Stored) -> JobMessage | None:
+def _read(subjects: Subjects, stored: Stored) -> JobMessage | None:
     """None for what is no message of a job: a worker makes a dead letter of it."""
     try:
         job_id = check_name("job", stored.headers.get(queue_messages.JOB, ""))
         made_from = int(stored.headers.get(queue_messages.SEQUENCE, ""))
         call = payload.decode(stored.body)
+        of_its_queue = {subjects.queue(call.queue), subjects.schedule(call.queue, job_id)}
     except (BadName, ValueError, RecursionError, msgspec.MsgspecError):
         return None
-    if call.id != job_id or not 0 < made_from < 2**63:
+    if call.id != job_id or stored.subject not in of_its_queue or not 0 < made_from < 2**63:
         return None
     return JobMessage(stored, job_id, made_from, call)

@@ -22,6 +22,8 @@ LONGEST_LIST = 10
 _MOST_MESSAGES = 64_000
 _WHOLE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIMED = re.compile(r"[0-9a-f]{8}(-?[0-9a-f-]*)")
+_MAY_BEGIN = re.compile(r"0[0-9a-f-]{3,}")
+"""What an id that Penstock gives begins with: its time is below 2 ** 44 ms until the year 2527."""
 _DIGITS_OF_TIME = 12
 _SLACK = timedelta(seconds=60)
 """Clocks of clients and of the broker differ, and a dispatch takes its time."""
@@ -31,22 +33,23 @@ async def find_id(bus: Bus, subjects: Subjects, text: str) -> str:
     """The id that ``text`` is, or that alone begins with it.
 
     Raises:
-        AmbiguousId: several begin with it; names them.
+        AmbiguousId: several begin with it, or it is the id of one job and the beginning of an id
+            that Penstock gave; names them.
         NotFound: none does.
         BusError
     """
     check_name("job", text)
-    if _WHOLE.fullmatch(text) or await _is_an_id(bus, subjects, text):
+    if _WHOLE.fullmatch(text):
         return text
     matching: set[str] = set()
-    if len(text) >= SHORTEST:
-        events, letters = subjects.events_stream, subjects.dead_stream
-        matching = await _at_its_time(bus, subjects, text) or await _newest(
-            text, bus, events, subjects.events(noun="job"), -2
-        )
-        if not matching:
-            with suppress(BusRefused):  # a key that reads events alone
-                matching = await _newest(text, bus, letters, subjects.dead("*", "*"), -1)
+    if await _is_an_id(bus, subjects, text):
+        if not _MAY_BEGIN.fullmatch(text):
+            return text
+        # Applications choose ids too: one like the beginning of another job's does not stand for it
+        matching = {other for other in await _longer(bus, subjects, text) if _WHOLE.match(other)}
+        matching.add(text)
+    elif len(text) >= SHORTEST:
+        matching = await _longer(bus, subjects, text)
     if len(matching) == 1:
         return matching.pop()
     if matching:
@@ -63,6 +66,18 @@ async def _is_an_id(bus: Bus, subjects: Subjects, text: str) -> bool:
     with suppress(BusRefused):  # a key that reads events alone
         return await bus.last(subjects.dead_stream, subjects.dead("*", text)) is not None
     return False
+
+
+async def _longer(bus: Bus, subjects: Subjects, text: str) -> set[str]:
+    """The other ids that begin so."""
+    events, letters = subjects.events_stream, subjects.dead_stream
+    matching = await _at_its_time(bus, subjects, text) - {text}
+    if not matching:
+        matching = await _newest(text, bus, events, subjects.events(noun="job"), -2) - {text}
+    if not matching:
+        with suppress(BusRefused):  # a key that reads events alone
+            matching = await _newest(text, bus, letters, subjects.dead("*", "*"), -1) - {text}
+    return matching
 
 
 async def _at_its_time(bus: Bus, subjects: Subjects, text: str) -> set[str]:

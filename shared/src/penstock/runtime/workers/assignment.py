@@ -18,6 +18,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         commanded_at: POSIX seconds when the command that led to it was received.
         together: how many workers this host was starting at the same time, this one included.
         cause: ``planned`` or ``respawn``.
+        started_with: a digest of those settings that matter to a worker of this pool.
         burst: it ends when nothing waits in its queues.
         headers: trace context, so that the worker's first job joins the trace of the scaling.
     """
@@ -31,5 +32,6 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     commanded_at: float
     together: int = 1
     cause: str = "planned"
+    started_with: str = ""
     burst: bool = False
     headers: dict[str, str] = {}

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.operations.process_identity import start_ticks
 from penstock.runtime.workers import claims_file, pulse
 
 log = logging.getLogger("penstock.runtime")
 
 _FOLDER = "workers"
-_START_TIME_FIELD = 19  # field 22 of proc(5), counted from behind the command's closing bracket
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +28,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         start_ticks: start time of its process: a later one with the same id has another.
+        started_with: digest of the settings that it was started with; empty where not known.
     """
 
     worker: str
@@ -35,25 +36,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     start_ticks: int
     started_at: float
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[_START_TIME_FIELD])
+    started_with: str = ""
 
 
 def write(
-    run_dir: Path, worker: str, pool: str, started_at: float, pid: int | None = None
+    run_dir: Path,
+    worker: str,
+    pool: str,
+    started_at: float,
+    pid: int | None = None,
+    started_with: str = "",
 ) -> Record:
     """Records a process, whole or not at all.
 
     Args:
         started_at: POSIX seconds.
         pid: None for this one.
+        started_with: digest of the settings that it was started with.
     """
     pid = os.getpid() if pid is None else pid
     record = Record(
@@ -62,6 +61,7 @@ def write(
         pid=pid,
         start_ticks=start_ticks(pid) or 0,
         started_at=started_at,
+        started_with=started_with,
     )
     folder = run_dir / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)

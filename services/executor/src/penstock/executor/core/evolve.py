@@ -69,6 +69,8 @@ def evolve(fleet: Fleet, fact: facts.Fact, now: float) -> Step:
             return _pause_requested(fleet, fact.paused)
         case facts.CodeReloaded():
             return _code_reloaded(fleet, fact)
+        case facts.SettingsOutdated():
+            return _settings_outdated(fleet, fact.workers)
         case facts.Ticked():
             return fleet, []
         case _:
@@ -166,6 +168,17 @@ def _code_reloaded(fleet: Fleet, fact: facts.CodeReloaded) -> Step:
     ]
     note = Note(text=f"reloaded the job code: {len(outdated)} workers are replaced")
     for pool in fact.pools:
+        fleet = fleet.in_trouble(pool, None)
+    return fleet.having(*(replace(worker, outdated=True) for worker in outdated)), [note]
+
+
+def _settings_outdated(fleet: Fleet, names: frozenset[str]) -> Step:
+    """The new settings may let workers start where the old ones did not."""
+    outdated = [w for w in fleet.job_workers() if w.active and w.name in names and not w.outdated]
+    if not outdated:
+        return fleet, []
+    note = Note(text=f"settings changed: {len(outdated)} workers are replaced")
+    for pool in {worker.pool for worker in outdated}:
         fleet = fleet.in_trouble(pool, None)
     return fleet.having(*(replace(worker, outdated=True) for worker in outdated)), [note]
 

@@ -129,6 +129,12 @@ class CodeReloaded(_Fact, frozen=True, kw_only=True):
     only_adopted: bool = False
 
 
+class SettingsOutdated(_Fact, frozen=True, kw_only=True):
+    """The settings were reloaded, and these workers were started with other ones."""
+
+    workers: frozenset[str]
+
+
 class Ticked(_Fact, frozen=True, kw_only=True):
     """Time passed."""
 
@@ -147,5 +153,6 @@ Fact = (
     | EndRequested
     | PauseRequested
     | CodeReloaded
+    | SettingsOutdated
     | Ticked
 )

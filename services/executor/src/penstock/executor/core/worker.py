@@ -64,7 +64,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         stopping_because: why it stops, by its own report; empty while it does not.
         paused: it takes no jobs for now.
         pause_requested_at: when it was last asked to pause.
-        outdated: it has an older version of the job code, and is replaced.
+        outdated: it has an older version of the job code, or older settings, and is replaced.
         ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``,
             ``reloaded``, ``lost``, ``stuck`` or ``memory-limit``; empty when it did not.
         ending_detail: more about that, for people.

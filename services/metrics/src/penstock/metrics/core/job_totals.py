@@ -17,7 +17,9 @@ _MOST = 2**32
 _MOST_BYTES = 2**50
 _MOST_SECONDS = 366 * 86_400.0
 _MOST_CHARACTERS = 200
-"""Of a function's name."""
+"""Of a function's name, as of a job's."""
+_UNUSED_SECONDS = 3600.0
+"""After so long a function's place is free for another."""
 _PEAK_SECONDS = 60.0
 
 
@@ -42,10 +44,17 @@ class RecentPeak:
 
 
 class FunctionTotals(msgspec.Struct):
-    """Attempts of one function in one pool: begun; ended; of these failed. Jobs that are dead."""
+    """Attempts of one function in one pool: begun; ended; of these failed. Jobs that are dead.
+
+    Attributes:
+        used_at: when it was counted last, of a steady clock.
+        is_reported: a worker has run it; else only events name it, which dispatchers can forge.
+    """
 
     peak_memory: RecentPeak
     run: Histogram
+    used_at: float
+    is_reported: bool = False
     started: int = 0
     finished: int = 0
     failed: int = 0
@@ -57,7 +66,8 @@ class JobTotals:
 
     Args:
         most_functions: pairs of pool and function that are counted by name; further ones count as
-            `OTHER` of their pool.
+            `OTHER` of their pool. Functions that workers report take the places of those that only
+            events name, and any takes that of one that was not used for an hour.
         most_series: series of jobs' own metrics that are kept.
 
     Attributes:
@@ -80,7 +90,7 @@ class JobTotals:
             now: of a steady clock.
         """
         for function, done in report.functions.items():
-            totals = self.of(report.pool, function)
+            totals = self._of(report.pool, function, now, is_reported=True)
             self._add_function(totals, done)
             if 0 < done.peak_memory_bytes < _MOST_BYTES:
                 totals.peak_memory.add(done.peak_memory_bytes, now)
@@ -91,14 +101,44 @@ class JobTotals:
                 self.series.dropped += 1
         self.dropped_by_workers += min(max(report.series_dropped, 0), _MOST)
 
-    def of(self, pool: str, function: str) -> FunctionTotals:
-        """The counts of a function, or of `OTHER` where there are as many as there may be."""
-        function = function[:_MOST_CHARACTERS]
-        if (pool, function) not in self.functions and len(self.functions) >= self._most_functions:
+    def add_dead(self, pool: str, function: str, now: float) -> None:
+        """Counts a job that is dead, as an event says.
+
+        Args:
+            now: of a steady clock.
+        """
+        self._of(pool, function, now, is_reported=False).dead += 1
+
+    def _of(self, pool: str, function: str, now: float, is_reported: bool) -> FunctionTotals:
+        """The counts of a function, or of `OTHER` where it is no name or has no place."""
+        if not 0 < len(function) <= _MOST_CHARACTERS or not function.isprintable():
             function = OTHER
-        return self.functions.setdefault(
-            (pool, function), FunctionTotals(RecentPeak(), Histogram())
-        )
+        is_known = (pool, function) in self.functions or function == OTHER
+        if not is_known and not self._has_place(now, is_reported):
+            function = OTHER
+        totals = self.functions.get((pool, function))
+        if totals is None:
+            totals = FunctionTotals(RecentPeak(), Histogram(), now)
+            self.functions[pool, function] = totals
+        totals.used_at, totals.is_reported = now, totals.is_reported or is_reported
+        return totals
+
+    def _has_place(self, now: float, is_reported: bool) -> bool:
+        """Whether there is a place for another function, after one was forgotten if need be."""
+        named = [key for key in self.functions if key[1] != OTHER]
+        if len(named) < self._most_functions:
+            return True
+        # first those that only events name, of them the one that is unused for the longest time
+        oldest = min(named, key=self._precedence)
+        totals = self.functions[oldest]
+        is_unused = now - totals.used_at >= _UNUSED_SECONDS
+        if is_unused or (is_reported and not totals.is_reported):
+            del self.functions[oldest]
+            return True
+        return False
+
+    def _precedence(self, key: tuple[str, str]) -> tuple[bool, float]:
+        return self.functions[key].is_reported, self.functions[key].used_at
 
     def _add_function(self, totals: FunctionTotals, done: FunctionReport) -> None:
         for name in ("started", "finished", "failed"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from penstock.config.hooks import HookTable
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobEvent, JobFailed
 from penstock.events.notice import JobNotice
+from penstock.jobs import lifecycle
+from penstock.jobs.errors import IllegalTransition
 
 EVENTS: dict[str, type[JobEvent]] = {
     "failed": JobFailed,
@@ -19,6 +22,8 @@ EVENTS: dict[str, type[JobEvent]] = {
 """By the names that settings have for them."""
 _MARK = "hook_"
 """What the id of a hook's job begins with."""
+_MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
+"""Characters of a notice's texts: an event may have a megabyte of each, endpoints refuse that."""
 
 
 def notice(name: str, hook: HookTable, event: Event | UnknownEvent) -> JobNotice | None:
@@ -38,24 +43,53 @@ def notice(name: str, hook: HookTable, event: Event | UnknownEvent) -> JobNotice
     error = getattr(event, "error", None)
     return JobNotice(
         hook=name,
-        event_id=event.id,
+        event_id=event.id[:_MOST_NAME],
         event=event.name,
         at=event.at,
         job_id=event.job_id,
-        function=function,
-        queue=queue,
+        function=function[:_MOST_NAME],
+        queue=queue[:_MOST_NAME],
         attempt=getattr(event, "attempt", 0),
         will_retry=bool(getattr(event, "will_retry", False)),
-        error_type=error.kind if error else "",
-        error=error.message if error else getattr(event, "reason", ""),
-        traceback=error.traceback if error else "",
+        error_type=error.kind[:_MOST_NAME] if error else "",
+        error=_cut(error.message if error else getattr(event, "reason", ""), _MOST_ERROR),
+        traceback=_cut(error.traceback, _MOST_TRACEBACK) if error else "",
     )
+
+
+def may_follow(
+    history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int, event: Event | UnknownEvent
+) -> bool:
+    """Whether an event follows from those of its job before it; else it is passed over.
+
+    Not so for an event whose job never was, and for one whose earlier events have left the log:
+    the two look the same.
+
+    Args:
+        history: of the job: ``(sequence, event)``, oldest first.
+        sequence: at which the event is stored.
+    """
+    if not isinstance(event, JobEvent):
+        return False
+    record = lifecycle.fold([entry for entry in history if entry[0] < sequence])
+    try:
+        return record is not None and bool(lifecycle.evolve(record, event, sequence))
+    except IllegalTransition:
+        return False
 
 
 def job_id(of: JobNotice) -> str:
     """The id of the job that a notice leads to: the same each time, so that it is accepted once."""
     digest = hashlib.blake2b(f"{of.hook}/{of.event_id}".encode(), digest_size=16)
     return f"{_MARK}{digest.hexdigest()}"
+
+
+def _cut(text: str, most: int) -> str:
+    """The text without its middle, where it has more than ``most`` characters."""
+    if len(text) <= most:
+        return text
+    left_out = f"… {len(text) - most:,} characters left out …"
+    return f"{text[: most // 2]}\n{left_out}\n{text[-(most // 2) :]}"
 
 
 def _fits(name: str, patterns: tuple[str, ...]) -> bool:

@@ -20,12 +20,18 @@ from penstock.jobs.errors import AlreadyDispatched
 from penstock.orchestrator.core import hook as core
 
 Deliver = Callable[[JobNotice], Awaitable[None]]
-"""Raises NotDelivered where another try may help; JobsError, where none does."""
+"""Raises NotDelivered where another try may help; Refused or JobsError, where none does."""
 _MOST_OUTPUT = 2_000
+_PASSING = frozenset({408, 425, 429})
+"""Statuses below 500 that another try may change: timeout, too early, too many requests."""
 
 
 class NotDelivered(Exception):
     """It did not work this time: says why."""
+
+
+class Refused(Exception):
+    """The endpoint refuses this notice, and would refuse it again: says why."""
 
 
 def delivery_of(hook: HookTable, client: Client) -> Deliver:
@@ -65,7 +71,9 @@ def _send(request: urllib.request.Request, timeout_seconds: float) -> None:
             pass
     except urllib.error.HTTPError as error:
         error.close()
-        raise NotDelivered(f"{request.host} answered with status {error.code}") from error
+        is_final = 400 <= error.code < 500 and error.code not in _PASSING
+        reason = f"{request.host} answered with status {error.code}"
+        raise (Refused if is_final else NotDelivered)(reason) from error
     except (OSError, HTTPException, ValueError) as error:
         raise NotDelivered(f"{request.host} cannot be reached: {error}") from error
 

@@ -4,6 +4,10 @@ A hook's position is stored behind each delivery: an orchestrator that is killed
 delivers the event again, with the same ``event_id``. Of several orchestrators one runs the hooks,
 by a lease; one that was stopped for longer than that may deliver an event that the next one
 delivers, too. Each hook follows for itself, so that a slow one delays no other.
+
+A notice that fails some times is put aside: it is stored with the position, and tried again beside
+the later ones. While as many wait as may, the hook reads no further, so that an endpoint that is
+away for an hour loses what waited, not what came.
 """
 
 from __future__ import annotations
@@ -16,32 +20,56 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError, Outgoing
+from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.config.hooks import HookTable
-from penstock.events.job import JOB_EVENTS
+from penstock.events.job import JOB_EVENTS, JobEvent
 from penstock.events.notice import JobNotice
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
-from penstock.jobs.event_store.event_log import read_event
+from penstock.jobs.event_store.event_log import read_event, read_subject
 from penstock.orchestrator.core import hook as core
-from penstock.orchestrator.hooks.delivery import Deliver, NotDelivered, delivery_of
+from penstock.orchestrator.hooks.delivery import Deliver, NotDelivered, Refused, delivery_of
 from penstock.runtime.lease import Lease, Term
 from penstock.runtime.service import Service
+from penstock.telemetry import metrics
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock.orchestrator")
 
 _LEASE_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 60.0
+_TRIES_AT_HEAD = 3
+"""After so many the later notices of the hook go on."""
+_MOST_WAITING = 100
 _KEEP_SECONDS = 5.0
 """A position that only passed over events is stored so often."""
 
 
+class _Waiting(msgspec.Struct, frozen=True):
+    """A notice that was put aside.
+
+    Attributes:
+        subject: of its event.
+        since: of its first try, in seconds since 1970.
+    """
+
+    subject: str
+    since: float
+    tries: int
+
+
 class _Position(msgspec.Struct, frozen=True):
-    """Sequence of the first event that is not delivered yet."""
+    """How far a hook is.
+
+    Attributes:
+        sequence: of the first event that was not tried yet.
+        waiting: by the sequence of their events.
+    """
 
     sequence: int
+    waiting: dict[int, _Waiting] = {}
 
 
 class HookRunner:
@@ -50,6 +78,7 @@ class HookRunner:
     Args:
         name: in the settings.
         deliver: instead of what the hook names.
+        meters: where notices are counted.
     """
 
     def __init__(
@@ -60,84 +89,193 @@ class HookRunner:
         client: Client,
         subjects: Subjects,
         deliver: Deliver | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self._name, self._hook, self._bus, self._subjects = name, hook, bus, subjects
         self._deliver = deliver or delivery_of(hook, client)
+        self._meters = meters or Meters()
         self._stream, self._state = subjects.events_stream, subjects.state_stream
         self._subject = subjects.state("cursor", f"hook-{name}")
+        self._position = _Position(1)
+        self._has_room = asyncio.Event()
         self._kept_at = 0.0
+        self._keeping = asyncio.Lock()
 
     async def follow(self, held: Callable[[], bool]) -> None:
         """Delivers while ``held()``. Raises BusError."""
+        position = await self._begin()
+        self._change(position.sequence, position.waiting)
+        tasks = [asyncio.ensure_future(part(held)) for part in (self._follow, self._retry)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, held: Callable[[], bool]) -> None:
         kinds = [core.EVENTS[occasion].__name__ for occasion in self._hook.on]
         subjects = [self._subjects.events("job", "*", kind) for kind in kinds]
-        start = await self._begin()
+        start = self._position.sequence
         async with aclosing(self._bus.follow(self._stream, subjects, start)) as messages:  # type: ignore[type-var]
             async for stored in messages:
-                notice = core.notice(self._name, self._hook, read_event(stored, JOB_EVENTS))
+                notice = await self._notice(stored)
                 if not held():
                     return
-                if notice is not None and not await self._delivered(notice, held):
+                if notice is not None and not await self._try_at_head(stored, notice, held):
                     return
                 is_due = time.monotonic() - self._kept_at >= _KEEP_SECONDS
+                self._change(stored.sequence + 1, self._position.waiting)
                 if notice is not None or is_due:
-                    await self._keep(stored.sequence + 1)
+                    await self._keep()
+                await self._has_room.wait()
 
-    async def _begin(self) -> int:
+    async def _notice(self, stored: Stored) -> JobNotice | None:
+        """What is delivered for a message: nothing where its event may not follow in its job."""
+        event = read_event(stored, JOB_EVENTS)
+        notice = core.notice(self._name, self._hook, event)
+        if notice is None or not isinstance(event, JobEvent):
+            return None
+        job = self._subjects.job(event.job_id)
+        history = await read_subject(self._bus, self._stream, job, JOB_EVENTS)
+        if core.may_follow(history, stored.sequence, event):
+            return notice
+        log.warning(
+            "hook %s: %s of job %s is passed over: it does not follow from the job's events",
+            self._name,
+            notice.event,
+            notice.job_id,
+        )
+        return None
+
+    # --- trying ----------------------------------------------------------------------------------
+    async def _try_at_head(
+        self, stored: Stored, notice: JobNotice, held: Callable[[], bool]
+    ) -> bool:
+        """Delivers it, drops it, or puts it aside; False when another process does it now."""
+        began = time.time()
+        for number in range(1, _TRIES_AT_HEAD + 1):
+            if not held():
+                return False
+            if await self._is_done(notice, began, _pause_seconds(number)):
+                return True
+            if number < _TRIES_AT_HEAD:
+                await asyncio.sleep(_pause_seconds(number))
+        waiting = _Waiting(stored.subject, began, _TRIES_AT_HEAD)
+        self._put_aside(stored.sequence, waiting)
+        return True
+
+    async def _retry(self, held: Callable[[], bool]) -> None:
+        """Tries those that were put aside, each in its own time, the first one first."""
+        due: dict[int, float] = {}
+        while held():
+            now = time.monotonic()
+            for sequence, waiting in sorted(self._position.waiting.items()):
+                at = due.setdefault(sequence, now + _pause_seconds(waiting.tries))
+                if at <= time.monotonic() and held():
+                    del due[sequence]
+                    with suppress(BusError):  # it is tried again
+                        await self._retry_one(sequence, waiting)
+            await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+
+    async def _retry_one(self, sequence: int, waiting: _Waiting) -> None:
+        stored = await self._bus.next(self._stream, waiting.subject, sequence)
+        notice = None
+        if stored is not None and stored.sequence == sequence:
+            notice = await self._notice(stored)
+        else:
+            self._meters.count(metrics.HOOK_NOTICES, self._name, "dropped")
+            log.error("hook %s: event %d left the log undelivered", self._name, sequence)
+        pause = _pause_seconds(waiting.tries + 1)
+        if notice is not None and not await self._is_done(notice, waiting.since, pause):
+            next_try = msgspec.structs.replace(waiting, tries=waiting.tries + 1)
+            self._put_aside(sequence, next_try)
+            return
+        rest = {key: one for key, one in self._position.waiting.items() if key != sequence}
+        self._change(self._position.sequence, rest)
+        await self._keep()
+
+    async def _is_done(self, notice: JobNotice, since: float, pause: float) -> bool:
+        """One try: whether the notice is delivered or given up.
+
+        Args:
+            since: of the first try, in seconds since 1970.
+            pause: seconds until the next try.
+        """
+        try:
+            await self._deliver(notice)
+        except NotDelivered as error:
+            if time.time() - since >= self._hook.give_up_seconds:
+                self._give_up(notice, error)
+                return True
+            log.warning(
+                "hook %s: %s of job %s is not delivered, next try in %.1f s: %s",
+                self._name,
+                notice.event,
+                notice.job_id,
+                pause,
+                error,
+            )
+            return False
+        except (Refused, JobsError, ValueError) as error:  # another try would be refused, too
+            self._give_up(notice, error)
+            return True
+        self._meters.count(metrics.HOOK_NOTICES, self._name, "delivered")
+        return True
+
+    def _give_up(self, notice: JobNotice, error: Exception) -> None:
+        self._meters.count(metrics.HOOK_NOTICES, self._name, "dropped")
+        log.error(
+            "hook %s: %s of job %s is dropped: %s", self._name, notice.event, notice.job_id, error
+        )
+
+    # --- the position ----------------------------------------------------------------------------
+    async def _begin(self) -> _Position:
         """Where to go on; behind the last event where the hook is new."""
         stored = await self._bus.last(self._state, self._subject)
         if stored is not None:
             try:
-                return msgspec.json.decode(stored.body, type=_Position).sequence
+                return msgspec.json.decode(stored.body, type=_Position)
             except (ValueError, RecursionError) as error:
                 log.error("hook %s: its position cannot be read: %s", self._name, error)
-        start = (await self._bus.extent(self._stream)).last + 1
-        await self._keep(start)
-        return start
+        self._position = _Position((await self._bus.extent(self._stream)).last + 1)
+        await self._keep()
+        return self._position
 
-    async def _keep(self, sequence: int) -> None:
-        await self._bus.append(Outgoing(self._subject, msgspec.json.encode(_Position(sequence))))
+    def _put_aside(self, sequence: int, notice: _Waiting) -> None:
+        self._change(self._position.sequence, {**self._position.waiting, sequence: notice})
+
+    def _change(self, sequence: int, waiting: dict[int, _Waiting]) -> None:
+        self._position = _Position(sequence, waiting)
+        if len(waiting) < _MOST_WAITING:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+    async def _keep(self) -> None:
+        async with self._keeping:  # the later position is stored last
+            body = msgspec.json.encode(self._position)
+            await self._bus.append(Outgoing(self._subject, body))
         self._kept_at = time.monotonic()
 
-    async def _delivered(self, notice: JobNotice, held: Callable[[], bool]) -> bool:
-        """Tries until it is delivered or given up; False when another process does it now."""
-        began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
-        while held():
-            try:
-                await self._deliver(notice)
-                return True
-            except NotDelivered as error:
-                if time.monotonic() - began >= self._hook.give_up_seconds:
-                    self._give_up(notice, error)
-                    return True
-                log.warning(
-                    "hook %s: %s of job %s is not delivered, next try in %.1f s: %s",
-                    self._name,
-                    notice.event,
-                    notice.job_id,
-                    pause,
-                    error,
-                )
-            except (JobsError, ValueError) as error:  # another try would be refused, too
-                self._give_up(notice, error)
-                return True
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return False
 
-    def _give_up(self, notice: JobNotice, error: Exception) -> None:
-        log.error(
-            "hook %s: %s of job %s is dropped: %s", self._name, notice.event, notice.job_id, error
-        )
+def _pause_seconds(tries: int) -> float:
+    """Behind so many tries."""
+    return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(tries - 1, 20), _LONGEST_PAUSE_SECONDS)
 
 
 class Hooks:
     """All hooks of the settings, run by one orchestrator at a time."""
 
-    def __init__(self, bus: Bus, settings: Settings, client: Client, source: str) -> None:
+    def __init__(
+        self, bus: Bus, settings: Settings, client: Client, source: str, meters: Meters
+    ) -> None:
         subjects = Subjects(settings.prefix)
         self._runners = [
-            HookRunner(name, hook, bus, client, subjects) for name, hook in settings.hooks.items()
+            HookRunner(name, hook, bus, client, subjects, meters=meters)
+            for name, hook in settings.hooks.items()
         ]
         subject = subjects.state("cursor", "hooks")
         self._lease = Lease(bus, subjects.state_stream, subject, source, _LEASE_SECONDS)

@@ -35,9 +35,10 @@ from penstock.jobs.running import worker_loss
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.live_builds import LiveBuilds
+from penstock.worker.claiming.postponing import NO_EVENT, Postponer
 from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, Refusals
-from penstock.worker.claiming.unknown_jobs import NO_EVENT, UnknownJobs
+from penstock.worker.claiming.unknown_jobs import UnknownJobs
 from penstock.worker.core.company import Company
 from penstock.worker.core.settle import Action, settle
 
@@ -78,18 +79,18 @@ class Claims:
         self.ring = encryption.load(settings.encryption.key_file)
         self.resumptions = Resumptions()
         self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions, bus.now)
+        postponer = Postponer(bus, self.joblog, settings.jobs.max_lost_workers)
         unknown_jobs = UnknownJobs(
             bus,
-            self.joblog,
+            postponer,
             builds or LiveBuilds(bus, self.joblog.subjects, "", registry.build()),
             host=host,
             worker=worker,
             after_seconds=settings.jobs.unknown_after_seconds,
-            max_lost_workers=settings.jobs.max_lost_workers,
             give_way=give_way,
         )
         missing_key_seconds = settings.encryption.missing_key_seconds
-        self._refusals = Refusals(bus, self.joblog, unknown_jobs, missing_key_seconds)
+        self._refusals = Refusals(bus, self.joblog, unknown_jobs, postponer, missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
     async def win(

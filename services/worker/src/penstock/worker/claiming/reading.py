@@ -67,12 +67,14 @@ class Locked(Refused):
     """A job that this worker has no key for: another may have it, or this one later.
 
     Attributes:
-        key: id of the key. job_id / made_from: as of :class:`Rejected`.
+        key: id of the key. job_id / made_from / attempt: as of :class:`Unknown`.
     """
 
-    def __init__(self, message: str, key: str, job_id: str, made_from: int) -> None:
+    def __init__(self, message: str, key: str, envelope: Envelope) -> None:
         super().__init__(message)
-        self.key, self.job_id, self.made_from = key, job_id, made_from
+        self.key = key
+        self.job_id, self.made_from = envelope.call.id, envelope.sequence
+        self.attempt = envelope.attempt
 
 
 class Envelope(NamedTuple):
@@ -184,7 +186,7 @@ class Reader:
         except Undecryptable as error:
             raise Rejected("undecryptable", str(error), call.id, sequence) from error
         except MissingKey as error:
-            raise Locked(str(error), error.key, call.id, sequence) from error
+            raise Locked(str(error), error.key, envelope) from error
 
 
 def _most_beside(delivery: Delivery) -> int:

@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
@@ -16,10 +17,12 @@ from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import State
 from penstock.jobs.queues import queue_messages
+from penstock.jobs.reading import handed_on
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.poison_messages import note
+from penstock.worker.claiming.postponing import Postponer
 from penstock.worker.claiming.reading import Locked, Refused, Rejected, Unknown
-from penstock.worker.claiming.unknown_jobs import NO_EVENT, UnknownJobs
+from penstock.worker.claiming.unknown_jobs import UnknownJobs
 
 log = logging.getLogger("penstock.worker")
 
@@ -40,13 +43,20 @@ class Refusals:
         bus: a connection.
         joblog: of this worker.
         unknown_jobs: hands on what this worker's code does not know.
+        postponer: stores again what waits for a key.
         missing_key_seconds: a job without its key is dead after this.
     """
 
     def __init__(
-        self, bus: Bus, joblog: JobLog, unknown_jobs: UnknownJobs, missing_key_seconds: float
+        self,
+        bus: Bus,
+        joblog: JobLog,
+        unknown_jobs: UnknownJobs,
+        postponer: Postponer,
+        missing_key_seconds: float,
     ) -> None:
-        self._bus, self._joblog, self._unknown_jobs = bus, joblog, unknown_jobs
+        self._bus, self._joblog = bus, joblog
+        self._unknown_jobs, self._postponer = unknown_jobs, postponer
         self._missing_key_seconds = missing_key_seconds
         self._log = LimitedLog(log)
 
@@ -60,28 +70,8 @@ class Refusals:
             rejected += handed_on.rejected
             await self.give_back_later(handed_on.failed)
         if locked:
-            rejected += await self._postpone(await self._dispatched(locked))
+            rejected += await self._postpone(locked)
         await bounded.gather(lambda one: self.reject(*one), rejected, AT_ONCE)
-
-    async def _dispatched(
-        self, locked: Sequence[tuple[Delivery, Locked]]
-    ) -> list[tuple[Delivery, Locked]]:
-        """Those whose job exists; a message of no job becomes a dead letter."""
-        exists = await bounded.gather(self._exists, locked, AT_ONCE)
-        forged = [one for one, there in zip(locked, exists, strict=True) if not there]
-        await bounded.gather(self._reject_forged, forged, AT_ONCE)
-        return [one for one, there in zip(locked, exists, strict=True) if there]
-
-    async def _reject_forged(self, message: tuple[Delivery, Locked]) -> None:
-        delivery, reason = message
-        try:
-            if not await self.is_over(delivery, reason.job_id, reason.made_from):
-                await self._dead_letter(delivery, _rejected("malformed", NO_EVENT, reason))
-        except BusError as error:
-            log.warning("message %d of its queue is given back: %s", delivery.sequence, error)
-            await self.give_back_later([delivery])
-            return
-        await self._bus.ack([delivery])
 
     async def is_over(self, delivery: Delivery, job_id: str, made_from: int) -> bool:
         """Whether the message is one of a job that ended, whose history was shortened.
@@ -172,15 +162,13 @@ class Refusals:
         """Back into their queue in a while, for any worker; no attempt is used up.
 
         Returns:
-            Those that have waited too long and will not go again.
+            Those that have waited too long and will not go again, or are no job's.
         """
         now = self._bus.now()
         over: list[tuple[Delivery, Rejected]] = []
         waiting: list[tuple[Delivery, Locked]] = []
-        messages: list[Outgoing] = []
         for delivery, reason in locked:
-            since = queue_messages.since(delivery, queue_messages.LOCKED_SINCE)
-            waited = delivery.stored_at - since
+            waited = delivery.stored_at - _locked_since(delivery)
             if waited >= self._missing_key_seconds:
                 why = f"{reason}; waited {waited:.0f} s for it (encryption.missing_key_seconds)"
                 over.append((delivery, _rejected("missing-key", why, reason)))
@@ -189,37 +177,38 @@ class Refusals:
                     logging.ERROR, reason.key, "job %s waits: %s", reason.job_id, reason
                 )
                 waiting.append((delivery, reason))
-                messages.append(self._later(delivery, reason.job_id, now, waited))
-        answers = await self._bus.append_many(messages)
-        failed: list[Delivery] = []
-        for (delivery, reason), answer in zip(waiting, answers, strict=True):
-            if isinstance(answer, PayloadTooLarge):
-                why = f"{reason}; it is too large to wait for it: {answer}"
-                over.append((delivery, _rejected("missing-key", why, reason)))
-            elif isinstance(answer, BusError):
-                failed.append(delivery)
-        stored = zip(waiting, answers, strict=True)
-        await self._bus.ack([one for (one, _), answer in stored if isinstance(answer, int)])
-        if failed:
+        outcomes = await bounded.gather(partial(self._later, now), waiting, AT_ONCE)
+        results = [(delivery, out) for (delivery, _), out in zip(waiting, outcomes, strict=True)]
+        await self._bus.ack([delivery for delivery, out in results if out is None])
+        if failed := [delivery for delivery, out in results if isinstance(out, BusError)]:
             log.warning("%d messages without a key are given back", len(failed))
             await self.give_back_later(failed)
-        return over
+        return over + [(delivery, out) for delivery, out in results if isinstance(out, Rejected)]
 
-    async def _exists(self, message: tuple[Delivery, Locked]) -> bool:
-        """Whether the job was ever dispatched; asked once, before it waits for the first time."""
+    async def _later(
+        self, now: float, message: tuple[Delivery, Locked]
+    ) -> Rejected | BusError | None:
         delivery, reason = message
-        if queue_messages.LOCKED_SINCE in delivery.headers:
-            return True
-        try:
-            return await self._joblog.exists(reason.job_id)
-        except BusError:
-            return True
-
-    def _later(self, delivery: Delivery, job_id: str, now: float, waited: float) -> Outgoing:
-        pause = pause_seconds(waited, random.random())  # noqa: S311
+        since = _locked_since(delivery)
+        pause = pause_seconds(delivery.stored_at - since, random.random())  # noqa: S311
+        headers = {
+            queue_messages.LOCKED_SINCE: f"{since:.3f}",
+            **handed_on.headers(str(reason), since + self._missing_key_seconds),
+        }
+        is_first = queue_messages.LOCKED_SINCE not in delivery.headers
         due = datetime.fromtimestamp(now + pause, UTC)
-        since = {queue_messages.LOCKED_SINCE: f"{delivery.stored_at - waited:.3f}"}
-        return queue_messages.postponed(self._joblog.subjects, delivery, job_id, due, since)
+        try:
+            return await self._postponer.postpone(delivery, reason, due, headers, is_first)
+        except UnreadableJob as error:
+            return Rejected("malformed", str(error))
+        except PayloadTooLarge as error:
+            why = f"{reason}; it is too large to wait for it: {error}"
+            return _rejected("missing-key", why, reason)
+        except BusError as error:  # also WrongSequence: another process decides about the job
+            return error
+        except Exception as error:  # it would end each worker that takes the message
+            note(f"message {delivery.sequence} on {delivery.subject}", error)
+            return Rejected("malformed", f"it cannot wait for its key: {error!r}")
 
     async def give_back_later(self, deliveries: Sequence[Delivery]) -> None:
         """Naks with a delay, else redelivery spins: the broker refuses now."""
@@ -237,6 +226,10 @@ def pause_seconds(waited_seconds: float, chance: float) -> float:
     """
     longest = min(max(waited_seconds, _LOCKED_SECONDS), _MAX_LOCKED_SECONDS)
     return longest * (1 + chance) / 2
+
+
+def _locked_since(delivery: Delivery) -> float:
+    return queue_messages.since(delivery, queue_messages.LOCKED_SINCE)
 
 
 def _rejected(kind: str, why: str, reason: Locked) -> Rejected:

@@ -8,40 +8,25 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from penstock.bus import bounded
-from penstock.bus.protocol import (
-    Bus,
-    BusError,
-    Delivery,
-    Headers,
-    PayloadTooLarge,
-    WrongSequence,
-    broker_time,
-)
-from penstock.jobs import lifecycle
+from penstock.bus.protocol import Bus, BusError, Delivery, PayloadTooLarge, WrongSequence
 from penstock.jobs.errors import UnreadableJob
-from penstock.jobs.job_log import JobLog, trace_of
-from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
-from penstock.jobs.running import worker_loss
+from penstock.jobs.reading import handed_on
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.live_builds import LiveBuilds
+from penstock.worker.claiming.postponing import Postponer
 from penstock.worker.claiming.reading import Rejected, Unknown
-from penstock.worker.core.settle import Action, settle
 
 log = logging.getLogger("penstock.worker")
 
-NO_EVENT = "no event of this job exists"
 GIVES_WAY = "limit: its exclusive queue holds a job for another version of the job code"
 
 _QUICK_SECONDS, _QUICK_SHARE, _MAX_QUICK_SECONDS = 0.01, 0.4, 1.0
@@ -54,8 +39,6 @@ _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0
 _AT_ONCE = 256
 _LEAST_HELD_SECONDS = 5.0
 """An exclusive queue stays with a worker for at least so long, whatever its jobs ask for."""
-_MAX_TRIED = 16
-_TRIED = re.compile(r"([A-Za-z0-9_.-]{1,64})=([A-Za-z0-9_.-]{1,160})")
 
 
 class HandedOn(NamedTuple):
@@ -75,12 +58,11 @@ class UnknownJobs:
 
     Args:
         bus: a connection.
-        joblog: of this worker.
+        postponer: stores their messages again.
         builds: of the pool's live workers.
         host: of this worker.
         worker: its id.
         after_seconds: ``jobs.unknown_after_seconds``.
-        max_lost_workers: ``jobs.max_lost_workers``.
         give_way: ends this worker, for the reason that it is called with; None where other workers
             take jobs of the same queues beside it.
     """
@@ -88,18 +70,17 @@ class UnknownJobs:
     def __init__(
         self,
         bus: Bus,
-        joblog: JobLog,
+        postponer: Postponer,
         builds: LiveBuilds,
         *,
         host: str,
         worker: str,
         after_seconds: float,
-        max_lost_workers: int,
         give_way: Callable[[str], None] | None = None,
     ) -> None:
-        self._bus, self._joblog, self._builds = bus, joblog, builds
+        self._bus, self._postponer, self._builds = bus, postponer, builds
         self._host, self._worker = host, worker
-        self._after_seconds, self._max_lost_workers = after_seconds, max_lost_workers
+        self._after_seconds = after_seconds
         self._give_way = give_way
         self._began = time.monotonic()
         self._log = LimitedLog(log)
@@ -143,7 +124,10 @@ class UnknownJobs:
         now = self._bus.now()
         is_first = queue_messages.UNKNOWN_SINCE not in delivery.headers
         since = now if is_first else queue_messages.since(delivery, queue_messages.UNKNOWN_SINCE)
-        tried = {self._builds.own: f"{self._host}.{self._worker}", **_tried(delivery.headers)}
+        tried = {
+            self._builds.own: f"{self._host}.{self._worker}",
+            **handed_on.tried(delivery.headers),
+        }
         untried = others - tried.keys()
         is_over = now - since >= self._after_seconds or not reason.signature_differs
         if is_over and not untried:
@@ -153,84 +137,13 @@ class UnknownJobs:
         due = datetime.fromtimestamp(now + pause, UTC)
         headers = {
             queue_messages.UNKNOWN_SINCE: f"{since:.3f}",
-            queue_messages.UNKNOWN_TO: _listed(tried),
+            queue_messages.UNKNOWN_TO: handed_on.listed(tried),
+            **handed_on.headers(str(reason), since + self._after_seconds),
             queue_messages.AVAILABLE: (
                 f"{queue_messages.since(delivery, queue_messages.AVAILABLE):.3f}"
             ),
         }
-        # A copy that was never delivered before is none that an attempt was started from.
-        if is_first or delivery.deliveries > 1:
-            return await self._settle(delivery, reason, due, headers)
-        await self._postpone(delivery, reason, due, headers)
-        return None
-
-    async def _settle(
-        self, delivery: Delivery, reason: Unknown, due: datetime, headers: Headers
-    ) -> Rejected | None:
-        """Looks at the job's events before a message leaves that an attempt may have come from."""
-        record = await self._joblog.read_checked(reason.job_id)
-        if record is None:
-            return Rejected("malformed", NO_EVENT, reason.job_id, reason.made_from)
-        now = broker_time(self._bus)
-        limit = worker_loss.limit(record, self._max_lost_workers)
-        action = settle(record, delivery.sequence, reason.made_from, reason.attempt, now, limit)
-        trace = trace_of(delivery.headers)
-        match action:
-            case Action.START:
-                # An attempt may have come from the message in hand, whose copies are not started
-                # from then; one that is made from the job's last event is.
-                current = queue_messages.headers(
-                    record.id, record.sequence, record.next_attempt, {}
-                )
-                if record.message:  # it could start since it was given back, not since it was sent
-                    available_at = record.available_at.timestamp()
-                    headers = {**headers, queue_messages.AVAILABLE: f"{available_at:.3f}"}
-                await self._postpone(delivery, reason, due, {**headers, **current})
-            case Action.RECOVER:
-                await self._recover(record, due, trace, headers)
-            case Action.POISON:
-                dead = worker_loss.poisoned(
-                    record,
-                    _lapsed(record),
-                    source=self._joblog.source,
-                    now=now,
-                    together=record.slots,
-                )
-                await self._joblog.bury(record, dead, trace)
-            case Action.FOLLOW_UP:
-                await self._joblog.follow_up(record, trace)
-            case Action.DROP:
-                pass
-        return None
-
-    async def _postpone(
-        self, delivery: Delivery, reason: Unknown, due: datetime, headers: Headers
-    ) -> None:
-        subjects = self._joblog.subjects
-        await self._bus.append(
-            queue_messages.postponed(subjects, delivery, reason.job_id, due, headers)
-        )
-
-    async def _recover(
-        self, record: JobRecord, due: datetime, trace: Mapping[str, str], headers: Headers
-    ) -> None:
-        """Records that the worker before was lost; the job goes again when it is due.
-
-        Not in one atomic batch with the schedule: a job that lacks it has a message that will come
-        again.
-        """
-        event = worker_loss.recovered(
-            record,
-            _lapsed(record),
-            source=self._joblog.source,
-            now=broker_time(self._bus),
-            delayed=True,
-        )
-        event = replace(event, due_at=max(due, event.due_at or due))
-        message = self._joblog.outgoing(event, record.sequence, trace)
-        record = lifecycle.evolve(record, event, await self._bus.append(message))
-        schedule = queue_messages.scheduled(self._joblog.subjects, record, trace)
-        await self._bus.append(replace(schedule, headers={**schedule.headers, **headers}))
+        return await self._postponer.postpone(delivery, reason, due, headers, is_first)
 
     def _note(self, reason: Unknown, untried: frozenset[str]) -> None:
         own = self._builds.own
@@ -258,24 +171,9 @@ def pause_seconds(waited_seconds: float, is_untried: bool, chance: float) -> flo
     return longest * (1 + chance) / 2
 
 
-def _tried(headers: Mapping[str, str]) -> dict[str, str]:
-    """By build that was tried, a worker that has it."""
-    entries = headers.get(queue_messages.UNKNOWN_TO, "").split(",")[:_MAX_TRIED]
-    matches = [match for entry in entries if (match := _TRIED.fullmatch(entry))]
-    return {match[1]: match[2] for match in matches}
-
-
-def _listed(tried: Mapping[str, str]) -> str:
-    return ",".join([f"{build}={worker}" for build, worker in tried.items()][:_MAX_TRIED])
-
-
 def _whom(tried: Mapping[str, str], waited_seconds: float) -> str:
     builds = ", ".join(f"build {build} (worker {worker})" for build, worker in tried.items())
     return (
         f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; "
         "no live worker of its pool has another build"
     )
-
-
-def _lapsed(record: JobRecord) -> str:
-    return f"worker {record.worker} on {record.host} was lost: its claim lapsed"

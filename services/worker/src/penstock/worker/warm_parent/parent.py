@@ -121,7 +121,13 @@ class WarmParent:
         try:
             self._leave_parent()
             run_dir = Path(assignment.run_dir)
-            record.write(run_dir, assignment.worker, assignment.pool, started_at)
+            record.write(
+                run_dir,
+                assignment.worker,
+                assignment.pool,
+                started_at,
+                started_with=assignment.started_with,
+            )
             code = self._entry(assignment)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
