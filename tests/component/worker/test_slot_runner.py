@@ -298,20 +298,18 @@ async def test_the_job_that_keeps_the_others_waiting_is_known(several: Slots) ->
 
 
 # --- who is here ----------------------------------------------------------------------------------
-async def test_its_company_counts_what_waits_and_runs_and_what_suspects_allow(
-    several: Slots,
-) -> None:
+async def test_its_company_counts_the_suspects_that_wait_and_run(several: Slots) -> None:
     gate = Gate()
-    suspect, plain = given(gate.pass_through, most_beside=3), held(gate.pass_through)
+    suspect, plain = given(gate.pass_through, most_beside=2), held(gate.pass_through)
     behind = [given(gate.pass_through, most_beside=9) for _ in range(SLOTS)]
     several.runner.add([suspect, plain, *behind])
     await once(lambda: len(gate.came) == SLOTS)
-    assert several.runner.company(is_patient=True).headroom == 0
     several.runner.take_back()
-    assert several.runner.company(is_patient=True).headroom == 0
+    assert not several.runner.company().takes(9)
+    assert several.runner.company().takes(0)
     gate.open()
-    await several.wait_for(suspect, plain, *behind[:2])
-    assert several.runner.company(is_patient=True).headroom > SLOTS
+    await several.wait_for(suspect, plain, *behind[: SLOTS - 2])
+    assert several.runner.company().takes(1)
 
 
 async def test_many_at_a_time_and_one_after_another() -> None:

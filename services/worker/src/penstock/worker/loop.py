@@ -13,7 +13,6 @@ import msgspec
 from penstock.bus.protocol import BusError, Delivery
 from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.core.company import LOOK_SECONDS, Company, Room
 from penstock.worker.parts import WorkerParts
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.state import ABANDONED
@@ -36,7 +35,7 @@ class Worker:
         self._parts = parts
         self._state, self._tasks = parts.state, parts.tasks
         self._claims, self._in_flight, self._ahead = parts.claims, parts.in_flight, parts.ahead
-        self._runner, self._running, self._room = parts.runner, parts.running, Room()
+        self._runner, self._running = parts.runner, parts.running
         self._reporter, self._spark, self._lifetime = parts.reporter, parts.spark, parts.lifetime
         self._exclusive = parts.exclusive
         self._settings = parts.assignment.settings
@@ -151,17 +150,13 @@ class Worker:
     def _capacity(self, unfinished: int) -> int:
         # behind a job that runs for long none is claimed: another worker may be free
         count = self._ahead.free if self._long_jobs else self._ahead.capacity
-        capacity = count(unfinished)
-        if (company := self._runner.company(is_patient=True)) is not None:
-            capacity = min(capacity, company.headroom)
-        return self._room.capacity(capacity, unfinished, time.monotonic())
+        return count(unfinished)
 
     async def _take(self, capacity: int, wait: bool) -> bool:
         """Claims up to ``capacity`` jobs; False when there were none."""
         try:
             deliveries = await self._parts.intake.take(capacity, wait and not self._lifetime.burst)
             if not deliveries:
-                self._room.clear()
                 if wait:
                     self._lifetime.end_when_empty()
                 return False
@@ -179,10 +174,9 @@ class Worker:
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         # A redelivery of a job that runs here: its claim lapsed while this process was frozen.
         fresh = [d for d in deliveries if d.deliveries == 1 or not self._in_flight.resume(d)]
-        company = self._runner.company(self._room.is_patient(time.monotonic()))
+        company = self._runner.company()
         won = await self._claims.win(fresh, company) if fresh else []
-        without_room = self._make_room(company) if company is not None else 0
-        self._ahead.won(len(won), len(deliveries) - without_room)
+        self._ahead.won(len(won), len(deliveries) - company.refused)
         if not won:
             return won
         self._reporter.started(won)
@@ -198,12 +192,6 @@ class Worker:
             why = self._state.stopping or "its worker may not begin it now"
             await self._in_flight.release(won, why)
         return won
-
-    def _make_room(self, company: Company) -> int:
-        """Takes no others while jobs need room that it has not; returns how many these are."""
-        if self._room.update(company, time.monotonic()):
-            self._loop.call_later(LOOK_SECONDS, self._in_flight.changed.set)
-        return len(company.refused)
 
     # --- collecting and recording -----------------------------------------------------------------
     async def _collect_finished(self) -> None:

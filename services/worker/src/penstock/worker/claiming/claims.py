@@ -18,13 +18,9 @@ from penstock.bus.protocol import (
 )
 from penstock.config import Profile, Settings
 from penstock.events.envelope import whole_micros
-from penstock.events.job import (
-    JobCancelled,
-    JobReleased,
-    JobStarted,
-)
+from penstock.events.job import JobCancelled, JobReleased, JobStarted
 from penstock.events.subjects import Subjects
-from penstock.jobs import registry
+from penstock.jobs import lifecycle, registry
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
@@ -39,7 +35,7 @@ from penstock.worker.claiming.postponing import NO_EVENT, Postponer
 from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, Refusals
 from penstock.worker.claiming.unknown_jobs import UnknownJobs
-from penstock.worker.core.company import Company
+from penstock.worker.core.company import Company, offered_again_seconds
 from penstock.worker.core.settle import Action, settle
 
 log = logging.getLogger("penstock.worker")
@@ -93,14 +89,11 @@ class Claims:
         self._refusals = Refusals(bus, self.joblog, unknown_jobs, postponer, missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
-    async def win(
-        self, deliveries: Sequence[Delivery], company: Company | None = None
-    ) -> list[ClaimedJob]:
+    async def win(self, deliveries: Sequence[Delivery], company: Company) -> list[ClaimedJob]:
         """The jobs of these deliveries that this worker is to run; the others are dealt with.
 
         Args:
-            company: the jobs beside which they would run; those without room there are given back
-                and not started. None where each runs alone.
+            company: the suspects here; those without room beside them are given back, not started.
         """
         for delivery in deliveries:  # before the broker knows: this process may die at any time
             job_id = delivery.headers.get(queue_messages.JOB, "")
@@ -113,9 +106,7 @@ class Claims:
                     self.claimed.settle(delivery.sequence)
         return won
 
-    async def _win(
-        self, deliveries: Sequence[Delivery], company: Company | None
-    ) -> list[ClaimedJob]:
+    async def _win(self, deliveries: Sequence[Delivery], company: Company) -> list[ClaimedJob]:
         starts: list[tuple[ClaimedJob, JobStarted]] = []
         expired: list[tuple[Delivery, Envelope]] = []
         refused: list[tuple[Delivery, Refused]] = []
@@ -135,8 +126,7 @@ class Claims:
             starts.extend((job, self._started(job)) for job in unended)
         if refused:
             await self._refusals.refuse(refused)
-        if company is not None:
-            starts = await self._with_room(starts, company)
+        starts = [one for one in starts if await self._has_room(one[0], company)]
         answers = await self._bus.append_many([self._start(job, event) for job, event in starts])
         won: list[ClaimedJob] = []
         others: list[tuple[ClaimedJob, JobStarted, BusError]] = []
@@ -148,24 +138,22 @@ class Claims:
                 others.append((job, event, answer))
         return [*won, *await self._settle_all(others, company)] if others else won
 
-    async def _with_room(
-        self, starts: Sequence[tuple[ClaimedJob, JobStarted]], company: Company
-    ) -> list[tuple[ClaimedJob, JobStarted]]:
-        """Those of the jobs that may run beside the others here, as far as their messages say."""
-        admitted = [one for one in starts if company.takes(one[0].most_beside)]
-        if len(admitted) < len(starts):
-            without = [one[0] for one in starts if one not in admitted]
-            await self._bus.give_back([job.delivery.ack_subject for job in without])
-        return admitted
+    async def _has_room(self, job: ClaimedJob, company: Company) -> bool:
+        """Whether the job may run here; else it is given back."""
+        if company.takes(job.most_beside):
+            return True
+        delay_seconds = offered_again_seconds(job.pickup_seconds)
+        await self._bus.give_back([job.delivery.ack_subject], delay_seconds)
+        return False
 
     async def _settle_all(
         self,
         lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]],
-        company: Company | None,
+        company: Company,
     ) -> list[ClaimedJob]:
         """Those that are this worker's after all, of those whose first append did not succeed."""
-        if company is not None:  # they join again, once their events say what room they need
-            company.leave([job.most_beside for job, _, _ in lost])
+        # they join again, once their events say what room they need
+        company.leave(job.most_beside for job, _, _ in lost)
         won: list[ClaimedJob] = []
         refused: list[Delivery] = []
         for job, event, answer in lost:
@@ -252,7 +240,7 @@ class Claims:
         return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
-    async def _settle(self, job: ClaimedJob, event: JobStarted, company: Company | None) -> bool:
+    async def _settle(self, job: ClaimedJob, event: JobStarted, company: Company) -> bool:
         """True when this worker has the job after all. Raises BusError: no answer."""
         try:
             return await self._decide(job, event, company)
@@ -262,7 +250,7 @@ class Claims:
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
-    async def _decide(self, job: ClaimedJob, event: JobStarted, company: Company | None) -> bool:
+    async def _decide(self, job: ClaimedJob, event: JobStarted, company: Company) -> bool:
         record = await self.joblog.read_checked(job.id)
         if record is None:
             if await self._refusals.is_over(job.delivery, job.id, job.sequence):
@@ -272,8 +260,7 @@ class Claims:
             return False
         if record.changed_id == event.id:  # this worker's own append, whose answer was lost
             job.token = job.sequence = record.sequence
-            if company is not None:
-                company.joins(job.most_beside)
+            company.joins(job.most_beside)
             return True
         now = broker_time(self._bus)
         action = settle(
@@ -285,21 +272,18 @@ class Claims:
             worker_loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
-        job.most_beside = worker_loss.most_beside(record)
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
         return await self._act(action, job, record, company)
 
     async def _act(
-        self, action: Action, job: ClaimedJob, record: JobRecord, company: Company | None
+        self, action: Action, job: ClaimedJob, record: JobRecord, company: Company
     ) -> bool:
         match action:
             case Action.START | Action.RECOVER:
-                job.sequence = record.sequence
                 if action is Action.RECOVER:
-                    job.sequence = await self._recover(job, record)
-                    job.most_beside = worker_loss.smaller(record.slots)
-                if company is not None and not company.takes(job.most_beside):
-                    await self._bus.give_back([job.delivery.ack_subject])
+                    record = await self._recover(job, record)
+                job.sequence, job.most_beside = record.sequence, worker_loss.most_beside(record)
+                if not await self._has_room(job, company):
                     return False
                 start = self._start(job, self._started(job))
                 job.token = job.sequence = await self._bus.append(start)
@@ -317,8 +301,8 @@ class Claims:
         await self._bus.ack([job.delivery])
         return False
 
-    async def _recover(self, job: ClaimedJob, record: JobRecord) -> int:
-        """Records that the claim of the worker before lapsed; returns the event's sequence.
+    async def _recover(self, job: ClaimedJob, record: JobRecord) -> JobRecord:
+        """Records that the claim of the worker before lapsed.
 
         Not in one atomic batch with the start that follows, of which the broker allows only 50 at a
         time: a job that was recovered and not started has a message that will come again.
@@ -331,7 +315,8 @@ class Claims:
             delayed=False,
             together=record.slots,  # how many of them ran is not known here
         )
-        return await self._bus.append(self.joblog.outgoing(event, record.sequence, job.trace))
+        message = self.joblog.outgoing(event, record.sequence, job.trace)
+        return lifecycle.evolve(record, event, await self._bus.append(message))
 
     # --- giving back ------------------------------------------------------------------------------
     async def release(self, jobs: Iterable[ClaimedJob], reason: str) -> None:

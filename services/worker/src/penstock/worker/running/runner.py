@@ -54,12 +54,8 @@ class JobRunner(Protocol):
         """Takes back one job; False when it has begun."""
         ...
 
-    def company(self, is_patient: bool) -> Company | None:
-        """The jobs here, of which some may allow few others; None where each runs alone.
-
-        Args:
-            is_patient: see :class:`Company`.
-        """
+    def company(self) -> Company:
+        """The suspects here; none where each job runs alone."""
         ...
 
     @property
@@ -130,8 +126,8 @@ class Runner:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def company(self, is_patient: bool) -> None:
-        return None
+    def company(self) -> Company:
+        return Company(runs_one=True)
 
     @property
     def holder(self) -> tuple[ClaimedJob, float] | None:

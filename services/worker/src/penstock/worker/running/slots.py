@@ -53,7 +53,7 @@ class SlotRunner:
         self._todo: deque[ClaimedJob] = deque()
         self._begun: set[ClaimedJob] = set()
         self._suspects: set[ClaimedJob] = set()
-        """Of both, those that allow few others beside them."""
+        """Those of both that allow few others of them."""
         self._threads = JobThreads(self._run_here, running)
         self._job_loop = JobLoop(functions, running, self._ended_in_loop, slots)
 
@@ -72,11 +72,9 @@ class SlotRunner:
         with self._guard:
             return bool(self._take([job])) if job in self._todo else False
 
-    def company(self, is_patient: bool) -> Company:
+    def company(self) -> Company:
         with self._guard:
-            size = len(self._begun) + len(self._todo)
-            limits = [job.most_beside for job in self._suspects]
-        return Company(size, limits, is_patient=is_patient)
+            return Company(job.most_beside for job in self._suspects)
 
     @property
     def alive(self) -> bool:
