@@ -109,6 +109,14 @@ async def test_a_job_is_dispatched_for_each_dead_one_and_none_for_its_own_end(st
     assert second.function == "hook-test.charge"
 
 
+async def test_an_id_like_that_of_a_hooks_job_hides_no_other_jobs_end(stage) -> None:
+    taker = Delivered()
+    async with hooked(stage, HookTable(job="hook-test.page", queue=QUEUE), taker), stage.worker():
+        await stage.ended(await stage.client.dispatch(charge(), job_id="hook_0"))
+        await eventually(lambda: taker.notices, WITHIN, "a notice")
+    assert [notice.job_id for notice in taker.notices] == ["hook_0"]
+
+
 async def test_what_is_refused_for_now_is_tried_again(stage) -> None:
     taker = Delivered(refusals=2)
     async with hooked(stage, HookTable(command=("x",)), taker):

@@ -79,8 +79,10 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     """One host: its size, its load, its workers.
 
     Attributes:
-        state: ``ok``, ``draining`` (its executor ends), ``lost``, or by an operator's order
-            ``paused`` (keeps its workers, gets no further ones) or ``drained`` (its workers move).
+        state: ``ok``, ``draining`` (workers end, as its executor ends or an operator drains it),
+            ``lost``, or by an operator's order ``drained`` (no worker is left) or ``paused`` (keeps
+            the number of its workers, gets no further ones).
+        draining: workers that finish their jobs and end.
         reason: of the operator's order.
     """
 
@@ -94,6 +96,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     ready: int
     age_seconds: float
+    draining: int = 0
     reason: str = ""
 
 
@@ -237,6 +240,9 @@ def _host_row(host: HostSnapshot, orders: Orders, lease_seconds: float, now: dat
     state = "lost" if age > lease_seconds else "draining" if host.draining else "ok"
     if order is not None and state == "ok":
         state = order.state
+    workers = host.pools.values()
+    if state == "drained" and any(p.planned or p.started or p.draining for p in workers):
+        state = "draining"
     return HostRow(
         host=host.host,
         state=state,
@@ -244,9 +250,10 @@ def _host_row(host: HostSnapshot, orders: Orders, lease_seconds: float, now: dat
         cpu_busy_cores=host.cpu_busy_cores,
         memory_bytes=host.memory_bytes,
         memory_used_bytes=host.memory_used_bytes,
-        planned=sum(pool.planned for pool in host.pools.values()),
-        started=sum(pool.started for pool in host.pools.values()),
-        ready=sum(pool.ready for pool in host.pools.values()),
+        planned=sum(pool.planned for pool in workers),
+        started=sum(pool.started for pool in workers),
+        ready=sum(pool.ready for pool in workers),
+        draining=sum(pool.draining for pool in workers),
         age_seconds=age,
         reason=order.reason if order else "",
     )

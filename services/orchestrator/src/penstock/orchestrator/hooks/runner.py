@@ -79,6 +79,7 @@ class HookRunner:
         name: in the settings.
         deliver: instead of what the hook names.
         meters: where notices are counted.
+        hook_jobs: the functions that the hooks of the settings dispatch; its own if None.
     """
 
     def __init__(
@@ -90,10 +91,12 @@ class HookRunner:
         subjects: Subjects,
         deliver: Deliver | None = None,
         meters: Meters | None = None,
+        hook_jobs: frozenset[str] | None = None,
     ) -> None:
         self._name, self._hook, self._bus, self._subjects = name, hook, bus, subjects
         self._deliver = deliver or delivery_of(hook, client)
         self._meters = meters or Meters()
+        self._hook_jobs = frozenset({hook.job}) if hook_jobs is None else hook_jobs
         self._stream, self._state = subjects.events_stream, subjects.state_stream
         self._subject = subjects.state("cursor", f"hook-{name}")
         self._position = _Position(1)
@@ -135,7 +138,7 @@ class HookRunner:
     async def _notice(self, stored: Stored) -> JobNotice | None:
         """What is delivered for a message: nothing where its event may not follow in its job."""
         event = read_event(stored, JOB_EVENTS)
-        notice = core.notice(self._name, self._hook, event)
+        notice = core.notice(self._name, self._hook, event, self._hook_jobs)
         if notice is None or not isinstance(event, JobEvent):
             return None
         job = self._subjects.job(event.job_id)
@@ -273,8 +276,9 @@ class Hooks:
         self, bus: Bus, settings: Settings, client: Client, source: str, meters: Meters
     ) -> None:
         subjects = Subjects(settings.prefix)
+        hook_jobs = frozenset(hook.job for hook in settings.hooks.values() if hook.job)
         self._runners = [
-            HookRunner(name, hook, bus, client, subjects, meters=meters)
+            HookRunner(name, hook, bus, client, subjects, meters=meters, hook_jobs=hook_jobs)
             for name, hook in settings.hooks.items()
         ]
         subject = subjects.state("cursor", "hooks")
