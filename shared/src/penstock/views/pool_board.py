@@ -33,7 +33,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
-            (fewer started than planned) or ``crash-loop``.
+            (fewer started than planned), ``spent`` (so is the error budget) or ``crash-loop``.
         throughput_per_minute: attempts that ended lately.
         failed_share: share of these that failed; None where none ended.
         budget: what is left of the jobs that may start late; None where it is not counted.
@@ -225,7 +225,9 @@ def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
         return "unknown"
     if (row.oldest_waiting_seconds or 0) > row.sla_seconds:
         return "late"
-    return "short" if row.started < (row.target or 0) else "ok"
+    if row.started < (row.target or 0):
+        return "short"
+    return "spent" if row.budget is not None and row.budget.remaining_share < 0 else "ok"
 
 
 def _hold(hold: Hold | None) -> str:

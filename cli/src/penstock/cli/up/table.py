@@ -16,6 +16,7 @@ _STYLES = {
     "ok": "green",
     "late": "bold red",
     "short": "yellow",
+    "spent": "yellow",
     "crash-loop": "bold red",
     "lost": "bold red",
     "draining": "yellow",

@@ -231,7 +231,7 @@ def _current(setting: Setting, pool: str) -> _Dial:
         "current",
         remembered.workers,
         turn,
-        lambda value: f"with {value:.0f} workers before instead of {remembered.workers}",
+        lambda value: f"with {value:.0f} workers planned before instead of {remembered.workers}",
         whole=True,
         follows=True,
     )
