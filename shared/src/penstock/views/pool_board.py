@@ -20,6 +20,7 @@ from penstock.events.orders import Hold, HostOrder, Orders, PoolHeld, PoolReleas
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
+from penstock.measuring.budget import pace
 from penstock.operations.orders import stored_orders
 from penstock.operations.settings_in_force import decider_settings
 from penstock.views import wording
@@ -33,7 +34,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
-            (fewer started than planned), ``spent`` (so is the error budget) or ``crash-loop``.
+            (fewer started than planned), ``spent`` (nothing is late now, but more jobs of the
+            window were than the promise allows) or ``crash-loop``.
         throughput_per_minute: attempts that ended lately.
         failed_share: share of these that failed; None where none ended.
         budget: what is left of the jobs that may start late; None where it is not counted.
@@ -227,7 +229,7 @@ def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
         return "late"
     if row.started < (row.target or 0):
         return "short"
-    return "spent" if row.budget is not None and row.budget.remaining_share < 0 else "ok"
+    return "spent" if row.budget and pace(row.budget) == "spent" else "ok"
 
 
 def _hold(hold: Hold | None) -> str:

@@ -22,7 +22,7 @@ from penstock.views.pool_board import HostRow, host_rows
 
 COLUMNS = (
     Column("host", lambda row: row.host),
-    Column("state", lambda row: row.state),
+    Column("state", lambda row: row.state, rank=1),
     Column("cores", lambda row: f"{row.cpu_busy_cores:.1f} of {row.cpu_cores:g}", number=True),
     Column(
         "memory",
@@ -36,7 +36,7 @@ COLUMNS = (
     Column("ready", lambda row: str(row.ready), number=True),
     Column("draining", lambda row: str(row.draining), number=True),
     Column("measured", lambda row: wording.ago(row.age_seconds)),
-    Column("reason", lambda row: row.reason or wording.UNKNOWN),
+    Column("reason", lambda row: row.reason or wording.UNKNOWN, rank=3, sentence=True),
 )
 _REASON = click.option("--reason", default="", help="Shown with the host.")
 _FORCE = click.option("--force", is_flag=True, help="Also a host that has not been seen here.")

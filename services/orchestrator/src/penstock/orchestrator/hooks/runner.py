@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ from penstock.config.hooks import HookTable
 from penstock.events.job import JOB_EVENTS, JobEvent
 from penstock.events.notice import JobNotice
 from penstock.events.subjects import Subjects
+from penstock.health.hooks import MOST_ERROR
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_store.event_log import read_event, read_subject
@@ -66,10 +68,15 @@ class _Position(msgspec.Struct, frozen=True):
     Attributes:
         sequence: of the first event that was not tried yet.
         waiting: by the sequence of their events.
+        error: why the last notice that failed was not delivered.
+        dropped_at: when a notice was dropped, in seconds since 1970; 0 once a later one was
+            delivered.
     """
 
     sequence: int
     waiting: dict[int, _Waiting] = {}
+    error: str = ""
+    dropped_at: float = 0.0
 
 
 class HookRunner:
@@ -107,6 +114,7 @@ class HookRunner:
     async def follow(self, held: Callable[[], bool]) -> None:
         """Delivers while ``held()``. Raises BusError."""
         position = await self._begin()
+        self._position = position
         self._change(position.sequence, position.waiting)
         tasks = [asyncio.ensure_future(part(held)) for part in (self._follow, self._retry)]
         try:
@@ -210,6 +218,7 @@ class HookRunner:
         try:
             await self._deliver(notice)
         except NotDelivered as error:
+            self._note(error=str(error)[:MOST_ERROR])
             if time.time() - since >= self._hook.give_up_seconds:
                 self._give_up(notice, error)
                 return True
@@ -226,10 +235,12 @@ class HookRunner:
             self._give_up(notice, error)
             return True
         self._meters.count(metrics.HOOK_NOTICES, self._name, "delivered")
+        self._note(dropped_at=0.0)
         return True
 
     def _give_up(self, notice: JobNotice, error: Exception) -> None:
         self._meters.count(metrics.HOOK_NOTICES, self._name, "dropped")
+        self._note(error=str(error)[:MOST_ERROR], dropped_at=time.time())
         log.error(
             "hook %s: %s of job %s is dropped: %s", self._name, notice.event, notice.job_id, error
         )
@@ -251,11 +262,14 @@ class HookRunner:
         self._change(self._position.sequence, {**self._position.waiting, sequence: notice})
 
     def _change(self, sequence: int, waiting: dict[int, _Waiting]) -> None:
-        self._position = _Position(sequence, waiting)
+        self._note(sequence=sequence, waiting=waiting)
         if len(waiting) < _MOST_WAITING:
             self._has_room.set()
         else:
             self._has_room.clear()
+
+    def _note(self, **changes: Any) -> None:
+        self._position = msgspec.structs.replace(self._position, **changes)
 
     async def _keep(self) -> None:
         async with self._keeping:  # the later position is stored last
