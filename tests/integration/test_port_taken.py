@@ -7,14 +7,18 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.bus.nats import connect
-from penstock.bus.peers import new_token, owner_in, user_of
+from penstock.bus.peers import new_token, owner_in, user_number, user_of
 from penstock.bus.protocol import BusUnavailable, Outgoing
+from penstock.cli.errors import Refused
+from penstock.cli.up import own_broker
+from penstock.config import ConfigError
 from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import Reach
 from penstock.runtime.broker import Broker
@@ -82,6 +86,15 @@ def test_the_user_of_the_other_end_is_found() -> None:
             assert user_of(client.getpeername(), client.getsockname()) is None
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_user_behind_a_server_of_all_addresses_is_found(host: str) -> None:
+    listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    with listener, socket.create_connection((host, listener.getsockname()[1])) as client:
+        accepted, _ = listener.accept()
+        with accepted:
+            assert user_of(client.getpeername()[:2], client.getsockname()[:2]) == os.getuid()
+
+
 @needs_root
 async def test_another_users_process_on_the_port_hears_nothing(settings: MakeSettings) -> None:
     url = "nats://{}@127.0.0.1:{}".format
@@ -92,6 +105,33 @@ async def test_another_users_process_on_the_port_hears_nothing(settings: MakeSet
         with pytest.raises(BusUnavailable):
             Link(Reach(servers=url(new_token(), port), timeout_seconds=1)).__enter__()
         assert b"CONNECT" not in _all_of(heard)
+
+
+@needs_root
+async def test_a_plain_address_on_loopback_is_for_a_broker_of_this_user_or_root(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
+    with listening(0, OTHER_USER) as (port, heard):
+        reach = {"url": f"nats://127.0.0.1:{port}", "connect_timeout_seconds": 1}
+        for more in ({}, {"broker_user": "5003"}, {"user": "ann", "password": "word"}):
+            with pytest.raises(BusUnavailable, match=r"set nats\.broker_user to its user's name"):
+                await connect(settings(nats=reach | more))
+            with pytest.raises(Refused, match=f"user {OTHER_USER} listens on port {port} of this"):
+                own_broker.place(settings(nats=reach | more), None, tmp_path)
+        with pytest.raises(BusUnavailable):
+            Link(Reach(servers=reach["url"], timeout_seconds=1)).__enter__()
+        assert b"CONNECT" not in _all_of(heard)
+        chosen = settings(nats=reach | {"broker_user": str(OTHER_USER)})
+        assert own_broker.place(chosen, None, tmp_path) is None
+        with pytest.raises(BusUnavailable):  # it never answers, but was let in
+            await connect(chosen)
+        assert b"CONNECT" in _all_of(heard)
+
+
+def test_a_broker_user_that_is_not_there_is_refused() -> None:
+    assert user_number("root") == user_number("0") == 0
+    with pytest.raises(ConfigError, match=r"nats\.broker_user: this machine has no user 'n/a'"):
+        user_number("n/a")
 
 
 @needs_root

@@ -98,8 +98,11 @@ def test_a_command_with_blanks_and_signs_is_quoted_for_systemd(monkeypatch, tmp_
     assert f'ExecStart="{place}/a \\"$$x\\" 5%%/bin/penstock" up --no-live\n' in text
 
 
-def test_a_path_with_control_characters_is_refused(penstock) -> None:
-    refused = penstock("init", "a\nb")
+@pytest.mark.parametrize(
+    ("folder", "reason"), [("a\nb", "has control characters"), ("a\\", "ends in a backslash")]
+)
+def test_a_path_that_cannot_stand_in_a_unit_is_refused(penstock, folder, reason) -> None:
+    refused = penstock("init", folder)
     assert refused.exit_code == 2
-    assert "has control characters; choose another folder" in refused.stderr
-    assert not os.path.lexists("a\nb")
+    assert f"{reason}; choose another folder" in refused.stderr
+    assert not os.path.lexists(folder)

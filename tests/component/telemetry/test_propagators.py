@@ -46,6 +46,13 @@ def test_a_format_stands_beside_the_w3c_header_and_is_read_where_that_is_missing
     assert not propagation.is_foreign(headers)
 
 
+def test_a_header_that_is_too_long_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    propagation.use(("baggage",), {})
+    parent = f"00-{TRACE:032x}-{SPAN:016x}-01"
+    assert trace_of({"traceparent": parent, "baggage": "x" * 800_000}) == TRACE
+    assert not caplog.records
+
+
 def test_of_two_that_differ_the_w3c_header_counts() -> None:
     propagation.use(("b3",), {})
     headers = telemetry.inject({}, CURRENT) | {"b3": f"{1:032x}-{1:016x}-1"}

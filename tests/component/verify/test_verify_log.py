@@ -184,6 +184,18 @@ async def test_a_file_that_was_cut_off_is_refused(penstock: Bench, tmp_path: Pat
     assert answer.exit_code == 1 and "cut off" in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("sequence", "at"), [("1", "1e300"), ("1", "-1e12"), (f"1{'0' * 30}", "1.0"), (f"{2**63}", "1")]
+)
+def test_times_and_sequences_that_no_broker_gives_are_refused(
+    tmp_path: Path, sequence: str, at: str
+) -> None:
+    (tmp_path / "log").write_text(f'[{sequence}, {at}, "penstock.events.job.a.JobDead", {{}}]\n')
+    answer = CliRunner().invoke(cli, ["verify", "--from", str(tmp_path / "log")])
+    assert answer.exit_code == 1
+    assert "at byte 0: found b'[" in answer.stderr
+
+
 def test_a_file_and_a_part_of_the_broker_exclude_each_other(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
     answer = CliRunner().invoke(cli, ["verify", "--from", str(tmp_path / "log"), "--since", "1h"])

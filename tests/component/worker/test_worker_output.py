@@ -8,25 +8,31 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import copy_context
+from urllib.parse import quote, quote_plus
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.component.worker.given import QUEUE, WITHIN, Stage, settings
 
-from penstock.bus.protocol import BusUnavailable
+from penstock.bus.protocol import BusUnavailable, Outgoing
 from penstock.config import Settings
 from penstock.jobs import Client, Context, job
 from penstock.jobs.errors import NotFound
+from penstock.jobs.payloads import redaction
+from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.reading.job_logs import AttemptLines
 from penstock.telemetry.lines import JsonLines, PlainLines
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
+from penstock.worker.output import stored_lines
 from penstock.worker.parts import assemble
 
 LOGGER = logging.getLogger("shop.parts")
@@ -62,6 +68,23 @@ def fail_silently() -> None:
 @job(name="output-test.login", queue=QUEUE)
 def login(user: str, password: str) -> None:
     print(f"{user} comes with {password}, or token=abc123")
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN/g+kq=\nLINE-TWO\n-----END PRIVATE KEY-----\n"
+QUOTED = 'it\'s\\n "open" sésame'
+LONG = "T0KEN" * 20
+
+
+@job(name="output-test.spell", queue=QUEUE)
+def spell(private_key: str, password: str, token: str) -> None:
+    print(private_key)
+    for line in private_key.splitlines():
+        print("line", quote_plus(line))
+    for written in (repr(password), json.dumps(password), quote(password), password.encode()):
+        print("as", written)
+    for start in range(7_900, 8_100, 20):
+        print("x" * start + token)
+    raise ValueError(token + "y" * (15_950 - len(token)))
 
 
 @job(name="output-test.whisper", queue=QUEUE, encrypted=True)
@@ -215,12 +238,69 @@ async def test_what_a_job_writes_is_bounded_and_the_rest_counted(console) -> Non
     assert any(line.error_type for part in parts for line in part.lines)
 
 
+async def test_a_message_stored_twice_is_read_once_and_a_forged_one_hides_none(console) -> None:
+    async with worker() as stage:
+        job_id = await stage.client.dispatch(login(user="ada", password="open sesame"))
+        await stage.ended(job_id)
+    [*_, true] = await written(stage, job_id)
+    log_stream, subject = stage.bus.subjects.logs_stream, stage.bus.subjects.log_lines(job_id)
+    messages = await stage.bus.history(log_stream, subject)
+    await stage.bus.remove(log_stream, subject)
+    for body in (
+        *(re.sub(rb'"text":"[^"]*"', b'"text":"forged"', one.body) for one in messages),
+        *(one.body for one in messages for _ in range(2)),
+    ):
+        await stage.bus.append(Outgoing(subject, body))
+    assert texts(await written(stage, job_id)) == ["forged", *texts([true])]
+
+
 async def test_masked_arguments_are_not_stored(console) -> None:
     async with worker() as stage:
         job_id = await stage.client.dispatch(login(user="ada", password="open sesame"))
         await stage.ended(job_id)
     [text] = texts(await written(stage, job_id))
     assert text == "ada comes with ***, or token=***"
+
+
+async def test_masked_arguments_are_found_however_they_are_written(console) -> None:
+    async with worker() as stage:
+        job_id = await stage.client.dispatch(spell(private_key=PEM, password=QUOTED, token=LONG))
+        await stage.ended(job_id)
+    lines = [line for part in await written(stage, job_id) for line in part.lines]
+    stored = "\n".join(line.text + line.traceback for line in lines)
+    for piece in ("BEGIN", "MIIE", "LINE-TWO", "sesame", "sésame", "open", "T0K", "KEN"):
+        assert piece not in stored
+    shown = [line.text for line in lines if line.text.startswith("as ")]
+    assert shown == ["as '***'", 'as "***"', "as ***", "as b'***'"]
+    cut = [line.text for line in lines if line.text.startswith("xx")]
+    assert all(len(text) < 8_100 for text in cut)
+    assert any("yyy" in line.traceback for line in lines)
+
+
+@pytest.mark.parametrize("size", [7_999, 8_001, 20_000, 80_000])
+def test_a_secret_across_a_bound_is_not_stored_in_part(size: int) -> None:
+    secret = "S3CRET-" * 3_000
+
+    def shown(text: str) -> str:
+        return text.replace(secret, "***")
+
+    for text in ("x" * size + secret + "z" * size, secret * 3 + "z" * size):
+        assert "S3" not in stored_lines._beginning(text, shown, len(secret))
+        assert "S3" not in stored_lines._end(text, shown, len(secret))
+
+
+def test_looking_for_secrets_is_bounded() -> None:
+    arguments = {"password": "\n".join(f"line {n} +/é" for n in range(50_000)), "token": "hunter2"}
+    call = Payload(
+        id="a",
+        function="f",
+        queue=QUEUE,
+        dispatched_at=1.0,
+        arguments=msgspec.Raw(msgspec.msgpack.encode(arguments)),
+    )
+    hidden = redaction.hidden_texts(call)
+    assert len(hidden) == 1_000
+    assert {"hunter2", arguments["password"]} <= set(hidden)
 
 
 async def test_lines_of_an_encrypted_job_are_encrypted(console, tmp_path) -> None:

@@ -37,6 +37,7 @@ class Connection:
         self._settings = settings
         self._client = WireClient()
         self._client.own_prefixes = streams.names(settings, self.subjects)
+        self._client.broker_user = settings.nats.broker_user
         self.clock = BrokerClock()
         self._inboxes: set[Inbox] = set()
         self._may_not_make = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
+from msgspec import Meta
 
 from penstock.bus.protocol import Stored
 
+_LATEST = 253_370_764_800  # the year 9999
 _NOTHING = msgspec.Raw(b"null")
 
 
@@ -22,8 +24,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     ``sequence`` is that of its stream; 0 where another stream's order counts.
     """
 
-    sequence: int
-    at: float
+    sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    at: Annotated[float, Meta(ge=0, lt=_LATEST)]
     subject: str
     body: msgspec.Raw
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from penstock.bus.access import is_loopback
-from penstock.bus.peers import owner_in, user_of
+from penstock.bus.peers import owner_in, user_number, user_of
 from penstock.bus.protocol import Outgoing
 
 log = logging.getLogger("penstock.bus")
@@ -116,6 +117,8 @@ class WireClient(Client):  # type: ignore[misc]
         self._ps = WireParser(self)
         self.own_prefixes: tuple[str, ...] = ()
         """Prefixes of the installation's streams and of their subjects."""
+        self.broker_user = ""
+        """Setting ``nats.broker_user``."""
 
     @property
     def clustered(self) -> bool:
@@ -167,7 +170,7 @@ class WireClient(Client):  # type: ignore[misc]
 
         Raises:
             NotPrivate: clear text where TLS is demanded, or credentials for another machine.
-            NotTheBroker: the token is for a broker of one user, and another's process listens.
+            NotTheBroker: a server on loopback without TLS is another user's process.
         """
         command: bytes = super()._connect_command()
         writer = getattr(self._transport, "_io_writer", None)
@@ -179,9 +182,9 @@ class WireClient(Client):  # type: ignore[misc]
         fields = json.loads(command.partition(b" ")[2])
         if _PROOFS & fields.keys() and not (peer and is_loopback(peer[0])):
             raise NotPrivate("nats: credentials for another machine, and no TLS")
-        owner = owner_in(fields.get("auth_token") or "")
-        if owner is not None and writer is not None:
-            _check_owner(owner, peer, writer.get_extra_info("sockname"))
+        if writer and peer and is_loopback(peer[0]):
+            owner = owner_in(fields.get("auth_token") or "")
+            check_broker_user(peer, writer.get_extra_info("sockname"), owner, self.broker_user)
         return command
 
     def _idle_socket(self) -> TcpTransport | None:
@@ -221,18 +224,39 @@ class WireClient(Client):  # type: ignore[misc]
         return True
 
 
-def _check_owner(owner: int, peer: Any, own: Any) -> None:
-    """The port of `penstock up` is free while its broker is down: any user may listen there."""
+def check_broker_user(peer: Any, own: Any, owner: int | None, broker_user: str) -> None:
+    """Any user may listen on a port of loopback while its broker is down, or before it starts.
+
+    Args:
+        peer: the server's end of the connection, which has sent something.
+        own: this process's end.
+        owner: the user that the token of `penstock up` names; None without such a token.
+        broker_user: setting ``nats.broker_user``: whose broker is trusted besides one of this user
+            or of root.
+
+    Raises:
+        NotTheBroker: the server is another user's process.
+        ConfigError: there is no ``broker_user``.
+    """
     port = peer[1]
     try:
         user = user_of(peer[:2], own[:2])
     except (OSError, ValueError) as error:
         raise NotTheBroker(f"nats: the user of port {port} cannot be found: {error}") from None
-    if user != owner:
-        actual = "no user" if user is None else f"user {user}"
+    actual = "no user" if user is None else f"user {user}"
+    if owner is not None:
+        if user != owner:
+            raise NotTheBroker(
+                f"nats: port {port} is for the broker of user {owner} ('penstock up'), but {actual}"
+                " has it; it was sent nothing. End that process, or start 'penstock up' again"
+            )
+        return
+    trusted = {os.getuid(), 0, *([user_number(broker_user)] if broker_user else [])}
+    if user not in trusted:
         raise NotTheBroker(
-            f"nats: port {port} is for the broker of user {owner} ('penstock up'), but "
-            f"{actual} has it; it was sent nothing. End that process, or start 'penstock up' again"
+            f"nats: {actual} listens on port {port} of this machine, and without TLS only a broker "
+            "of your own user or of root is used; it was sent nothing. If that broker is the right "
+            "one, set nats.broker_user to its user's name"
         )
 
 

@@ -33,6 +33,8 @@ class Nats(Section, frozen=True, kw_only=True):
         ca_file: certificate authority, turns TLS on (so does ``tls://`` in ``url``): nothing is
             sent before the TLS handshake, and nothing without it. Credentials for a server that is
             not on loopback are refused without TLS.
+        broker_user: without TLS, a broker on loopback is used only if it runs as this user or as
+            root; names one more user (a name or a number), for example that of a system service.
         monitor_url: the server's monitoring address (``http://host:8222``): `penstock health` reads
             there how it stores; nothing else uses it.
         connect_timeout_seconds: how long a start waits for the broker before it gives up.
@@ -49,6 +51,7 @@ class Nats(Section, frozen=True, kw_only=True):
     user: str = ""
     password: str = ""
     ca_file: str = ""
+    broker_user: str = ""
     monitor_url: str = ""
     connect_timeout_seconds: Positive = 30.0
     request_timeout_seconds: Positive = 5.0

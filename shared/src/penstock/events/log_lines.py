@@ -37,7 +37,7 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Some lines of one attempt: the body of a message.
 
     Attributes:
-        number: counts up within the worker; one that was stored before is the same message again.
+        number: counts up within the worker, so that only a message stored twice has the same body.
         lines: in the order in which they were written; none where they are sealed.
         sealed: the lines as JSON, encrypted as the job's arguments are.
         dropped: lines that were lost after these, by a limit or because the broker was away.

@@ -20,6 +20,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock.config.extras import ExtraMissing
 
 _PARENT = "traceparent"
+_LONGEST_HEADER = 8_192
+"""OpenTelemetry's bound of a baggage header; what is longer it refuses, and logs as a whole."""
 _W3C = TraceContextTextMapPropagator()
 _PACKAGES = {"b3": "b3", "b3multi": "b3", "jaeger": "jaeger"}
 _VARIABLE = "OTEL_PROPAGATORS"
@@ -74,7 +76,10 @@ def inject(headers: Mapping[str, str] | None = None, span: Span | None = None) -
 
 def extract(headers: Mapping[str, str] | None) -> Context:
     """The context in ``headers``; an empty one (a new trace) where none or a broken one is."""
-    return _propagator.extract(headers or {}, Context())
+    bounded = {
+        name: value for name, value in (headers or {}).items() if len(value) <= _LONGEST_HEADER
+    }
+    return _propagator.extract(bounded, Context())
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:

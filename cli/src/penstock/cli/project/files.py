@@ -52,6 +52,8 @@ def _in_unit(text: str) -> str:
     """Text for a systemd unit, where ``%`` begins a specifier."""
     if _CONTROL & set(text):
         raise ValueError(f"the path {text!r} has control characters; choose another folder")
+    if text.endswith("\\"):  # systemd would join the line with the next one
+        raise ValueError(f"the path {text!r} ends in a backslash; choose another folder")
     return text.replace("%", "%%")
 
 

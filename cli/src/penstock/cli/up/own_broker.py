@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from penstock.bus.access import is_loopback
-from penstock.bus.peers import new_token
+from penstock.bus.peers import new_token, owner_in
+from penstock.bus.wire import NotTheBroker, check_broker_user
 from penstock.cli.errors import Refused
 from penstock.cli.up.state import write_private
 from penstock.config import Settings
@@ -50,7 +52,7 @@ def place(settings: Settings, port: int | None, folder: Path = FOLDER) -> Place 
         folder: holds port and token of the last start.
 
     Raises:
-        Refused: the port is taken, or no server listens at ``nats.url``.
+        Refused: the port is taken, no server listens at ``nats.url``, or another user's does.
     """
     last = _last(folder)
     url = settings.nats.url.strip(" ,")
@@ -62,7 +64,7 @@ def place(settings: Settings, port: int | None, folder: Path = FOLDER) -> Place 
             "leave one of them out"
         )
     servers = [_split(server) for server in url.split(",")]
-    if any(server is None or _listens(server) for server in servers):
+    if any(server is None or _listens(server, settings.nats) for server in servers):
         return None  # what is no address is refused with the words of the connection
     if own := _own(servers, settings.nats, last.token):
         return own
@@ -125,10 +127,19 @@ def _split(server: str) -> SplitResult | None:
         return None
 
 
-def _listens(server: SplitResult) -> bool:
+def _listens(server: SplitResult, nats: Nats) -> bool:
+    """Whether a server listens there that may be used. Raises Refused: it is another user's."""
+    address = (server.hostname, server.port or _DEFAULT_PORT)
     try:
-        address = (server.hostname, server.port or _DEFAULT_PORT)
-        with socket.create_connection(address, _PROBE_SECONDS):
+        with socket.create_connection(address, _PROBE_SECONDS) as connection:
+            peer, own = connection.getpeername(), connection.getsockname()
+            if server.scheme != "tls" and not nats.ca_file and is_loopback(peer[0]):
+                connection.settimeout(_PROBE_SECONDS)
+                with suppress(TimeoutError):
+                    connection.recv(1)  # until its process has accepted, its user is not known
+                check_broker_user(peer, own, owner_in(server.username or ""), nats.broker_user)
             return True
+    except NotTheBroker as error:
+        raise Refused(str(error).removeprefix("nats: ")) from None
     except OSError:
         return False

@@ -150,6 +150,7 @@ def source_options(nats: Nats) -> dict[str, str]:
         "user": nats.user,
         "password": nats.password,
         "ca_file": nats.ca_file,
+        "broker_user": nats.broker_user,
     }
     return {name: value for name, value in options.items() if value}
 

@@ -6,9 +6,12 @@ Every place that shows a payload goes through here.
 from __future__ import annotations
 
 import binascii
+import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -20,6 +23,10 @@ from penstock.jobs.payloads.payload import Payload
 
 _DEEPEST = 20
 _MOST_HIDDEN = 100
+_MOST_SPELLINGS = 1_000
+"""Looking for one in a line takes about 50 ns."""
+_LONGEST_SPELLED = 20_000
+"""Characters of a text; longer ones are looked for whole, and line by line."""
 _LEAST_HIDDEN = 4
 """Shorter texts are not looked for in log lines: they stand in many words."""
 
@@ -40,7 +47,12 @@ def arguments(body: bytes) -> Any:
 def hidden_texts(call: Payload) -> tuple[str, ...]:
     """The texts among a call's arguments that are masked where the call is shown.
 
-    They are masked in stored log lines too. Sealed arguments have none: their lines are sealed.
+    They are masked in stored log lines too, and so is each line of a text that has several. Sealed
+    arguments have none: their lines are sealed.
+
+    Returns:
+        Longest first: each text as it is, as ``repr`` and JSON write it, and as in a URL. At most
+        ``_MOST_SPELLINGS``; lines give way to whole texts.
     """
     try:
         if is_sealed(call.arguments):
@@ -49,8 +61,35 @@ def hidden_texts(call: Payload) -> tuple[str, ...]:
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         return ()
     shown = masked(own, call.masked)
-    hidden = dict.fromkeys(_hidden(own, shown, 0))
-    return tuple(sorted(hidden, key=len, reverse=True)[:_MOST_HIDDEN])
+    hidden = sorted(dict.fromkeys(_hidden(own, shown, 0)), key=len, reverse=True)[:_MOST_HIDDEN]
+    lines = (line.strip() for text in hidden for line in text.splitlines())
+    whole = (spelling for text in hidden for spelling in _spellings(text))
+    by_line = (spelling for line in lines for spelling in _spellings(line))
+    spellings = _distinct(text for text in chain(whole, by_line) if _is_looked_for(text))
+    return tuple(sorted(islice(spellings, _MOST_SPELLINGS), key=len, reverse=True))
+
+
+def _distinct(texts: Iterable[str]) -> Iterator[str]:
+    distinct: set[str] = set()
+    for text in texts:
+        if text not in distinct:
+            distinct.add(text)
+            yield text
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """A text as it is, and as programs write it into their lines."""
+    yield text
+    if len(text) > _LONGEST_SPELLED:
+        return
+    raw = text.encode("utf-8", "surrogatepass")
+    yield repr(text)[1:-1]
+    yield repr(raw)[2:-1]
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield quote(raw)
+    yield quote(raw, safe="")
+    yield quote_plus(raw)
 
 
 def _hidden(value: Any, shown: Any, depth: int) -> Iterator[str]:
@@ -75,8 +114,12 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
             yield from _texts(below, depth + 1)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         text = str(value)
-        if len(text) >= _LEAST_HIDDEN:
+        if _is_looked_for(text):
             yield text
+
+
+def _is_looked_for(text: str) -> bool:
+    return len(text) >= _LEAST_HIDDEN
 
 
 def result(raw: bytes, body: bytes) -> Any:

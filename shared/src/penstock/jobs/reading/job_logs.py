@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from hashlib import blake2b
 
 import msgspec
 
@@ -127,7 +128,7 @@ class JobLogs:
                 reason = f"message {stored.sequence} holds no log lines: {error}"
                 parts.append(_unreadable(job_id, reason))
                 continue
-            if read.is_new(chunk):
+            if read.is_new(stored.body):
                 parts.append(self._part(chunk, job_id))
         return parts
 
@@ -158,12 +159,17 @@ class _Read:
 
     def __init__(self) -> None:
         self.start = 1
-        self._received: set[tuple[str, int]] = set()
+        self._received: set[bytes] = set()
 
-    def is_new(self, chunk: LogChunk) -> bool:
-        """Whether this is not a message that was stored twice, as its answer was lost."""
-        is_new = (chunk.worker, chunk.number) not in self._received
-        self._received.add((chunk.worker, chunk.number))
+    def is_new(self, body: bytes) -> bool:
+        """Whether this is not a message that was stored twice, as its answer was lost.
+
+        By the whole body: any worker's key could store another one under a worker's name and
+        number first, which would hide the true one.
+        """
+        digest = blake2b(body, digest_size=16).digest()
+        is_new = digest not in self._received
+        self._received.add(digest)
         return is_new
 
 

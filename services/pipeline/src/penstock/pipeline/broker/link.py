@@ -42,6 +42,7 @@ class Link:
 
     def __init__(self, reach: Reach) -> None:
         self.client = WireClient()
+        self.client.broker_user = reach.broker_user
         self._reach = reach
         self._refused, self._refusal = asyncio.Event(), ""
         self._loop = asyncio.new_event_loop()

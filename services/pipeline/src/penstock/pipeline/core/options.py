@@ -31,6 +31,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         password: of that user.
         token: instead of a user.
         ca_file: certificate authority, turns TLS on; needed where credentials go beyond loopback.
+        broker_user: of a broker on loopback without TLS, besides this user and root.
         timeout_seconds: how long a broker may be silent before the task fails.
     """
 
@@ -41,6 +42,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     password: str = ""
     token: str = ""
     ca_file: str = ""
+    broker_user: str = ""
     timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
 
 

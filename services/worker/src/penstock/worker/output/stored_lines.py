@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing
 from penstock.config import Settings
-from penstock.config.masking import masked
+from penstock.config.masking import MASK, masked
 from penstock.config.settings import Logs
 from penstock.events.log_lines import LogChunk, LogLine
 from penstock.events.subjects import Subjects
@@ -39,6 +39,8 @@ PUBLISH_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 _LONGEST_LINE, _LONGEST_TRACEBACK = 8_000, 16_000
+_SHORTEST_MARGIN, _LONGEST_MARGIN = 1_000, 50_000
+"""Characters beyond a bound that are masked too, since a secret may lie across it."""
 _CHUNK_BYTES = 100_000
 _MESSAGES_AT_ONCE = 20
 _PENDING_BYTES = 1_000_000
@@ -143,17 +145,19 @@ class StoredLines(logging.Handler):
 
         def shown(text: str) -> str:
             for secret in collected.hidden:
-                text = text.replace(secret, "***")
+                text = text.replace(secret, MASK)
             return str(masked(text, names)).encode("utf-8", "backslashreplace").decode()
 
+        longest = len(collected.hidden[0]) if collected.hidden else 0
+        text, traceback = record.getMessage(), str(failure.get("traceback", ""))
         return LogLine(
             at=datetime.fromtimestamp(record.created, UTC),
             level=record.levelname.lower(),
             logger=record.name,
-            text=shown(_bounded(record.getMessage())),
+            text=_beginning(text, shown, longest),
             stream=getattr(record, STREAM, ""),
             error_type=str(failure.get("error_type", "")),
-            traceback=shown(str(failure.get("traceback", ""))[-_LONGEST_TRACEBACK:]),
+            traceback=_end(traceback, shown, longest),
         )
 
     def _publish_soon(self) -> None:
@@ -263,10 +267,30 @@ def _parts(lines: Sequence[LogLine]) -> list[tuple[LogLine, ...]]:
     return [tuple(part) for part in parts]
 
 
-def _bounded(text: str) -> str:
+def _beginning(text: str, shown: Callable[[str], str], longest: int) -> str:
+    """The first ``_LONGEST_LINE`` characters of a line, masked before the line is cut.
+
+    Args:
+        shown: masks a text.
+        longest: characters of the longest text that it looks for. What is read beyond the limit
+            may end within such a text, so as much of its end is dropped.
+    """
+    margin = min(max(longest, _SHORTEST_MARGIN), _LONGEST_MARGIN)
+    part = shown(text[: _LONGEST_LINE + margin])
+    if len(text) > _LONGEST_LINE + margin:
+        part = part[: max(len(part) - max(longest, margin), 0)]
     if len(text) <= _LONGEST_LINE:
-        return text
-    return f"{text[:_LONGEST_LINE]}… ({len(text):,} characters)"
+        return part
+    return f"{part[:_LONGEST_LINE]}… ({len(text):,} characters)"
+
+
+def _end(text: str, shown: Callable[[str], str], longest: int) -> str:
+    """The last ``_LONGEST_TRACEBACK`` characters of a traceback; see :func:`_beginning`."""
+    margin = min(max(longest, _SHORTEST_MARGIN), _LONGEST_MARGIN)
+    part = shown(text[-_LONGEST_TRACEBACK - margin :])
+    if len(text) > _LONGEST_TRACEBACK + margin:
+        part = part[max(longest, margin) :]
+    return part[-_LONGEST_TRACEBACK:]
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
