@@ -21,6 +21,7 @@ import penstock.testing
 from penstock.jobs import errors, sink
 from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.batches.client import OpenBatch
+from penstock.jobs.reading.job_list import JobList
 from penstock.jobs.running.context import JobBatch, JobCheckpoint
 from penstock.jobs.schedules.schedule import Schedule
 from penstock.jobs.workflows.graph_record import GraphRecord
@@ -42,6 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Names of `penstock.jobs` in the order of the page; all others follow, but for errors."""
 BESIDE: dict[str, tuple[type, ...]] = {
+    "jobs": (JobList,),
     "batches": (OpenBatch, BatchRecord),
     "graphs": (GraphRecord,),
     "schedules": (Schedule,),

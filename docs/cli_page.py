@@ -16,6 +16,8 @@ CLI_INTRODUCTION = """
 Exit code 0: done. 1: it was tried and failed. 2: the call or the settings are wrong, nothing was
 done. 130: interrupted. Errors are one line on standard error; `PENSTOCK_DEBUG=1` shows where they
 come from. With `--json`, lists are printed as a JSON list of objects, single things as one object.
+A table on a terminal has the columns that fit, and a line below it counts the hidden ones; with
+`--wide`, and where the output is no terminal, it has all of them, uncut.
 
 Global options, before or after any command:
 """

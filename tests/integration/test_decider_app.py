@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.buses import both
@@ -323,6 +323,29 @@ async def test_lost_answers_of_commands_do_no_harm(here: World):
     await here.report(arrival_per_second=15.0)
     await here.plan("a", emails=30)
     assert len(here.events(LeaderChanged)) == 1
+
+
+async def test_a_leader_announces_itself_until_the_log_has_it(here: World):
+    """`penstock verify` refuses commands of epochs that no leader announced."""
+
+    class Full:
+        def __init__(self, bus: Bus) -> None:
+            self.bus, self.refusals = bus, 1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.bus, name)
+
+        async def append_many(self, messages: Any) -> Any:
+            if self.refusals and LeaderChanged.__name__ in messages[0].subject:
+                self.refusals -= 1
+                return [BusUnavailable("the stream is full") for _ in messages]
+            return await self.bus.append_many(messages)
+
+    here.host("a")
+    await here.report(**BUSY)
+    await here.start(lambda bus: cast("Bus", Full(bus)))
+    command = await here.plan("a", emails=10)
+    assert (await here.event(LeaderChanged)).epoch == command.epoch
 
 
 async def test_a_strategy_that_raises_is_reported_and_the_plan_stands(settings, monkeypatch):

@@ -404,10 +404,10 @@ async def test_of_many_claimed_messages_some_are_read(stage: Stage) -> None:
     jobs = [one.headers[queue_messages.JOB] for one in taken]
     last = taken[-1].sequence
     whole = await unacknowledged.read(stage.bus, stage.subjects, "reports", 0.0, last)
-    assert whole == unacknowledged.UnacknowledgedJobs(frozenset(jobs))
+    assert set(whole.jobs) == set(jobs) and whole.read_to is None
     assert not whole.may_hold("other", 0.0)
     part = await unacknowledged.read(stage.bus, stage.subjects, "reports", 0.0, last, most=50)
-    assert part.jobs == set(jobs[:100])
+    assert set(part.jobs) == set(jobs[:100])
     assert part.read_to
     assert part.may_hold(jobs[0], 0.0)
     assert part.may_hold(jobs[-1], part.read_to + 0.1)

@@ -38,6 +38,8 @@ ORDERS = [
     "penstock.notices.reload.h1",
 ]
 """What an operator alone may order."""
+LINES = "penstock.logs.j"
+"""What workers alone may write."""
 FORBIDDEN = {
     "metrics": [COMMAND, JOB, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK, *ORDERS],
     "decider": [JOB, SNAPSHOT, EVENT, BEAT, CREATE, TAKE, ACK, "penstock.state.pause.q", *ORDERS],
@@ -104,6 +106,8 @@ async def test_what_a_role_must_not_publish_is_refused(guarded: GuardedBroker, r
         subjects += ALL_BUT_THE_ORCHESTRATOR
     if role not in ("orchestrator", "operator"):
         subjects += RETRIED
+    if role != "worker":
+        subjects.append(LINES)
     for subject in subjects:
         await client.publish(subject, b"{}")
     await _all_refused(client, errors, len(subjects))

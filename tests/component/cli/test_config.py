@@ -7,6 +7,9 @@ import json
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from penstock.cli import declared_jobs
 from penstock.cli.session import Session
 from penstock.config.load import check
 from penstock.events.subjects import Subjects
@@ -28,13 +31,104 @@ queues = ["urgent", "later"]
 
 
 def test_check_counts_and_warns(penstock) -> None:
-    Path("penstock.toml").write_text(POOLS)
-    said = penstock("config", "check")
+    hook = '[hooks.alarm]\ncommand = ["no-such-program"]\n'
+    Path("penstock.toml").write_text(POOLS + hook)
+    said = penstock("config", "check", "--no-import")
     assert said.exit_code == 0
     assert said.stdout.splitlines() == [
-        "warning: jobs.modules: 'nowhere.jobs' cannot be imported from here",
+        "warning: hooks.alarm: command 'no-such-program' cannot be run on this machine",
         "ok: 2 pools, 3 queues, 2 job modules",
     ]
+
+
+SHOP = """
+import penstock.jobs
+print("printed while it is imported")
+@penstock.jobs.job(queue="reports")
+def alarm(notice: penstock.jobs.JobNotice) -> None: ...
+@penstock.jobs.job(queue="reports")
+def load(table: str) -> None: ...
+"""
+CALLS = """
+[jobs]
+modules = ["shop_jobs_of_check"]
+[pools.reports]
+[hooks.right]
+job = "shop_jobs_of_check.alarm"
+queue = "reports"
+[hooks.misspelt]
+job = "shop_jobs_of_check.allarm"
+queue = "reports"
+[hooks.unfit]
+job = "shop_jobs_of_check.load"
+queue = "nowhere"
+[schedules.right]
+job = "shop_jobs_of_check.load"
+cron = "0 2 * * *"
+arguments = { table = "orders" }
+[schedules.lacking]
+job = "shop_jobs_of_check.load"
+cron = "0 2 * * *"
+[schedules.unknown]
+job = "shop_jobs_of_check.lod"
+cron = "0 2 * * *"
+"""
+
+
+def test_check_refuses_jobs_of_hooks_and_schedules_that_cannot_be_called(penstock) -> None:
+    Path("shop_jobs_of_check.py").write_text(SHOP)
+    Path("penstock.toml").write_text(CALLS)
+    said = penstock("config", "check", "--offline", "--json")
+    assert said.exit_code == 2
+    told = json.loads(said.stdout)
+    errors = {text.partition(":")[0]: text for text in told["errors"]}
+    assert errors.keys() == {
+        "hooks.misspelt", "hooks.unfit", "schedules.lacking", "schedules.unknown"
+    }  # fmt: skip
+    assert "did you mean 'shop_jobs_of_check.alarm'?" in errors["hooks.misspelt"]
+    assert "notice" in errors["hooks.unfit"]
+    assert "table" in errors["schedules.lacking"]
+    assert any("hooks.unfit: queue 'nowhere': no pool takes it" in w for w in told["warnings"])
+    assert penstock("config", "check", "--offline", "--no-import").exit_code == 0
+
+
+def test_reload_asks_no_service_where_check_refuses(penstock, monkeypatch) -> None:
+    Path("shop_jobs_of_check.py").write_text(SHOP)
+    Path("penstock.toml").write_text(CALLS)
+    asked: list[object] = []
+    monkeypatch.setattr(Session, "run", lambda _, request: asked.append(request) or ([], []))
+    said = penstock("config", "reload")
+    assert (said.exit_code, asked) == (2, [])
+    assert "schedules.lacking: " in said.stderr
+    assert "nothing was reloaded; see 'penstock config check'" in said.stderr
+    penstock("config", "reload", "--no-import")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (None, "No module named 'shop_jobs_of_check'"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("import os; os._exit(7)", "ended with 7"),
+        ("import time; time.sleep(60)", "took longer than 1 s"),
+    ],
+)
+def test_check_refuses_modules_that_cannot_be_imported(
+    penstock, monkeypatch, code: str | None, reason: str
+) -> None:
+    if code:
+        Path("shop_jobs_of_check.py").write_text(code)
+    Path("penstock.toml").write_text(CALLS)
+    if "sleep" in (code or ""):
+        monkeypatch.setattr(declared_jobs, "IMPORT_SECONDS", 1.0)
+    said = penstock("config", "check", "--offline", "--json")
+    assert said.exit_code == 2
+    [error] = json.loads(said.stdout)["errors"]
+    assert error.startswith("jobs.modules: ")
+    assert "shop_jobs_of_check" in error
+    assert reason in error
 
 
 def test_check_refuses_what_a_strategy_does_not_take(penstock) -> None:
@@ -43,7 +137,8 @@ def test_check_refuses_what_a_strategy_does_not_take(penstock) -> None:
     said = penstock("config", "check")
     assert said.exit_code == 2
     assert said.stderr == (
-        "penstock: pools.mails.options.queue_size.high_watermark: expected `int` >= 0, found -5\n"
+        "penstock: pools.mails.options.queue_size.high_watermark: "
+        "expected a whole number >= 0, found -5\n"
     )
 
 
@@ -116,7 +211,7 @@ def test_check_strictly_refuses_warnings_too(penstock) -> None:
 
 def test_check_without_a_broker_says_that_nothing_was_measured(penstock) -> None:
     Path("penstock.toml").write_text(POOLS)
-    said = penstock("config", "check", "--nats-url", "nats://127.0.0.1:9")
+    said = penstock("config", "check", "--no-import", "--nats-url", "nats://127.0.0.1:9")
     assert said.exit_code == 0
     assert "no broker answers" in said.stderr
     assert "hunter2" not in said.output

@@ -45,6 +45,7 @@ def test_its_own_test_passes(penstock, tmp_path: Path) -> None:
         check=False,
     )
     assert "1 passed" in tests.stdout, tests.stdout + tests.stderr
+    assert "Warning" not in tests.stdout + tests.stderr
 
 
 @pytest.mark.parametrize("there", ["jobs.py", "penstock.toml"])

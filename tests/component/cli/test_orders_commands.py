@@ -9,7 +9,7 @@ import pytest
 from tests.component.cli.conftest import Penstock
 
 from penstock.events.orders import HostDrained, PoolHeld
-from penstock.events.snapshot import HostSnapshot
+from penstock.events.snapshot import HostSnapshot, PoolWorkers
 from penstock.views.pool_board import Board
 
 REPORTS = "[pools.reports]\n[pools.ledger]\nkind = 'exclusive'\n"
@@ -59,3 +59,21 @@ def test_rows_show_what_operators_ordered():
     board.take(PoolHeld(pool="reports", until=now.replace(year=now.year + 1), at_least=3))
     (row,) = board.host_rows(6.0, datetime.now(UTC))
     assert (row.state, row.reason) == ("drained", "new kernel")
+
+
+@pytest.mark.parametrize(
+    ("workers", "state"),
+    [
+        (PoolWorkers(planned=2, started=2, ready=2), "draining"),  # the plan has not come yet
+        (PoolWorkers(planned=0, started=2, ready=2), "draining"),
+        (PoolWorkers(planned=0, started=0, ready=0, draining=1), "draining"),
+        (PoolWorkers(planned=0, started=0, ready=0), "drained"),
+    ],
+)
+def test_a_host_is_drained_once_its_last_worker_has_ended(workers: PoolWorkers, state: str):
+    board = Board()
+    pools = {"reports": workers, "mails": PoolWorkers(planned=0, started=0, ready=0)}
+    board.take(HostSnapshot(host="a", cpu_cores=4, memory_bytes=2**30, pools=pools))
+    board.take(HostDrained(host="a"))
+    (row,) = board.host_rows(6.0, datetime.now(UTC))
+    assert (row.state, row.draining) == (state, workers.draining)

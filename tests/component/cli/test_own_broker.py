@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from penstock.cli.errors import Refused
 from penstock.cli.up import own_broker, state
 from penstock.cli.up.own_broker import Place
-from penstock.config import Settings
+from penstock.config import NoBrokerKnown, Settings
 from penstock.config.load import check
-from penstock.runtime.local_broker import reachable
+from penstock.runtime import local_broker
+from penstock.runtime.local_broker import awaited, reachable
 from penstock.runtime.paths import free_port
 
 
@@ -104,3 +106,28 @@ def test_clients_of_the_same_file_have_the_token_of_the_broker_here(folder: Path
         assert reachable(settings).nats.url == "nats://up-token@127.0.0.1:4777"
         for other in ("nats://localhost:4778", "nats://own@localhost:4777", "nats://broker:4777"):
             assert reachable(named(other)).nats.url == other
+
+
+async def test_a_program_waits_for_the_penstock_up_that_starts_with_it(folder: Path) -> None:
+    looking = asyncio.create_task(awaited(Settings()))
+    await asyncio.sleep(0)
+    with state.held(folder):
+        await asyncio.sleep(0)
+        assert not looking.done()
+        state.write_url("nats://up-token@127.0.0.1:4777", "http://127.0.0.1:1", folder)
+        settings = await looking
+    assert settings.nats.url == "nats://up-token@127.0.0.1:4777"
+
+
+async def test_a_program_learns_what_to_start_where_nothing_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_broker, "MOMENT_SECONDS", 0.0)
+    with pytest.raises(NoBrokerKnown, match="start 'penstock up'"):
+        await awaited(Settings())
+
+
+async def test_the_wait_for_one_that_is_never_ready_ends(folder: Path) -> None:
+    settings = check({"nats": {"connect_timeout_seconds": 0.01}})
+    with state.held(folder), pytest.raises(NoBrokerKnown, match="still starting"):
+        await awaited(settings)

@@ -133,7 +133,10 @@ def test_the_command_prints_a_table(simulate) -> None:
         (("--sla", "x"), "expected seconds above 0"),
         (("--set", "max_workers"), "expected NAME=VALUE"),
         (("--set", "max_wrokers=3"), "max_wrokers"),
-        (("--set", "options.queue_size.up_step=0"), "up_step: expected `int` >= 1, found 0"),
+        (
+            ("--set", "options.queue_size.up_step=0"),
+            "up_step: expected a whole number >= 1, found 0",
+        ),
         (("--set", "options.que_size.up_step=1"), "did you mean 'queue_size'"),
         (("--value", "count"), "its columns are timestamp, value"),
         (("--profile", "nobody"), "unknown profile"),

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from penstock.executor.host.resources import UseMeter, host_size
 from penstock.executor.processes import Processes
-from penstock.runtime.workers.record import start_ticks
+from penstock.operations.process_identity import start_ticks
 
 HAS_A_LARGE_CHILD = """
 import os, time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -51,6 +52,17 @@ async def test_jobs_that_changed_last_come_first(bus) -> None:
         (first, State.CANCELLED),
         (second, State.WAITING),
     ]
+
+
+async def test_a_list_of_jobs_is_a_sequence(bus) -> None:
+    client = Client(bus)
+    ids = [await client.dispatch(add(a=n)) for n in range(3)]
+    found = await client.jobs.list()
+    assert isinstance(found, Sequence)
+    assert (found[0].id, found[-1].id) == (ids[2], ids[0])
+    assert [view.id for view in found[:2]] == [ids[2], ids[1]]
+    assert [view.id for view in reversed(found)] == ids
+    assert (len(found), found.cut_off, found[0] in found) == (3, False, True)
 
 
 async def test_jobs_by_state_and_queue_and_limit(bus) -> None:

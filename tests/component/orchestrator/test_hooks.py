@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,6 +27,7 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobCompleted, JobDead, JobError
 from penstock.events.notice import JobNotice
+from penstock.health.hooks import failing_hooks
 from penstock.jobs import JobNotice as ExportedNotice
 from penstock.jobs import job
 from penstock.orchestrator.core import hook as core
@@ -109,6 +111,14 @@ async def test_a_job_is_dispatched_for_each_dead_one_and_none_for_its_own_end(st
     assert second.function == "hook-test.charge"
 
 
+async def test_an_id_like_that_of_a_hooks_job_hides_no_other_jobs_end(stage) -> None:
+    taker = Delivered()
+    async with hooked(stage, HookTable(job="hook-test.page", queue=QUEUE), taker), stage.worker():
+        await stage.ended(await stage.client.dispatch(charge(), job_id="hook_0"))
+        await eventually(lambda: taker.notices, WITHIN, "a notice")
+    assert [notice.job_id for notice in taker.notices] == ["hook_0"]
+
+
 async def test_what_is_refused_for_now_is_tried_again(stage) -> None:
     taker = Delivered(refusals=2)
     async with hooked(stage, HookTable(command=("x",)), taker):
@@ -135,6 +145,9 @@ class Picky(Delivered):
         super().__init__()
         self.not_taken: set[str] = set()
         self.tries = 0
+        self._error = error
+
+    def refuse_with(self, error: Exception) -> None:
         self._error = error
 
     async def __call__(self, notice: JobNotice) -> None:
@@ -216,6 +229,42 @@ async def test_an_event_that_does_not_follow_in_its_job_is_passed_over(stage, ca
         await eventually(lambda: len(taker.notices) >= 2, WITHIN, "both that happened")
     assert [notice.job_id for notice in taker.notices] == [job_id, later]
     assert "JobDead of job never-was is passed over" in caplog.text
+
+
+async def test_health_names_a_hook_whose_notices_wait_or_were_dropped(stage) -> None:
+    tables = msgspec.structs.replace(settings(), hooks={"pager": HookTable(command=("x",))})
+    taker = Picky(NotDelivered("cannot run x: token=5ecre7pa7h"))
+    taker.not_taken.add("first")
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        assert await failing_hooks(stage.bus, tables) == ()
+        async with stage.worker():
+            await stage.ended(await stage.client.dispatch(charge(), job_id="first"))
+        [waiting] = await eventually(lambda: failing_hooks(stage.bus, tables), WITHIN)
+        assert (waiting.name, waiting.waiting, waiting.dropped_at) == ("pager", 1, None)
+        assert waiting.error == "cannot run x: token=***"
+        assert abs(time.time() - (waiting.failing_since or 0.0)) < WITHIN
+
+        taker.refuse_with(Refused("status 404"))
+
+        async def is_dropped() -> bool:
+            [hook] = await failing_hooks(stage.bus, tables)
+            return hook.dropped_at is not None and not hook.waiting
+
+        await eventually(is_dropped, WITHIN)
+        await dead(stage)
+
+        async def none_fails() -> bool:
+            return await failing_hooks(stage.bus, tables) == ()
+
+        await eventually(none_fails, WITHIN, "a later notice was delivered")
+
+
+async def test_what_was_dropped_long_ago_and_what_cannot_be_read_is_not_reported(stage) -> None:
+    tables = msgspec.structs.replace(settings(), hooks={"pager": HookTable(command=("x",))})
+    subject = stage.subjects.state("cursor", "hook-pager")
+    for body in (b'{"sequence": 1, "dropped_at": 5}', b'{"dropped_at": 1e300}', b"{"):
+        await stage.bus.append(Outgoing(subject, body))
+        assert await failing_hooks(stage.bus, tables) == ()
 
 
 def test_long_texts_of_an_event_are_cut() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from opentelemetry import propagate, trace
@@ -11,7 +12,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from penstock import telemetry
 from penstock.config import ConfigError
 from penstock.config.extras import ExtraMissing
-from penstock.config.load import check
+from penstock.config.load import NoBrokerKnown, check
+from penstock.jobs import Client
 from penstock.telemetry import propagation
 
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
@@ -101,3 +103,15 @@ def test_a_format_whose_library_is_missing_is_named_with_what_to_install() -> No
 def test_settings_that_cannot_be_are_refused(section: str, name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name):
         check({section: {name: value}})
+
+
+async def test_a_client_sends_them_and_leaves_the_programs_own_propagator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no broker is known: nothing is sent
+    before = propagate.get_global_textmap()
+    with pytest.raises(NoBrokerKnown):
+        async with Client.connect(check({"telemetry": {"propagators": ["b3"]}})):
+            pass
+    assert "b3" in telemetry.inject({}, CURRENT)
+    assert propagate.get_global_textmap() is before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from penstock.cli.verify.judging import Judge
 from penstock.decider.program import program
 from penstock.events.envelope import encode, utc_now
 from penstock.events.job import JobCompleted
+from penstock.events.scaling import LeaderChanged, WorkersScaled
 from penstock.events.subjects import Subjects
 from penstock.jobs import Context, JobType, job, registry
 from penstock.testing import Bench
@@ -152,6 +153,29 @@ async def test_a_log_that_is_shortened_while_it_is_read_is_judged_from_there_on(
         report = judge.report(extent, must_end=False, acknowledged=(), progress=lambda share: None)
     assert report.violations == [] and report.partial_jobs > 0
     assert (extent.judged_from, extent.carried) == (events[2].sequence, False)
+
+
+async def test_a_leader_that_begins_while_the_log_is_read_is_not_blamed(
+    penstock: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subjects, bus = Subjects(), penstock.bus.client()
+    read_events = saved_events._events
+
+    async def lead(epoch: int) -> None:
+        leader = LeaderChanged(leader=f"d{epoch}", epoch=epoch)
+        await bus.append(Outgoing(subjects.event(leader), encode(leader)))
+        command = WorkersScaled(host="a", epoch=epoch, version=1, pools={})
+        await bus.append(Outgoing(subjects.command("a"), encode(command)))
+
+    async def events(*arguments: Any) -> AsyncIterator[Entry]:
+        async for entry in read_events(*arguments):
+            yield entry
+        await lead(2)
+
+    await lead(1)
+    monkeypatch.setattr(saved_events, "_events", events)
+    code, answer = await asyncio.to_thread(verify, await save(penstock, tmp_path / "log"))
+    assert (code, answer["report"]["hosts"]) == (0, 1), answer
 
 
 async def test_parts_on_disk_lead_to_the_same_report(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from penstock.cli.scaling.pool import budget
@@ -78,6 +79,10 @@ def test_an_older_snapshot_changes_nothing() -> None:
 def test_states() -> None:
     assert row(snapshot(oldest_waiting_seconds=6)).state == "late"
     assert row(snapshot(oldest_waiting_seconds=4)).state == "ok"
+    spent = Budget(sla_seconds=5, quantile=0.95, window_seconds=86_400, remaining_share=-0.2)
+    assert row(snapshot(budget=spent)).state == "spent"
+    assert row(snapshot(budget=replace(spent, remaining_share=0.1))).state == "ok"
+    assert row(snapshot(budget=spent, oldest_waiting_seconds=6)).state == "late"
     crashing = PoolWorkers(planned=1, started=0, ready=0, crash_loop=True)
     sick = HostSnapshot(host="a", at=NOW, cpu_cores=1, memory_bytes=1, pools={"reports": crashing})
     assert row(snapshot(), sick).state == "crash-loop"

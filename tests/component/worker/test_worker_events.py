@@ -54,6 +54,9 @@ async def test_each_event_of_an_attempt_names_the_function(stage) -> None:
         view = await stage.ended(bad)
     for kind in (JobFailed, JobRetrying, JobDead):
         assert {event.function for event in events(view, kind)} == {"events-test.charge"}
+    [dead] = events(view, JobDead)
+    [*_, failed] = events(view, JobFailed)
+    assert dead.attempt == failed.attempt
     assert [event.will_retry for event in events(view, JobFailed)] == [True, False]
 
 

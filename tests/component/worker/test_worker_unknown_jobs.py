@@ -196,6 +196,20 @@ async def test_it_lives_while_a_live_worker_has_a_build_that_was_not_asked(site:
     assert "build new" in view.error.message
 
 
+async def test_after_a_day_it_is_dead_whatever_builds_hosts_report(site: Site) -> None:
+    unaware = await site.worker("none")
+    job_id = await site.client.dispatch(resize(width=1))
+    began = site.now
+    while (await site.view(job_id)).state is State.WAITING and site.now - began < 30 * 3600:
+        await site.live("none", "invented")
+        assert await unaware.win() == []
+        site.pass_seconds(3600.0)
+    assert 24 * 3600 < site.now - began <= 26 * 3600
+    error = (await site.view(job_id)).error
+    assert error is not None
+    assert "no worker with build invented took it" in error.message
+
+
 async def test_a_value_that_does_not_fit_is_dead_at_once_where_all_builds_are_equal(
     site: Site,
 ) -> None:
@@ -368,6 +382,7 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
         (0, True, 0.005, 0.01),
         (1, True, 0.2, 0.4),
         (60, True, 0.5, 1),
+        (600, True, 30, 60),
         (0, False, 0.5, 1),
         (600, False, 30, 60),
     ],

@@ -89,11 +89,16 @@ class TestWhatIsSaidOfWrongOnes:
                 {"telemetry": {"zzz": 3}},
                 "[telemetry] unknown setting 'zzz'; known: endpoint, ",
             ),
-            ({"nats": {"url": 3}}, "nats.url: expected `str`, got `int`, found 3"),
+            ({"nats": {"url": 3}}, "nats.url: expected text, found 3"),
+            (
+                {"pools": {"mails": {"sla_seconds": "five"}}},
+                'pools.mails.sla_seconds: expected a number, found the text "five"',
+            ),
+            ({"logs": {"enabled": "no"}}, "logs.enabled: expected true or false, found the text"),
             ({"nats": 3}, "nats: expected a table: [nats], found 3"),
             (
                 {"pools": {"good": {"min_workers": 1}, "a": {"min_workers": "3"}}},
-                "pools.a.min_workers: expected `int`, got `str`, found '3'",
+                'pools.a.min_workers: expected a whole number, found the text "3"',
             ),
             (
                 {"pools": {"a": {"kind": "grp"}}},
@@ -101,18 +106,18 @@ class TestWhatIsSaidOfWrongOnes:
             ),
             (
                 {"pools": {"a": {"queues": ["x", 3]}}},
-                "pools.a.queues[1]: expected `str`, got `int`, found 3",
+                "pools.a.queues[1]: expected text, found 3",
             ),
             ({"pools": {"a": 3}}, "pools.a: expected a table: [pools.a], found 3"),
-            ({"excluded": "x"}, 'excluded: expected a list: ["…", "…"], found \'x\''),
+            ({"excluded": "x"}, 'excluded: expected a list: ["…", "…"], found the text "x"'),
             (
                 {"jobs": {"claim_seconds": 0}},
-                "jobs.claim_seconds: expected `float` >= 1.0, found 0",
+                "jobs.claim_seconds: expected a number >= 1, found 0",
             ),
             ({"nats": {"request_timeout_seconds": float("nan")}}, "found nan"),
             ({"nats": {"request_timeout_seconds": float("inf")}}, "found inf"),
-            ({"host": {"name": "a.b"}}, "host.name: expected `str` matching regex"),
-            ({"prefix": "a b"}, "prefix: expected `str` matching regex"),
+            ({"host": {"name": "a.b"}}, "host.name: expected text matching regex"),
+            ({"prefix": "a b"}, "prefix: expected text matching regex"),
         ],
     )
     def test_it_says_where_what_and_what_instead(self, tree: dict[str, Any], said: str) -> None:
@@ -120,10 +125,19 @@ class TestWhatIsSaidOfWrongOnes:
             check(tree)
         assert said in str(error.value)
 
+    def test_the_file_is_named_where_it_is_wrong(self, tmp_path: Path) -> None:
+        wrong = r'sla_seconds: expected a number, found the text "five" \(in .*penstock\.toml\)'
+        with pytest.raises(ConfigError, match=wrong):
+            settings_of('[pools.mails]\nsla_seconds = "five"', tmp_path)
+        with pytest.raises(ConfigError, match=r"did you mean 'url'\? \(in .*penstock\.toml\)"):
+            settings_of('[nats]\nur = "x"', tmp_path, PENSTOCK_NATS__USER="ann")
+
     def test_it_names_the_variable(self) -> None:
         with pytest.raises(ConfigError, match=r"\(from PENSTOCK_NATS__URLS\)"):
             load(environment={"PENSTOCK_NATS__URLS": "x"})
-        with pytest.raises(ConfigError, match=r"found 'five' \(from PENSTOCK_HOST__MAX_WORKERS\)"):
+        with pytest.raises(
+            ConfigError, match=r'found the text "five" \(from PENSTOCK_HOST__MAX_WORKERS\)'
+        ):
             load(environment={"PENSTOCK_HOST__MAX_WORKERS": "five"})
 
     def test_a_value_where_a_table_is_needed(self) -> None:

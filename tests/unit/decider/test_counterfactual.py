@@ -46,7 +46,7 @@ def test_the_nearest_comes_first_and_each_is_true():
     }
     for each in found:
         assert each.target != 40
-        assert each.text.endswith(f"it would have been {each.target}")
+        assert each.text.endswith(f", the decision would have been {each.target} workers")
 
 
 def test_it_is_the_smallest_there_is():
@@ -77,7 +77,7 @@ def test_numbers_that_differ_are_printed_so():
     for change in nearest(setting, "emails"):
         if change.input.startswith(("cores", "memory")):
             before, _, after = change.text.partition(" instead of ")
-            assert after.split(" ")[0].rstrip("it") not in before.split(" "), change.text
+            assert after.split(" ")[0].rstrip(",") not in before.split(" "), change.text
 
 
 def test_that_a_plan_would_have_stayed_what_it_was_is_no_explanation():
@@ -88,6 +88,16 @@ def test_that_a_plan_would_have_stayed_what_it_was_is_no_explanation():
         for change in nearest(setting, "emails")
         if change.input == "current"
     )
+
+
+def test_fewer_workers_because_there_were_more_before_is_no_explanation():
+    """A plan of more that waits to shrink says nothing about why this one is as it is."""
+    keeps = pool(strategy="deadline", sla_seconds=30)
+    for placed in range(1, 12):
+        setting = round_of(snapshot(workers_ready=placed, workers_idle=placed), keeps, a=placed)
+        for change in nearest(setting, "emails"):
+            if change.input == "current":
+                assert (change.needed > placed) == (change.target > target(setting))
 
 
 def test_nothing_that_was_measured_matters_where_the_number_is_fixed():

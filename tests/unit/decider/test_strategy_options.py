@@ -83,7 +83,8 @@ REFUSED = [
     ),
     (
         options_of("queue_size", high_watermark="many"),
-        "pools.mail.options.queue_size.high_watermark: expected `int`, got `str`, found 'many'",
+        "pools.mail.options.queue_size.high_watermark: "
+        'expected a whole number, found the text "many"',
     ),
     (
         options_of("queue_size", high_watermark=10),
@@ -91,7 +92,7 @@ REFUSED = [
     ),
     (
         options_of("jobs_per_worker", per_worker=0),
-        "pools.mail.options.jobs_per_worker.per_worker: expected `float` > 0.0, found 0",
+        "pools.mail.options.jobs_per_worker.per_worker: expected a number > 0, found 0",
     ),
     (
         options_of("wait_time", high_seconds=3, low_seconds=4),
@@ -104,7 +105,7 @@ REFUSED = [
     (options_of("schedule", time_zone="../../etc/passwd"), "expected an IANA name"),
     (
         options_of("schedule", peak_hours=[9, 24]),
-        "pools.mail.options.schedule.peak_hours[1]: expected `int` <= 23, found 24",
+        "pools.mail.options.schedule.peak_hours[1]: expected a whole number <= 23, found 24",
     ),
     (
         options_of("schedule", peak_hours=[22]),
@@ -134,7 +135,7 @@ REFUSED = [
     ),
     (
         options_of("combined", weights={"fixed": -1}),
-        "pools.mail.options.combined.weights.fixed: expected `float` > 0.0, found -1",
+        "pools.mail.options.combined.weights.fixed: expected a number > 0, found -1",
     ),
     (options_of("combined", weights={}), "pools.mail.options.combined: found no weights"),
     (
@@ -147,7 +148,7 @@ REFUSED = [
     ),
     (
         pools_of(mail={"strategy": "hybrid", "options": {"queue_size": {"up_step": 0}}}),
-        "pools.mail.options.queue_size.up_step: expected `int` >= 1, found 0",
+        "pools.mail.options.queue_size.up_step: expected a whole number >= 1, found 0",
     ),
     (
         options_of("mine", plsu=2),

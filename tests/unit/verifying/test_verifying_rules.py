@@ -21,6 +21,7 @@ from tests.unit.verifying.whole_log import (
     started,
 )
 
+from penstock.cli.verify.report_text import sentences
 from penstock.events.batch import BatchCompleted, BatchFailed, BatchReopened, Counts
 from penstock.events.envelope import UnknownEvent
 from penstock.events.graph import GraphCompleted
@@ -163,6 +164,22 @@ BROKEN: dict[str, tuple[Rule, Change]] = {
     "a command of an older leader": (Rule.FENCED, command(3, 2)),
     "a command of the same version": (Rule.FENCED, command(9, 1)),
     "a command of no leader": (Rule.FENCED, command(10, 1)),
+    "a command of an epoch between those of leaders": (
+        Rule.FENCED, lambda log: [log.commands.pop(), command(8, 1)(log)]
+    ),
+    "a command of an epoch before the first leader": (
+        Rule.FENCED, lambda log: log.commands.insert(0, (0, replace(log.commands[0][1], epoch=2)))
+    ),
+    "a command of an epoch that the lease has passed": (
+        Rule.FENCED, lambda log: [setattr(log, "extent", replace(log.extent, reached=50)),
+                                  command(10, 1)(log)]
+    ),
+    "a declared schedule with fewer jobs than ticks": (
+        Rule.TICK, schedule(taken_over=6, dispatched=8)
+    ),
+    "a declared schedule with more jobs than ticks": (
+        Rule.TICK, schedule(taken_over=7, dispatched=7)
+    ),
 }  # fmt: skip
 
 
@@ -261,8 +278,17 @@ def test_a_leader_may_be_late_to_announce_itself() -> None:
 def test_a_declared_schedule_may_have_taken_over_what_an_earlier_one_counted() -> None:
     log = Log()
     del log.jobs[TICK]
-    schedule(is_declared=True, dispatched=7, last_tick=NOW - timedelta(hours=2))(log)
-    assert log.report().is_kept
+    schedule(taken_over=7, dispatched=7, last_tick=NOW - timedelta(hours=2))(log)
+    report = log.report()
+    assert report.is_kept and report.partial_schedules == 0
+
+
+def test_ticks_that_an_earlier_version_counted_are_named_and_not_judged() -> None:
+    log = Log()
+    schedule(taken_over=None, dispatched=7)(log)
+    report = log.report()
+    assert report.is_kept and report.partial_schedules == 1
+    assert any("number of ticks of 1 schedules" in line for line in sentences(report, log.extent))
 
 
 def test_a_tick_after_the_record_was_read_is_not_judged() -> None:
@@ -288,6 +314,22 @@ def shortened(first: int = 10) -> Log:
 @pytest.mark.parametrize("first", range(2, 64))
 def test_what_is_left_of_a_good_log_is_not_blamed(first: int) -> None:
     assert shortened(first).report(acknowledged=("a",)).violations == []
+
+
+def test_commands_of_leaders_that_left_the_log_are_named_and_not_judged() -> None:
+    log = shortened()
+    log.leaders.pop(0)
+    report = log.report()
+    assert report.is_kept and report.partial_hosts == 1
+    assert any("commands older than that" in line for line in sentences(report, log.extent))
+    log.leaders.clear()
+    assert log.report().is_kept
+
+
+def test_commands_of_no_leader_are_found_in_what_is_left() -> None:
+    log = shortened()
+    log.leaders.pop()
+    assert set(log.report().broken) == {Rule.FENCED}
 
 
 def test_the_report_says_what_is_judged_in_part() -> None:

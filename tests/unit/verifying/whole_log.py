@@ -117,7 +117,7 @@ class Log:
             last_tick=NOW,
             dispatched=1,
             is_firing=False,
-            is_declared=False,
+            taken_over=0,
             is_tick=lambda tick: (tick.hour, tick.minute, tick.second) == (12, 0, 0),
         )
         self.extent = Extent(whole_since=NOW - timedelta(days=1), reached=9)

@@ -34,6 +34,13 @@ def _global_options() -> list[click.Parameter]:
         ),
         (["--json", "as_json"], {"flag_value": True, "help": "Print JSON instead of tables."}),
         (
+            ["--wide"],
+            {
+                "flag_value": True,
+                "help": "Print tables whole, however narrow the terminal.",
+            },
+        ),
+        (
             ["--log-level"],
             {
                 "type": click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),

@@ -11,11 +11,10 @@ import msgspec
 
 from penstock.cli.command import Group
 from penstock.cli.config_in_force import diff, reload
+from penstock.cli.config_remarks import check_strategies, judge
 from penstock.cli.errors import WRONG_USE
-from penstock.cli.installed import is_importable
 from penstock.cli.output import write_json, write_line
 from penstock.cli.scaling import measurements
-from penstock.cli.scaling.measurements import Measured
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.load import dump
@@ -36,9 +35,15 @@ config.add_command(reload)
 @config.command(example="penstock config check --config penstock.toml --strict")
 @click.option("--strict", is_flag=True, help="Refuse settings with warnings, too.")
 @click.option("--offline", is_flag=True, help="Do not read measurements from the broker.")
+@click.option(
+    "--no-import", is_flag=True, help="Do not import jobs.modules, where they are not installed."
+)
 @click.pass_context
-def check(ctx: click.Context, strict: bool, offline: bool) -> None:
+def check(ctx: click.Context, strict: bool, offline: bool, no_import: bool) -> None:
     """Check the settings, the rules between pools, and whether promises can hold.
+
+    The modules of jobs are imported, by a process of its own and for at most a minute: jobs that
+    hooks and schedules name have to exist and to take their arguments.
 
     The latest measurements (start times, load, hosts) count where a broker can be reached. Exit
     code 2 if anything cannot work; policies.md lists the rules.
@@ -48,7 +53,7 @@ def check(ctx: click.Context, strict: bool, offline: bool) -> None:
     configured = pools(settings)
     check_strategies(configured)
     measured = None if offline else measurements.read(session)
-    findings = [*remarks(settings), *lint(settings, configured, measured)]
+    findings = judge(settings, configured, measured, no_import=no_import)
     errors = [remark.text for remark in findings if remark.level == "error"]
     warnings = [remark.text for remark in findings if remark.level == "warning"]
     accepted = not (errors or (strict and warnings))
@@ -86,76 +91,6 @@ def show(session: Session) -> None:
         return
     for name, value in _flat(tree):
         write_line(f"{name} = {json.dumps(value)}")
-
-
-def check_strategies(configured: Mapping[str, Pool]) -> None:
-    """Checks that each pool's strategy and policies are installed and accept their options.
-
-    Where the decider is not installed, nothing is checked.
-
-    Raises:
-        ConfigError: names the pool and the option.
-    """
-    if not is_importable("penstock.decider"):
-        return
-    from penstock.decider import plugins  # noqa: PLC0415 - keeps `--help` quick
-    from penstock.decider.core import registry  # noqa: PLC0415
-    from penstock.decider.core.policies import shipped  # noqa: PLC0415
-
-    registry.check(configured, plugins.strategies())
-    shipped.check(configured, plugins.policies())
-
-
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault in the settings; ``level`` is ``error`` where they cannot work, else ``warning``."""
-
-    rule: str
-    level: str
-    text: str
-
-
-def lint(
-    settings: Settings, configured: Mapping[str, Pool], measured: Measured | None = None
-) -> Iterator[Remark]:
-    """The findings of the decider's linter; none where the decider is not installed."""
-    if not is_importable("penstock.decider"):
-        return
-    from penstock.decider.core.lint import check as linter  # noqa: PLC0415
-    from penstock.decider.core.lint.facts import Facts  # noqa: PLC0415
-
-    measured = measured or Measured()
-    facts = Facts(
-        settings=settings,
-        pools=configured,
-        measured_pools=measured.pools,
-        measured_hosts=measured.hosts,
-    )
-    for finding in linter.lint(facts):
-        yield Remark(rule=finding.rule, level=finding.level, text=finding.text)
-
-
-def remarks(settings: Settings) -> Iterator[Remark]:
-    """Settings that are allowed but will not have the effect that was hoped for."""
-    if not settings.pools:
-        yield _warning("no-pool", "there is no pool, so nothing runs; add a table [pools.NAME]")
-    if not settings.jobs.modules:
-        text = "jobs.modules is empty, so workers can run no job; name the modules of your jobs"
-        yield _warning("no-module", text)
-    for module in settings.jobs.modules:
-        if not is_importable(module):
-            text = f"jobs.modules: {module!r} cannot be imported from here"
-            yield _warning("unknown-module", text)
-    from penstock.jobs.errors import BadSchedule  # noqa: PLC0415 - keeps `--help` quick
-    from penstock.jobs.schedules.declaration import in_settings  # noqa: PLC0415
-
-    try:
-        in_settings(settings)
-    except BadSchedule as error:
-        yield Remark(rule="bad-schedule", level="error", text=str(error))
-
-
-def _warning(rule: str, text: str) -> Remark:
-    return Remark(rule=rule, level="warning", text=text)
 
 
 def _table(pool: Pool) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import click
@@ -13,13 +14,29 @@ import msgspec
 from penstock.cli.session import Session
 from penstock.telemetry.lines import printable, printable_json
 
+_UNLIMITED = 1_000_000
+"""Characters of a line that no row reaches."""
+
 
 class Column(NamedTuple):
-    """A column of a listing: its title, how a row fills it, and whether it is a number."""
+    """A column of a listing.
+
+    Attributes:
+        title: above it.
+        cell: its text in a row.
+        number: aligned to the right.
+        rank: on a narrow terminal columns of a higher rank are left out first, of equal ones the
+            rightmost; the first column of a table never is.
+        sentence: text that may be cut, unlike names, ids and numbers.
+        styles: the colour of a cell by its text.
+    """
 
     title: str
     cell: Callable[[Any], str]
     number: bool = False
+    rank: int = 2
+    sentence: bool = False
+    styles: Mapping[str, str] = MappingProxyType({})
 
 
 def write_line(text: str) -> None:
@@ -54,28 +71,22 @@ def write_rows(
     elif not rows:
         note(nothing)
     else:
-        _print_table(rows, columns)
+        _print_table(rows, columns, whole=session.wide or not sys.stdout.isatty())
 
 
-def _print_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - not needed for JSON
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+def _print_table(rows: Sequence[Any], columns: Sequence[Column], *, whole: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column.title, justify="right" if column.number else "left", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(printable(column.cell(row))) for column in columns))
-    if sys.stdout.isatty():
-        Console(file=sys.stdout).print(table)
+    from penstock.cli.tables import FittedTable  # noqa: PLC0415
+
+    table = FittedTable(rows, columns, "widen the terminal, or use --wide or --json")
+    if not whole:
+        # a name wider than the terminal is continued on the next line, not cut
+        Console(file=sys.stdout).print(table, crop=False)
         return
     # Never cut what another program reads, nor make each line as long as the longest text.
     drawn = io.StringIO()
-    Console(file=drawn, width=10_000).print(table)
+    Console(file=drawn, width=_UNLIMITED).print(table)
     _, titles, _, *lines = drawn.getvalue().rstrip("\n").split("\n")
     rule = " " + "─" * (len(titles.rstrip()) - 1)
     click.echo("\n".join(["", *(line.rstrip() for line in (titles, rule, *lines))]))

@@ -26,6 +26,7 @@ class Session:
     config_file: str | None = None
     nats_url: str | None = None
     as_json: bool = False
+    wide: bool = False
     log_level: str | None = None
     log_json: bool = False
 

@@ -255,7 +255,7 @@ def check_broker_user(peer: Any, own: Any, owner: int | None, broker_user: str) 
     if user not in trusted:
         raise NotTheBroker(
             f"nats: {actual} listens on port {port} of this machine, and without TLS only a broker "
-            "of your own user or of root is used; it was sent nothing. If that broker is the right "
+            "of your own user or of root is used. It was sent nothing. If that broker is the right "
             "one, set nats.broker_user to its user's name"
         )
 

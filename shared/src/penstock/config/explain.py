@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -19,6 +20,18 @@ _UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`(?: - at `(?P<where>[^`]*)
 _AT = re.compile(r"(?P<what>.*) - at `(?P<where>[^`]*)`", re.S)
 _STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]$]+")
 _SOME_KEY = "[...]"
+_TYPE = re.compile(r"`(\w+)`")
+_GOT = re.compile(r", got `\w+`")
+_TYPES = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "date": "a date",
+    "null": "nothing",
+}
 
 
 def explain(
@@ -27,11 +40,13 @@ def explain(
     origins: Mapping[Path, str],
     root: type = Settings,
     above: Path = (),
+    elsewhere: str = "",
 ) -> str:
     """One sentence for msgspec's complaint about ``tree``.
 
     Args:
-        origins: where a value came from, by its path, if not from the file.
+        origins: where a value came from, by its path, such as ``from PENSTOCK_PREFIX``.
+        elsewhere: where all others came from, such as ``in penstock.toml``; empty for not known.
         root: what the tree was read as.
         above: where in the file the tree begins.
     """
@@ -39,15 +54,17 @@ def explain(
         where, key = _path(unknown["where"] or "", tree, root), unknown["key"]
         place = f"[{'.'.join(above + where)}] " if above + where else ""
         hint = _hint(root, where, key)
-        return f"{place}unknown setting {key!r}; {hint}{_from(origins, (*where, key))}"
+        return f"{place}unknown setting {key!r}; {hint}{_origin(origins, (*where, key), elsewhere)}"
     at = _AT.match(error)
     where = _path(at["where"], tree, root) if at else ()
     named = ".".join(above + where).replace(".[", "[")
     what = at["what"] if at else error
     if at is None or not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
-        return f"{named}: {what[0].lower()}{what[1:]}" if named else what
-    expected = _expected(root, where) or what[0].lower() + what[1:]
-    return f"{named}: {expected}, found {_value_at(tree, where)}{_from(origins, where)}"
+        text = f"{named}: {what[0].lower()}{what[1:]}" if named else what
+        return f"{text}{_origin(origins, where, elsewhere)}"
+    expected = _expected(root, where) or _in_words(what[0].lower() + what[1:])
+    value, origin = _value_at(tree, where, what), _origin(origins, where, elsewhere)
+    return f"{named}: {expected}, found {value}{origin}"
 
 
 def hint(name: str, names: Iterable[str]) -> str:
@@ -142,10 +159,26 @@ def _expected(root: type, where: Path) -> str:
     return ""
 
 
-def _value_at(tree: Mapping[str, Any], where: Path) -> str:
+def _in_words(what: str) -> str:
+    """``expected `float` >= 1.0, got `str``` as people name these types in a TOML file."""
+    words = _TYPE.sub(lambda match: _TYPES.get(match[1], match[0]), _GOT.sub("", what))
+    return re.sub(r"(\d)\.0\b", r"\1", words)
+
+
+def _value_at(tree: Mapping[str, Any], where: Path, what: str) -> str:
     value = _look_up(tree, where)
-    return "a table" if isinstance(value, Mapping) else repr(value)
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and _GOT.search(what):
+        return f"the text {json.dumps(value, ensure_ascii=False)}"
+    return repr(value)
 
 
-def _from(origins: Mapping[Path, str], path: Path) -> str:
-    return f" (from {origins[path]})" if path in origins else ""
+def _origin(origins: Mapping[Path, str], path: Path, elsewhere: str) -> str:
+    """Where the value at ``path`` came from; a table's may come from several places."""
+    if path not in origins and any(origin[: len(path)] == path for origin in origins):
+        return ""
+    origin = origins.get(path, elsewhere)
+    return f" ({origin})" if origin else ""

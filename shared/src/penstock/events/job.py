@@ -211,11 +211,13 @@ class JobDead(JobEvent, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         function: as in JobStarted; empty too where the message names none.
+        attempt: the last one; 0 where none began.
     """
 
     queue: str
     error: JobError
     function: str = ""
+    attempt: Int64 = 0
 
 
 class JobRevived(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -44,7 +44,7 @@ class HostOrder(Event, frozen=True, kw_only=True):
 
 
 class HostPaused(HostOrder, frozen=True, kw_only=True, tag=True):
-    """An operator lets a host keep its workers; it gets no further ones."""
+    """An operator keeps a host at the workers it has: a lost one is replaced, none is added."""
 
 
 class HostDrained(HostOrder, frozen=True, kw_only=True, tag=True):

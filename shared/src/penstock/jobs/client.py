@@ -35,8 +35,9 @@ from penstock.jobs.reading.client import Jobs
 from penstock.jobs.reading.handed_on import HandedOnReader
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
-from penstock.runtime.local_broker import reachable
+from penstock.runtime.local_broker import awaited, reachable
 from penstock.runtime.tasks import within
+from penstock.telemetry import propagation
 
 _LETTER_LOOK_SECONDS = 0.02
 _LETTER_SECONDS = 2.0
@@ -108,7 +109,7 @@ class Client:
         """A client over NATS, closed at the end.
 
         Where ``nats.url`` is empty, the broker is that of the `penstock up` which runs in this
-        working directory, as for the commands.
+        working directory, as for the commands; while it starts, the client waits for it.
 
         Example::
 
@@ -116,18 +117,20 @@ class Client:
                 await client.dispatch(rebuild(table="orders"))
 
         Raises:
-            NoBrokerKnown: neither is there (in outbox mode the client waits for one instead).
+            NoBrokerKnown: neither is there, and none starts within a few seconds (in outbox mode
+                the client waits for one instead).
             BusUnavailable: no broker within ``nats.connect_timeout_seconds``.
         """
         # only here, so that a client over another bus does without the NATS library
         from penstock.bus.late import late_bus  # noqa: PLC0415
         from penstock.bus.nats import connect  # noqa: PLC0415
 
+        propagation.use(settings.telemetry.propagators, for_libraries=False)
         name = "penstock-client"
         if settings.dispatch.when_away == "outbox":
             bus = await late_bus(settings, name, reachable)
         else:
-            bus = await connect(reachable(settings), name)
+            bus = await connect(await awaited(settings), name)
         sender = Sender(bus, Subjects(settings.prefix))
         offline = OfflineSender(sender, settings.dispatch)
         try:

@@ -195,6 +195,7 @@ class JobLog:
             queue=record.queue,
             function=record.function,
             error=error,
+            attempt=record.attempt,
         )
 
     async def _was_requeued(self, record: JobRecord) -> bool:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.runtime.workers.record import start_ticks
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
+_START_TIME_FIELD = 19  # field 22 of proc(5), counted from behind the command's closing bracket
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,3 +46,12 @@ def _pid_space() -> str:
         return f"{_BOOT_ID.read_text('ascii').strip()} {_PID_NAMESPACE.readlink()}"
     except OSError:
         return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[_START_TIME_FIELD])

@@ -6,8 +6,10 @@ only where no other account can have written or read it, and messages never quot
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +23,9 @@ from penstock.runtime.file_lock import is_held
 FOLDER = Path(".penstock")
 URL_FILE, LOCK_FILE = "nats-url", "up.lock"
 _MAX_BYTES = 8192
+MOMENT_SECONDS = 5.0
+"""How long a program waits for a `penstock up` that does not hold the folder's lock yet."""
+_LOOK_SECONDS = 0.1
 
 
 def reachable(settings: Settings) -> Settings:
@@ -39,6 +44,26 @@ def reachable(settings: Settings) -> Settings:
         if _is_same(configured, url):
             return with_url(settings, url, monitor_url)
     return settings
+
+
+async def awaited(settings: Settings) -> Settings:
+    """As :func:`reachable`, but waits for a `penstock up` that starts in this working directory.
+
+    Where none has begun to, for a moment only: a program may be started together with it.
+
+    Raises:
+        NoBrokerKnown: none was ready within ``nats.connect_timeout_seconds``.
+        ConfigError: as :func:`reachable`.
+    """
+    start, timeout = time.monotonic(), settings.nats.connect_timeout_seconds
+    while True:
+        try:
+            return reachable(settings)
+        except NoBrokerKnown:
+            waited = time.monotonic() - start
+            if waited >= (timeout if is_up() else min(timeout, MOMENT_SECONDS)):
+                raise
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _is_same(configured: str, url: str) -> bool:

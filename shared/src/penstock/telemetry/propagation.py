@@ -28,13 +28,19 @@ _VARIABLE = "OTEL_PROPAGATORS"
 _propagator: TextMapPropagator = _W3C
 
 
-def use(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+def use(
+    names: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    for_libraries: bool = True,
+) -> None:
     """Has further formats written and read, by this process and by the libraries that it uses.
 
     Args:
         names: ``tracecontext``, ``baggage``, ``b3``, ``b3multi`` or ``jaeger``; none for those of
             ``OTEL_PROPAGATORS``, if that is set.
         environment: variables of the process.
+        for_libraries: also by those; not so in a process that is another's, such as a client's.
 
     Raises:
         ExtraMissing: the library of a format is not installed.
@@ -50,7 +56,8 @@ def use(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> No
 
     made = [_load(name) for name in others]
     _propagator = CompositePropagator([*made, _W3C])  # of two that differ, the last one read counts
-    set_global_textmap(CompositePropagator([*made, _W3C] if "tracecontext" in wanted else made))
+    if for_libraries:
+        set_global_textmap(CompositePropagator([*made, _W3C] if "tracecontext" in wanted else made))
 
 
 def _load(name: str) -> TextMapPropagator:

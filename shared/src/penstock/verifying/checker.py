@@ -59,7 +59,10 @@ class Report(msgspec.Struct, kw_only=True):
         graphs: in the log.
         partial_graphs: graphs whose order is not judged, for the same reason.
         schedules: whose ticks were judged.
+        partial_schedules: schedules whose ticks are not counted, as they were made before the log
+            is whole, or an earlier version of Penstock stored their declaration.
         hosts: whose commands were judged.
+        partial_hosts: hosts with a command of which the log does not say whether a leader gave it.
         later_events: events of a later version of Penstock, which are passed over.
         decisions: that were computed again.
         acknowledged: ids that were given.
@@ -77,7 +80,9 @@ class Report(msgspec.Struct, kw_only=True):
     graphs: int = 0
     partial_graphs: int = 0
     schedules: int = 0
+    partial_schedules: int = 0
     hosts: int = 0
+    partial_hosts: int = 0
     later_events: int = 0
     decisions: int = 0
     acknowledged: int = 0
@@ -159,15 +164,23 @@ class Checker:
     ) -> None:
         """Changes of leaders in the log's order, and commands by host."""
         self.report.add(scaling.check_leaders(leaders))
+        announced = {change.epoch for _, change in leaders}
+        whole_from = scaling.announced_from(leaders, self._extent.trimmed)
         for of_host in commands.values():
             self.report.hosts += 1
-            self.report.add(scaling.check_commands(of_host, self._extent.reached))
+            self.report.partial_hosts += not all(
+                scaling.is_led(command, whole_from) for _, command in of_host
+            )
+            self.report.add(
+                scaling.check_commands(of_host, announced, whole_from, self._extent.reached)
+            )
 
     def schedules(self, records: Iterable[TickRecord]) -> None:
         """The records of schedules, after all jobs."""
         since = self._extent.whole_since
         for record in records:
             self.report.schedules += 1
+            self.report.partial_schedules += not scaling.is_counted(record, since)
             ticks = self._ticks.get(record.generation, array("q"))
             self.report.add(scaling.check_ticks(record, ticks, since))
 

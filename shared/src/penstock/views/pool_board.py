@@ -20,6 +20,7 @@ from penstock.events.orders import Hold, HostOrder, Orders, PoolHeld, PoolReleas
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
+from penstock.measuring.budget import pace
 from penstock.operations.orders import stored_orders
 from penstock.operations.settings_in_force import decider_settings
 from penstock.views import wording
@@ -33,7 +34,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: ``unknown``, ``ok``, ``late`` (the oldest job is older than promised), ``short``
-            (fewer started than planned) or ``crash-loop``.
+            (fewer started than planned), ``spent`` (nothing is late now, but more jobs of the
+            window were than the promise allows) or ``crash-loop``.
         throughput_per_minute: attempts that ended lately.
         failed_share: share of these that failed; None where none ended.
         budget: what is left of the jobs that may start late; None where it is not counted.
@@ -79,8 +81,10 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     """One host: its size, its load, its workers.
 
     Attributes:
-        state: ``ok``, ``draining`` (its executor ends), ``lost``, or by an operator's order
-            ``paused`` (keeps its workers, gets no further ones) or ``drained`` (its workers move).
+        state: ``ok``, ``draining`` (workers end, as its executor ends or an operator drains it),
+            ``lost``, or by an operator's order ``drained`` (no worker is left) or ``paused`` (keeps
+            the number of its workers, gets no further ones).
+        draining: workers that finish their jobs and end.
         reason: of the operator's order.
     """
 
@@ -94,6 +98,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     ready: int
     age_seconds: float
+    draining: int = 0
     reason: str = ""
 
 
@@ -222,7 +227,9 @@ def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
         return "unknown"
     if (row.oldest_waiting_seconds or 0) > row.sla_seconds:
         return "late"
-    return "short" if row.started < (row.target or 0) else "ok"
+    if row.started < (row.target or 0):
+        return "short"
+    return "spent" if row.budget and pace(row.budget) == "spent" else "ok"
 
 
 def _hold(hold: Hold | None) -> str:
@@ -237,6 +244,9 @@ def _host_row(host: HostSnapshot, orders: Orders, lease_seconds: float, now: dat
     state = "lost" if age > lease_seconds else "draining" if host.draining else "ok"
     if order is not None and state == "ok":
         state = order.state
+    workers = host.pools.values()
+    if state == "drained" and any(p.planned or p.started or p.draining for p in workers):
+        state = "draining"
     return HostRow(
         host=host.host,
         state=state,
@@ -244,9 +254,10 @@ def _host_row(host: HostSnapshot, orders: Orders, lease_seconds: float, now: dat
         cpu_busy_cores=host.cpu_busy_cores,
         memory_bytes=host.memory_bytes,
         memory_used_bytes=host.memory_used_bytes,
-        planned=sum(pool.planned for pool in host.pools.values()),
-        started=sum(pool.started for pool in host.pools.values()),
-        ready=sum(pool.ready for pool in host.pools.values()),
+        planned=sum(pool.planned for pool in workers),
+        started=sum(pool.started for pool in workers),
+        ready=sum(pool.ready for pool in workers),
+        draining=sum(pool.draining for pool in workers),
         age_seconds=age,
         reason=order.reason if order else "",
     )

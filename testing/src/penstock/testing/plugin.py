@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,14 @@ import pytest
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.testing import Bench, SyncBench
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Keeps pytest-asyncio quiet about a loop scope that tests with these fixtures do not use."""
+    option = "asyncio_default_fixture_loop_scope"
+    # pytest restores the filters of before once all plug-ins are configured
+    warnings.filterwarnings("ignore", rf'The configuration option "{option}" is unset')
 
 
 @pytest.hookimpl

@@ -67,16 +67,16 @@ def row(record: GraphRecord, steps: tuple[StepRow, ...] | None = None) -> GraphR
 COLUMNS = (
     Column("id", lambda row: row.id),
     Column("state", lambda row: row.state),
-    Column("title", lambda row: row.title),
+    Column("title", lambda row: row.title, rank=2, sentence=True),
     Column("steps", lambda row: str(row.step_count), number=True),
     Column("started", lambda row: wording.clock(row.started_at)),
-    Column("note", lambda row: row.reason),
+    Column("note", lambda row: row.reason, rank=3, sentence=True),
 )
 STEP_COLUMNS = (
     Column("step", lambda row: row.name),
     Column("state", lambda row: row.state or "not yet"),
     Column("job", lambda row: row.job_id),
-    Column("after", lambda row: ", ".join(row.after)),
+    Column("after", lambda row: ", ".join(row.after), rank=2, sentence=True),
 )
 
 

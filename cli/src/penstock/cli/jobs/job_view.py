@@ -19,14 +19,14 @@ from penstock.views.job_history import JobDetail, job_detail, progress
 
 COLUMNS = (
     Column("id", lambda row: row.id),
-    Column("state", lambda row: row.state),
-    Column("function", lambda row: row.function),
-    Column("queue", lambda row: row.queue),
-    Column("attempt", lambda row: str(row.attempt), number=True),
+    Column("state", lambda row: row.state, rank=1),
+    Column("function", lambda row: row.function, rank=1),
+    Column("queue", lambda row: row.queue, rank=3),
+    Column("attempt", lambda row: str(row.attempt), number=True, rank=3),
     Column("dispatched", lambda row: wording.clock(row.dispatched_at)),
     Column("ran", lambda row: wording.seconds(row.run_seconds), number=True),
-    Column("worker", lambda row: row.worker or wording.UNKNOWN),
-    Column("note", lambda row: row.error or row.progress),
+    Column("worker", lambda row: row.worker or wording.UNKNOWN, rank=3),
+    Column("note", lambda row: row.error or row.progress, rank=1, sentence=True),
 )
 
 

@@ -68,10 +68,13 @@ async def _check_known(client: Client, job_id: str) -> None:
         view = await client.job(job_id)
     except NotFound as error:
         raise Failed(str(error)) from error
-    wrote = (
-        "wrote nothing yet" if not view.attempts else "wrote nothing, or its lines have aged out"
-    )
-    note(f"job {job_id} is {view.state} and {wrote}; they are kept for logs.max_age_hours")
+    if view.attempts:
+        note(
+            f"job {job_id} is {view.state}: it wrote no lines, or they were older than "
+            "logs.max_age_hours and have been removed"
+        )
+    else:
+        note(f"job {job_id} is {view.state}: it has not run yet and has written no lines")
 
 
 async def _note_cut_off(client: Client, job_id: str, runs: set[_Run]) -> None:

@@ -59,7 +59,12 @@ COLUMNS = (
     Column("function", lambda row: row.function),
     Column("queue", lambda row: row.queue),
     Column("dispatched", lambda row: wording.clock(row.dispatched_at)),
-    Column("state", lambda row: f"refused: {row.refused}" if row.refused else "to be sent"),
+    Column(
+        "state",
+        lambda row: f"refused: {row.refused}" if row.refused else "to be sent",
+        rank=1,
+        sentence=True,
+    ),
 )
 
 FILE = click.option(

@@ -29,14 +29,14 @@ COLUMNS = (
     Column("job", lambda row: row.job_id),
     Column("queue", lambda row: row.queue),
     Column("worker", lambda row: f"{row.worker} on {row.host}"),
-    Column("score", lambda row: f"{row.score:.2f}", number=True),
+    Column("score", lambda row: f"{row.score:.2f}", number=True, rank=1),
     Column("heartbeat", lambda row: f"{row.heartbeat:.2f}", number=True),
     Column("run time", lambda row: f"{row.run_time:.2f}", number=True),
     Column("memory", lambda row: f"{row.memory:.2f}", number=True),
-    Column("process", lambda row: f"{row.process_part:.2f} ({row.process})"),
+    Column("process", lambda row: f"{row.process_part:.2f} ({row.process})", rank=3),
     Column("silent", lambda row: wording.seconds(row.silent_seconds), number=True),
     Column("for", lambda row: wording.seconds(row.running_seconds), number=True),
-    Column("outcome", lambda row: row.outcome),
+    Column("outcome", lambda row: row.outcome, rank=1, sentence=True),
 )
 
 

@@ -57,13 +57,13 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 COLUMNS = (
     Column("schedule", lambda row: row.name),
-    Column("cron", lambda row: row.cron),
-    Column("zone", lambda row: row.zone),
+    Column("cron", lambda row: row.cron, rank=1),
+    Column("zone", lambda row: row.zone, rank=3),
     Column("job", lambda row: row.function),
     Column("queue", lambda row: row.queue),
-    Column("state", lambda row: row.state),
-    Column("origin", lambda row: row.origin),
-    Column("next", lambda row: _local(row.next_at, row.zone)),
+    Column("state", lambda row: row.state, rank=1),
+    Column("origin", lambda row: row.origin, rank=3),
+    Column("next", lambda row: _local(row.next_at, row.zone), rank=1),
     Column("last", lambda row: _since(row.last_at)),
     Column("jobs", lambda row: wording.count(row.dispatched), number=True),
 )
@@ -71,7 +71,7 @@ DIFFERENCE_COLUMNS = (
     Column("schedule", lambda row: row.name),
     Column("was", lambda row: row.drift),
     Column("now", lambda row: "as declared" if row.done else "-"),
-    Column("difference", lambda row: row.text),
+    Column("difference", lambda row: row.text, sentence=True),
 )
 Differences = list[Difference]
 EXAMPLE = "penstock schedule add nightly '30 2 * * *' reports.rebuild --zone Europe/Berlin"

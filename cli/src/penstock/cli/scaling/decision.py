@@ -24,13 +24,13 @@ COLUMNS = (
     Column("id", lambda row: row.id),
     Column("at", lambda row: wording.clock(row.at)),
     Column("pool", lambda row: row.pool),
-    Column("from", lambda row: str(row.current), number=True),
-    Column("to", lambda row: str(row.target), number=True),
-    Column("strategy", lambda row: row.strategy),
+    Column("from", lambda row: str(row.current), number=True, rank=1),
+    Column("to", lambda row: str(row.target), number=True, rank=1),
+    Column("strategy", lambda row: row.strategy, rank=3),
     Column(
         "predicted pickup", lambda row: wording.seconds(row.predicted_pickup_seconds), number=True
     ),
-    Column("last reason", because),
+    Column("last reason", because, rank=1, sentence=True),
 )
 
 if TYPE_CHECKING:

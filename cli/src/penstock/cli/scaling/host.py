@@ -22,7 +22,7 @@ from penstock.views.pool_board import HostRow, host_rows
 
 COLUMNS = (
     Column("host", lambda row: row.host),
-    Column("state", lambda row: row.state),
+    Column("state", lambda row: row.state, rank=1),
     Column("cores", lambda row: f"{row.cpu_busy_cores:.1f} of {row.cpu_cores:g}", number=True),
     Column(
         "memory",
@@ -34,8 +34,9 @@ COLUMNS = (
     Column("planned", lambda row: str(row.planned), number=True),
     Column("started", lambda row: str(row.started), number=True),
     Column("ready", lambda row: str(row.ready), number=True),
+    Column("draining", lambda row: str(row.draining), number=True),
     Column("measured", lambda row: wording.ago(row.age_seconds)),
-    Column("reason", lambda row: row.reason or wording.UNKNOWN),
+    Column("reason", lambda row: row.reason or wording.UNKNOWN, rank=3, sentence=True),
 )
 _REASON = click.option("--reason", default="", help="Shown with the host.")
 _FORCE = click.option("--force", is_flag=True, help="Also a host that has not been seen here.")
@@ -63,7 +64,8 @@ def drain(session: Session, name: str, reason: str, force: bool) -> None:
     """Empty a host: its workers finish their jobs and are replaced on other hosts.
 
     Its executor goes on, so that the host can be resumed. A busy worker may finish for
-    host.drain_seconds. Where no other host has room, jobs wait.
+    host.drain_seconds; until the last one has ended, 'penstock host ls' says "draining", then
+    "drained". Where no other host has room, jobs wait.
     """
     rows = _order(session, HostDrained, name, reason, force)
     others = [row for row in rows if row.host != name and row.state == "ok"]
@@ -80,7 +82,7 @@ def drain(session: Session, name: str, reason: str, force: bool) -> None:
 @_FORCE
 @click.pass_obj
 def pause(session: Session, name: str, reason: str, force: bool) -> None:
-    """Give a host no further workers; those it has go on."""
+    """Keep a host at the workers it has: it gets no more, and a lost worker is replaced."""
     _order(session, HostPaused, name, reason, force)
 
 

@@ -34,7 +34,7 @@ COLUMNS = (
     Column("state", lambda row: row.state),
     Column("workers", lambda row: str(row.workers), number=True),
     Column("left", lambda row: str(row.left), number=True),
-    Column("error", lambda row: row.error),
+    Column("error", lambda row: row.error, rank=1, sentence=True),
 )
 
 

@@ -21,15 +21,15 @@ COLUMNS = (
     Column("worker", lambda row: row.worker),
     Column("pool", lambda row: row.pool),
     Column("host", lambda row: row.host),
-    Column("pid", lambda row: str(row.pid), number=True),
-    Column("state", lambda row: row.state),
+    Column("pid", lambda row: str(row.pid), number=True, rank=3),
+    Column("state", lambda row: row.state, rank=1),
     Column("slots", lambda row: wording.used(row.slots_used, row.slots), number=True),
-    Column("job", lambda row: row.job_id or wording.UNKNOWN),
+    Column("job", lambda row: row.job_id or wording.UNKNOWN, rank=1),
     Column("for", lambda row: wording.seconds(row.job_seconds), number=True),
-    Column("lived", lambda row: wording.seconds(row.lived_seconds), number=True),
-    Column("cpu", lambda row: wording.seconds(row.cpu_seconds), number=True),
+    Column("lived", lambda row: wording.seconds(row.lived_seconds), number=True, rank=3),
+    Column("cpu", lambda row: wording.seconds(row.cpu_seconds), number=True, rank=4),
     Column("memory", lambda row: wording.memory(row.memory_bytes), number=True),
-    Column("build", lambda row: row.build or wording.UNKNOWN),
+    Column("build", lambda row: row.build or wording.UNKNOWN, rank=4),
 )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.output import Column
+from penstock.cli.tables import FittedTable
 from penstock.views import wording
 from penstock.views.pool_board import HostRow, PoolRow
 
@@ -16,6 +16,7 @@ _STYLES = {
     "ok": "green",
     "late": "bold red",
     "short": "yellow",
+    "spent": "yellow",
     "crash-loop": "bold red",
     "lost": "bold red",
     "draining": "yellow",
@@ -23,6 +24,36 @@ _STYLES = {
     "drained": "yellow",
     "unknown": "dim",
 }
+
+_WIDER = "widen the terminal"
+_POOL_COLUMNS = (
+    Column("pool", lambda row: row.pool),
+    Column("promise", lambda row: f"{wording.seconds(row.sla_seconds)} {row.quantile * 100:g}%"),
+    Column("state", lambda row: row.state, rank=1, styles=_STYLES),
+    Column("waits", lambda row: wording.count(row.waiting), number=True, rank=1),
+    Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
+    Column("per s", lambda row: wording.rate(row.arrival_per_second), number=True),
+    Column("planned", lambda row: wording.count(row.planned), number=True, rank=3),
+    Column("started", lambda row: wording.count(row.started), number=True, rank=3),
+    Column("ready", lambda row: wording.count(row.ready), number=True, rank=1),
+    Column("busy", lambda row: wording.count(row.busy), number=True, rank=1),
+)
+_HOST_COLUMNS = (
+    Column("host", lambda row: row.host),
+    Column("state", lambda row: row.state, rank=1, styles=_STYLES),
+    Column("cores busy", lambda row: f"{row.cpu_busy_cores:.1f} of {row.cpu_cores:g}", number=True),
+    Column(
+        "memory used",
+        lambda row: (
+            f"{wording.memory(row.memory_used_bytes)} of {wording.memory(row.memory_bytes)}"
+        ),
+        number=True,
+    ),
+    Column("planned", lambda row: str(row.planned), number=True, rank=3),
+    Column("started", lambda row: str(row.started), number=True, rank=3),
+    Column("ready", lambda row: str(row.ready), number=True, rank=1),
+    Column("silent", lambda row: wording.seconds(row.age_seconds), number=True),
+)
 
 Process = tuple[str, int | None, int]
 """Name, process id (None while it is down), how often it was started."""
@@ -67,24 +98,8 @@ def _processes(processes: Sequence[Process]) -> Text:
     return text
 
 
-def _pools(rows: Sequence[PoolRow]) -> Table:
-    table = _table("pool", "promise", "state")
-    for title in ("waits", "oldest", "per s", "planned", "started", "ready", "busy"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.pool,
-            f"{wording.seconds(row.sla_seconds)} {row.quantile * 100:g}%",
-            _state(row.state),
-            wording.count(row.waiting),
-            wording.seconds(row.oldest_waiting_seconds),
-            wording.rate(row.arrival_per_second),
-            wording.count(row.planned),
-            wording.count(row.started),
-            wording.count(row.ready),
-            wording.count(row.busy),
-        )
-    return table
+def _pools(rows: Sequence[PoolRow]) -> FittedTable:
+    return FittedTable(rows, _POOL_COLUMNS, _WIDER, edge=False)
 
 
 def _reasons(rows: Sequence[PoolRow]) -> list[Text]:
@@ -93,34 +108,9 @@ def _reasons(rows: Sequence[PoolRow]) -> list[Text]:
     return [_one_line(f"{row.pool:<{width}} {row.reason}") for row in rows if row.reason]
 
 
-def _hosts(rows: Sequence[HostRow]) -> Table:
-    table = _table("host", "state")
-    for title in ("cores busy", "memory used", "planned", "started", "ready", "silent"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.host,
-            _state(row.state),
-            f"{row.cpu_busy_cores:.1f} of {row.cpu_cores:g}",
-            f"{wording.memory(row.memory_used_bytes)} of {wording.memory(row.memory_bytes)}",
-            str(row.planned),
-            str(row.started),
-            str(row.ready),
-            wording.seconds(row.age_seconds),
-        )
-    return table
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for title in titles:
-        table.add_column(title, no_wrap=True)
-    return table
+def _hosts(rows: Sequence[HostRow]) -> FittedTable:
+    return FittedTable(rows, _HOST_COLUMNS, _WIDER, edge=False)
 
 
 def _one_line(text: str) -> Text:
     return Text(text, overflow="ellipsis", no_wrap=True)
-
-
-def _state(state: str) -> Text:
-    return Text(state, style=_STYLES.get(state, ""))

@@ -126,7 +126,7 @@ def _tick_record(schedule: Schedule) -> TickRecord:
         last_tick=schedule.last_tick,
         dispatched=schedule.dispatched,
         is_firing=schedule.firing is not None,
-        is_declared=bool(schedule.declaration),
+        taken_over=schedule.taken_over if schedule.declaration else 0,
         is_tick=partial(_is_tick, schedule),
     )
 

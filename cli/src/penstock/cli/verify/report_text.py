@@ -42,6 +42,13 @@ def _unjudged(report: Report, extent: Extent) -> Iterator[str]:
         yield f"the counts of {report.partial_batches:,} batches that began before that"
     if report.partial_graphs:
         yield f"the order of {report.partial_graphs:,} graphs that began before that"
+    if report.partial_schedules:
+        yield (
+            f"the number of ticks of {report.partial_schedules:,} schedules, which were made "
+            "before that or declared with an earlier version of Penstock"
+        )
+    if report.partial_hosts:
+        yield f"whether a leader gave {report.partial_hosts:,} hosts commands older than that"
     if report.later_events:
         yield f"{report.later_events:,} events of a later version of Penstock"
     yield from report.unjudged

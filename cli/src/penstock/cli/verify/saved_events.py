@@ -48,15 +48,16 @@ async def from_broker(
     records = subjects.state("schedule", "*")
     for stored in await bus.history(subjects.state_stream, records, _MOST_RECORDS):
         take(outside(entry(stored)))
+    # Commands, too: a leader announces itself in the log before it gives any.
+    every_host = subjects.command("*")
+    for stored in await bus.history(subjects.commands_stream, every_host, _MOST_RECORDS):
+        take(entry(stored))
     since = None if since_seconds is None else utc_now() - timedelta(seconds=since_seconds)
     start = 1
     if since is not None:
         start = await first_since(bus, subjects.events_stream, subjects.events(), since)
     async for one in _events(bus, subjects, start, progress):
         take(one)
-    every_host = subjects.command("*")
-    for stored in await bus.history(subjects.commands_stream, every_host, _MOST_RECORDS):
-        take(entry(stored))
     reached = await epochs.reached(bus, subjects)  # after the commands: none is ahead of it
     whole_from, whole_since = await begins_at(bus, subjects)
     if start > whole_from:

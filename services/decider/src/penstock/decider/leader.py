@@ -27,6 +27,7 @@ from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.publishing.spans import DecisionSpans
 from penstock.decider.rhythm import Rhythm
 from penstock.decider.standing_orders import StandingOrders
+from penstock.events.envelope import encode
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.subjects import Subjects
 from penstock.events.telling import chain, headline
@@ -79,11 +80,23 @@ class Leader:
         self._decision_ids: dict[str, str] = {}
         self._state = State()
         self._keeps_commands = False
+        self._announcement = LeaderChanged(
+            source=setting.source,
+            leader=setting.holder,
+            epoch=term.epoch,
+            previous=term.previous,
+        )
+        self._is_announced = False
 
     async def lead(self) -> None:
         """Returns when the term has ended."""
         try:
             await self._load()
+            log.info(
+                "leading, epoch %d, after %s",
+                self._term.epoch,
+                self._term.previous or "no other leader",
+            )
             await self._announce()
             self._setting.rhythm.request_all(time.monotonic())
             while self._term.held:
@@ -107,21 +120,16 @@ class Leader:
             return
 
     async def _announce(self) -> None:
-        log.info(
-            "leading, epoch %d, after %s",
-            self._term.epoch,
-            self._term.previous or "no other leader",
-        )
-        await self._journal.publish(
-            [
-                LeaderChanged(
-                    source=self._setting.source,
-                    leader=self._setting.holder,
-                    epoch=self._term.epoch,
-                    previous=self._term.previous,
-                )
-            ]
-        )
+        """Publishes this leader's name, again with each round until the log has it.
+
+        `penstock verify` finds by it that a command is of a leader. A log that takes no events
+        keeps no workers from being started.
+        """
+        if not self._is_announced:
+            event = self._announcement
+            record = Outgoing(self._setting.subjects.event(event), encode(event))
+            (answer,) = await self._journal.publish([], records=[record])
+            self._is_announced = isinstance(answer, int)
 
     async def _step(self) -> None:
         """Waits until pools are due and decides for them. A fault ends no loop."""
@@ -158,6 +166,7 @@ class Leader:
         records = self._recorder.round(before, inputs, through, outcome, now)
         made = Made(epoch=self._term.epoch, round=self._recorder.number, through=through, now=now)
         published = await self._publish(outcome, made, records, began_at)
+        await self._announce()
         if self._term.held:  # it may have ended while the events were stored
             sent = await self._commander.send(
                 outcome.plans, self._decision_ids, self._spans, outcome.repeat

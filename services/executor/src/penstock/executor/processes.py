@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.runtime.workers.record import start_ticks
+from penstock.operations.process_identity import start_ticks
 
 log = logging.getLogger("penstock.executor")
 

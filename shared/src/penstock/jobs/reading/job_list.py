@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import overload
 
 import msgspec
 
@@ -74,17 +76,29 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that fit, those that changed last first.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobList(Sequence[JobView]):
+    """Jobs that fit, those that changed last first: a sequence, with ``len`` and indices.
 
     Attributes:
+        jobs: the same as a tuple.
         cut_off: further jobs may fit: the event log was read to ``reaches_back_to``, not further.
             Never set where the limit was reached.
+        reaches_back_to: the time of the oldest message that was read; None where nothing was cut.
     """
 
     jobs: tuple[JobView, ...]
     cut_off: bool = False
     reaches_back_to: datetime | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> JobView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[JobView, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> JobView | tuple[JobView, ...]:
+        return self.jobs[index]
 
     def __iter__(self) -> Iterator[JobView]:
         return iter(self.jobs)

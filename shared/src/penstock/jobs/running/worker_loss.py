@@ -147,6 +147,7 @@ def poisoned(
         queue=record.queue,
         function=record.function,
         error=error,
+        attempt=record.attempt,
     )
 
 

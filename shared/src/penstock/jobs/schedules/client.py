@@ -196,7 +196,10 @@ class Schedules:
         except (JobRefused, MissingKey, ValueError) as error:
             raise BadSchedule(f"schedule {declaration.name!r}: {error}") from error
         return msgspec.structs.replace(
-            made, origin=declaration.origin, declaration=declaration.fingerprint
+            made,
+            origin=declaration.origin,
+            declaration=declaration.fingerprint,
+            taken_over=0,
         )
 
     async def _store(self, wanted: Schedule) -> Difference:
@@ -215,6 +218,7 @@ class Schedules:
                     paused=stored.paused,
                     last_tick=stored.last_tick,
                     dispatched=stored.dispatched,
+                    taken_over=stored.dispatched,
                 )
             if not await self._put(record, message):
                 return None

@@ -13,7 +13,9 @@ from penstock.jobs.payloads.encryption import is_sealed
 from penstock.jobs.schedules.declaration import SETTINGS, Declaration
 from penstock.jobs.schedules.schedule import Schedule
 
-_COMPARED = ("cron", "zone", "function", "queue", "tags", "tries", "missed", "expires_seconds")
+_COMPARED = (
+    "cron", "zone", "function", "queue", "tags", "tries", "missed", "expires_seconds", "origin",
+)  # fmt: skip
 
 
 class Drift(StrEnum):
@@ -54,7 +56,7 @@ def compare(wanted: Schedule, stored: Schedule | None) -> Difference:
         return _missing(name, wanted.function, wanted.cron, wanted.zone)
     if not stored.origin:
         return _conflict(name)
-    if differences := list(_differences(wanted, stored)):
+    if differences := _differences(wanted, stored):
         return Difference(name=name, drift=Drift.CHANGED, text=", ".join(differences))
     return Difference(name=name, drift=Drift.EQUAL, done=True)
 
@@ -99,32 +101,39 @@ def _conflict(name: str) -> Difference:
     return Difference(name=name, drift=Drift.CONFLICT, text=text)
 
 
-def _differences(wanted: Schedule, stored: Schedule) -> Iterator[str]:
-    for field in _COMPARED:
-        before, after = getattr(stored, field), getattr(wanted, field)
-        if before != after:
-            yield f"{field}: {_shown(before)} -> {_shown(after)}"
+def _differences(wanted: Schedule, stored: Schedule) -> list[str]:
+    """What differs; one at least where the declaration is another, as it has to be stored anew."""
+    differences = [
+        f"{field}: {_shown(before)} -> {_shown(after)}"
+        for field in _COMPARED
+        if (before := getattr(stored, field)) != (after := getattr(wanted, field))
+    ]
     before_call, after_call = _call(stored), _call(wanted)
     if before_call is None or after_call is None or before_call[0] != after_call[0]:
-        yield "timeout, backoff or masks"
-    elif before_call[1] != after_call[1] or stored.declaration != wanted.declaration:
-        yield "arguments"
+        differences.append("timeout, backoff or masks")
+    elif before_call[1] != after_call[1]:
+        differences.append("arguments")
+    elif not differences and stored.declaration != wanted.declaration:
+        is_hidden = after_call[1] is None
+        differences.append("arguments" if is_hidden else "declaration, to the same effect")
+    return differences
 
 
 def _shown(value: Any) -> str:
     return ",".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 
-def _call(schedule: Schedule) -> tuple[payload.Payload, bytes] | None:
+def _call(schedule: Schedule) -> tuple[payload.Payload, bytes | None] | None:
     """The call without what its record repeats or draws anew, and its arguments.
 
-    Sealed arguments differ with each sealing: the declaration's fingerprint stands for them.
+    Sealed arguments differ with each sealing, and are None: they are taken to differ where the
+    declaration does and nothing else is found.
     """
     try:
         call = payload.decode(schedule.payload)
     except (ValueError, msgspec.MsgspecError):
         return None
-    arguments = b"" if is_sealed(call.arguments) else bytes(call.arguments)
+    arguments = None if is_sealed(call.arguments) else bytes(call.arguments)
     return (
         msgspec.structs.replace(
             call, id="", dispatched_at=0.0, arguments=msgspec.Raw(b""), queue="", tags=(), tries=0

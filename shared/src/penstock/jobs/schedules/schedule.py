@@ -47,6 +47,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         removed: kept as a mark until all orchestrators have read it.
         origin: where it is declared, ``code`` or ``settings``; empty: added by a client.
         declaration: fingerprint of the declaration that it was made of.
+        taken_over: of ``dispatched``, those of generations before, which a changed declaration
+            keeps; None: not known, as an earlier version of Penstock stored the record.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     removed: bool = False
     origin: str = ""
     declaration: str = ""
+    taken_over: int | None = None
 
     __repr__ = brief
     __rich_repr__ = brief_fields

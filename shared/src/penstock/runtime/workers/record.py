@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.operations.process_identity import start_ticks
 from penstock.runtime.workers import claims_file, pulse
 
 log = logging.getLogger("penstock.runtime")
 
 _FOLDER = "workers"
-_START_TIME_FIELD = 19  # field 22 of proc(5), counted from behind the command's closing bracket
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,15 +37,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     start_ticks: int
     started_at: float
     started_with: str = ""
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[_START_TIME_FIELD])
 
 
 def write(

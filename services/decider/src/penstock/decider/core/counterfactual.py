@@ -64,7 +64,8 @@ class _Dial(msgspec.Struct, frozen=True):
         describe: a clause about such a value.
         whole: only whole numbers make sense.
         least: the smallest value.
-        follows: an answer equal to the value explains nothing (the plan simply stays).
+        follows: an answer equal to the value explains nothing (the plan simply stays), nor does one
+            on the other side of the decision.
     """
 
     name: str
@@ -114,7 +115,7 @@ def _search(dial: _Dial, sign: int, pool: str, target: int) -> Change | None:
     other = _halve(dial, pool, target, (same, other))
     answer = _target(dial.turn(other), pool)
     assert answer is not None
-    if dial.follows and answer == other:
+    if dial.follows and (answer == other or (answer > target) != (other > dial.value)):
         return None
     return Change(
         input=dial.name,
@@ -122,7 +123,7 @@ def _search(dial: _Dial, sign: int, pool: str, target: int) -> Change | None:
         needed=other,
         target=answer,
         distance=abs(other - dial.value) / max(abs(dial.value), 1.0),
-        text=f"{dial.describe(other)} it would have been {answer}",
+        text=f"{dial.describe(other)}, the decision would have been {_workers(answer)}",
     )
 
 
@@ -231,7 +232,9 @@ def _current(setting: Setting, pool: str) -> _Dial:
         "current",
         remembered.workers,
         turn,
-        lambda value: f"with {value:.0f} workers before instead of {remembered.workers}",
+        lambda value: (
+            f"with {_workers(value)} before this decision instead of {remembered.workers}"
+        ),
         whole=True,
         follows=True,
     )
@@ -312,6 +315,10 @@ def _apart(value: float, host: str, before: float) -> tuple[str, str, str]:
         if now != then or value == before:
             break
     return now, host, then
+
+
+def _workers(count: float) -> str:
+    return "1 worker" if count == 1 else f"{count:.0f} workers"
 
 
 def _difference(difference: float) -> str:

@@ -14,10 +14,10 @@ import psutil
 
 from penstock.config import Settings
 from penstock.executor.spark.supervisor import command
+from penstock.operations.process_identity import start_ticks
 from penstock.runtime import children
 from penstock.runtime.supervised import Backoff, Supervised
 from penstock.runtime.tasks import within
-from penstock.runtime.workers.record import start_ticks
 
 log = logging.getLogger("penstock.executor")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
 from penstock.config.hooks import HookTable
@@ -26,18 +26,21 @@ _MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
 """Characters of a notice's texts: an event may have a megabyte of each, endpoints refuse that."""
 
 
-def notice(name: str, hook: HookTable, event: Event | UnknownEvent) -> JobNotice | None:
+def notice(
+    name: str, hook: HookTable, event: Event | UnknownEvent, hook_jobs: Collection[str] = ()
+) -> JobNotice | None:
     """What a hook is given for an event; None where it is not for it.
 
     Args:
         name: of the hook.
+        hook_jobs: the functions that hooks dispatch.
     """
     if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
         return None
     assert isinstance(event, JobEvent)
-    if event.job_id.startswith(_MARK):
-        return None  # else a hook whose job fails would run for ever
     function, queue = getattr(event, "function", ""), getattr(event, "queue", "")
+    if event.job_id.startswith(_MARK) and (not function or function in hook_jobs):
+        return None  # else a hook whose job fails would run for ever
     if not (_fits(function, hook.functions) and _fits(queue, hook.queues)):
         return None
     error = getattr(event, "error", None)

@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ from penstock.config.hooks import HookTable
 from penstock.events.job import JOB_EVENTS, JobEvent
 from penstock.events.notice import JobNotice
 from penstock.events.subjects import Subjects
+from penstock.health.hooks import MOST_ERROR
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_store.event_log import read_event, read_subject
@@ -66,10 +68,15 @@ class _Position(msgspec.Struct, frozen=True):
     Attributes:
         sequence: of the first event that was not tried yet.
         waiting: by the sequence of their events.
+        error: why the last notice that failed was not delivered.
+        dropped_at: when a notice was dropped, in seconds since 1970; 0 once a later one was
+            delivered.
     """
 
     sequence: int
     waiting: dict[int, _Waiting] = {}
+    error: str = ""
+    dropped_at: float = 0.0
 
 
 class HookRunner:
@@ -79,6 +86,7 @@ class HookRunner:
         name: in the settings.
         deliver: instead of what the hook names.
         meters: where notices are counted.
+        hook_jobs: the functions that the hooks of the settings dispatch; its own if None.
     """
 
     def __init__(
@@ -90,10 +98,12 @@ class HookRunner:
         subjects: Subjects,
         deliver: Deliver | None = None,
         meters: Meters | None = None,
+        hook_jobs: frozenset[str] | None = None,
     ) -> None:
         self._name, self._hook, self._bus, self._subjects = name, hook, bus, subjects
         self._deliver = deliver or delivery_of(hook, client)
         self._meters = meters or Meters()
+        self._hook_jobs = frozenset({hook.job}) if hook_jobs is None else hook_jobs
         self._stream, self._state = subjects.events_stream, subjects.state_stream
         self._subject = subjects.state("cursor", f"hook-{name}")
         self._position = _Position(1)
@@ -104,6 +114,7 @@ class HookRunner:
     async def follow(self, held: Callable[[], bool]) -> None:
         """Delivers while ``held()``. Raises BusError."""
         position = await self._begin()
+        self._position = position
         self._change(position.sequence, position.waiting)
         tasks = [asyncio.ensure_future(part(held)) for part in (self._follow, self._retry)]
         try:
@@ -135,7 +146,7 @@ class HookRunner:
     async def _notice(self, stored: Stored) -> JobNotice | None:
         """What is delivered for a message: nothing where its event may not follow in its job."""
         event = read_event(stored, JOB_EVENTS)
-        notice = core.notice(self._name, self._hook, event)
+        notice = core.notice(self._name, self._hook, event, self._hook_jobs)
         if notice is None or not isinstance(event, JobEvent):
             return None
         job = self._subjects.job(event.job_id)
@@ -207,6 +218,7 @@ class HookRunner:
         try:
             await self._deliver(notice)
         except NotDelivered as error:
+            self._note(error=str(error)[:MOST_ERROR])
             if time.time() - since >= self._hook.give_up_seconds:
                 self._give_up(notice, error)
                 return True
@@ -223,10 +235,12 @@ class HookRunner:
             self._give_up(notice, error)
             return True
         self._meters.count(metrics.HOOK_NOTICES, self._name, "delivered")
+        self._note(dropped_at=0.0)
         return True
 
     def _give_up(self, notice: JobNotice, error: Exception) -> None:
         self._meters.count(metrics.HOOK_NOTICES, self._name, "dropped")
+        self._note(error=str(error)[:MOST_ERROR], dropped_at=time.time())
         log.error(
             "hook %s: %s of job %s is dropped: %s", self._name, notice.event, notice.job_id, error
         )
@@ -248,11 +262,14 @@ class HookRunner:
         self._change(self._position.sequence, {**self._position.waiting, sequence: notice})
 
     def _change(self, sequence: int, waiting: dict[int, _Waiting]) -> None:
-        self._position = _Position(sequence, waiting)
+        self._note(sequence=sequence, waiting=waiting)
         if len(waiting) < _MOST_WAITING:
             self._has_room.set()
         else:
             self._has_room.clear()
+
+    def _note(self, **changes: Any) -> None:
+        self._position = msgspec.structs.replace(self._position, **changes)
 
     async def _keep(self) -> None:
         async with self._keeping:  # the later position is stored last
@@ -273,8 +290,9 @@ class Hooks:
         self, bus: Bus, settings: Settings, client: Client, source: str, meters: Meters
     ) -> None:
         subjects = Subjects(settings.prefix)
+        hook_jobs = frozenset(hook.job for hook in settings.hooks.values() if hook.job)
         self._runners = [
-            HookRunner(name, hook, bus, client, subjects, meters=meters)
+            HookRunner(name, hook, bus, client, subjects, meters=meters, hook_jobs=hook_jobs)
             for name, hook in settings.hooks.items()
         ]
         subject = subjects.state("cursor", "hooks")

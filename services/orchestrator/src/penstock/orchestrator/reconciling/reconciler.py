@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -105,6 +106,8 @@ class Reconciler:
         missing: list[Entry] = []
         for queue, head_at in heads.items():
             lost = await self._lost(lines[queue], head_at, depths.get(queue))
+            if head_at is not None:
+                lost = await self._not_waiting(lost, head_at)
             missing += lost
             for entry in set(lines[queue]).difference(lost):
                 entry.check_at = now + self._table.patience_seconds
@@ -132,6 +135,20 @@ class Reconciler:
             depth.delivered_sequence,
         )
         return [e for e in lost if not claimed.may_hold(e.job_id, e.since + patience_seconds)]
+
+    async def _not_waiting(self, entries: Sequence[Entry], head_at: float) -> list[Entry]:
+        """Those of a queue without a message that waits among its first ones.
+
+        One that was stored again is younger than the event, and from now on expected where it is.
+        """
+        if not entries:
+            return []
+        waiting = await unacknowledged.read(
+            self._bus, self._subjects, entries[0].queue, head_at, sys.maxsize
+        )
+        for entry in entries:
+            entry.since = max(entry.since, waiting.jobs.get(entry.job_id, 0.0))
+        return [entry for entry in entries if entry.job_id not in waiting.jobs]
 
     async def _heads(
         self, queues: Sequence[str], depths: Mapping[str, QueueDepth]

@@ -34,8 +34,12 @@ _QUICK_SECONDS, _QUICK_SHARE, _MAX_QUICK_SECONDS = 0.01, 0.4, 1.0
 the time for which the job has been unknown, and the longest. A worker that refuses is free for the
 next job at once, one that runs jobs is not: under load two of three offers may go to the former, so
 that one job in 3,000 is refused twenty times in a row, which takes 3 s."""
+_QUICK_FOR_SECONDS = 600.0
+"""By then such a worker was offered the job, or runs long jobs, or does not exist."""
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0
 """The same while none has: the worker that knows the job is still to be started."""
+_LONGEST_SECONDS = 86_400.0
+"""No job is offered for longer, whatever builds hosts report."""
 _AT_ONCE = 256
 _LEAST_HELD_SECONDS = 5.0
 """An exclusive queue stays with a worker for at least so long, whatever its jobs ask for."""
@@ -130,8 +134,8 @@ class UnknownJobs:
         }
         untried = others - tried.keys()
         is_over = now - since >= self._after_seconds or not reason.signature_differs
-        if is_over and not untried:
-            return reason.rejected(_whom(tried, now - since))
+        if (is_over and not untried) or now - since >= max(_LONGEST_SECONDS, self._after_seconds):
+            return reason.rejected(_whom(tried, untried, now - since))
         self._note(reason, untried)
         pause = pause_seconds(now - since, bool(untried), random.random())  # noqa: S311
         due = datetime.fromtimestamp(now + pause, UTC)
@@ -164,16 +168,16 @@ def pause_seconds(waited_seconds: float, is_untried: bool, chance: float) -> flo
         is_untried: a live worker of the pool has a build that may know it.
         chance: in [0, 1), so that jobs that were refused together do not come back together.
     """
-    if is_untried:
+    if is_untried and waited_seconds < _QUICK_FOR_SECONDS:
         longest = min(max(waited_seconds * _QUICK_SHARE, _QUICK_SECONDS), _MAX_QUICK_SECONDS)
     else:
         longest = min(max(waited_seconds, _PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
     return longest * (1 + chance) / 2
 
 
-def _whom(tried: Mapping[str, str], waited_seconds: float) -> str:
+def _whom(tried: Mapping[str, str], untried: frozenset[str], waited_seconds: float) -> str:
     builds = ", ".join(f"build {build} (worker {worker})" for build, worker in tried.items())
-    return (
-        f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; "
-        "no live worker of its pool has another build"
-    )
+    others = "no live worker of its pool has another build"
+    if untried:
+        others = f"no worker with build {', '.join(sorted(untried))} took it"
+    return f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; {others}"

@@ -82,6 +82,7 @@ def failed(
             queue=queue,
             error=error,
             function=function,
+            attempt=attempt,
         )
     return (failure, verdict)
 

@@ -126,6 +126,7 @@ class Recorder:
             queue=job.queue,
             error=interrupted_once(f"its worker gave it back unfinished ({job.yielded})"),
             function=job.payload.function,
+            attempt=job.attempt,
         )
         await self._record_patiently(job, (event,), event.error.message)
 
