@@ -55,6 +55,21 @@ def masked(value: Any, names: Collection[str] = ()) -> Any:
     return _masked(value, spelled(names), 0)
 
 
+def masked_settings(tree: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Tables of settings without their secrets.
+
+    Args:
+        tree: as TOML has them.
+        names: ``encryption.masked``: what it hides in jobs' arguments, it hides in those of
+            schedules; elsewhere these names may be those of settings.
+    """
+    shown: dict[str, Any] = masked(tree)
+    for name, table in tree.get("schedules", {}).items():
+        if "arguments" in table:
+            shown["schedules"][name]["arguments"] = masked(table["arguments"], names)
+    return shown
+
+
 def _masked(value: Any, names: frozenset[str], depth: int) -> Any:
     if depth > _DEEPEST:
         return MASK
