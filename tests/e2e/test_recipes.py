@@ -31,7 +31,8 @@ with SyncClient(load()) as client, psycopg.connect(os.environ["DATABASE_URL"]) a
     connection.execute("INSERT INTO orders (item) VALUES ('sent twice')")
     row = connection.execute(
         "INSERT INTO penstock_outbox (function, arguments, queue) "
-        "VALUES ('jobs.bill', '{\"order_id\": 0}', 'bills') RETURNING id"
+        "VALUES ('jobs.bill', %s, 'bills') RETURNING id",
+        ['{"order_id": 0}'],
     ).fetchone()
     client.dispatch_named("jobs.bill", {"order_id": 0}, queue="bills", job_id=str(row[0]))
 """
