@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from penstock.config.masking import MASK, masked
+from penstock.config.masking import MASK, masked_settings
 from penstock.config.section import ALL, Section
 from penstock.config.settings import Settings
 
@@ -42,9 +42,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def sparse(settings: Settings) -> Tree:
     """The settings that are not at their defaults, as nested tables without secrets.
 
-    Of addresses only scheme and host are left, and ``/***`` where more follows.
+    Of addresses only scheme and host are left, and ``/***`` where more follows; of a hook's command
+    the program, and ``***`` where arguments follow.
     """
-    tree: Tree = _hosts_only(masked(_sparse(settings)))
+    tree: Tree = _hosts_only(masked_settings(_sparse(settings), settings.encryption.masked))
+    for table in tree.get("hooks", {}).values():
+        if len(table.get("command", ())) > 1:
+            table["command"] = [table["command"][0], MASK]
     return tree
 
 
