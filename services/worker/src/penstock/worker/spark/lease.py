@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock import telemetry
 from penstock.config.spark import Spark
+from penstock.runtime.paths import socket_address
 from penstock.spark import supervisor_protocol as protocol
 from penstock.spark.sessions import address, job_tag
 from penstock.telemetry import SpanKind, names
@@ -215,7 +216,8 @@ class SupervisorLine:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(_SLICE_SECONDS)
             try:
-                connection.connect(str(self._path))
+                with socket_address(self._path) as address:
+                    connection.connect(address)
                 return connection
             except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
                 connection.close()
