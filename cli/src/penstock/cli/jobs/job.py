@@ -262,7 +262,7 @@ def move(
     settings = session.settings()
     served = serving(settings)
     if not force and served.is_known and (problem := served.why_not(target)):
-        raise Refused(f"queue {target!r}: {problem} (or --force)")
+        raise Refused(f"queue {target!r}: {problem}; --force moves jobs there now")
     matching = _filter(settings, source, **choice)
     act(
         session,
