@@ -1,7 +1,7 @@
 """The values that a line of code put into the message of its error.
 
 In the message of ``raise LookupError(f"no row for {name}")`` the name looks like any other word.
-The traceback shows the line, which tells the one from the other.
+The traceback shows the line, and by it which words of the message are values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 VALUE = "<text>"
 _MAX_LINE = 500
 _MAX_WORDS = 3
-"""A longer value is rather the text of another error, which tells failures apart."""
+"""A longer value is rather the text of another error, which differs with the failure."""
 _ERROR_NAMES = {"e", "err", "error", "ex", "exc", "exception", "cause", "reason", "message"}
 
 
@@ -25,7 +25,7 @@ class _Literal(msgspec.Struct, frozen=True):
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """An expression of the f-string; the text of another error is told from data by its name."""
+    """An expression of the f-string; its name shows whether it is another error."""
 
     is_error: bool
 
@@ -67,7 +67,7 @@ def _end_of_value(message: str, start: int, following: _Literal | _Value | None)
 
 @lru_cache(maxsize=1_000)
 def _parts(line: str) -> tuple[_Literal | _Value, ...]:
-    """What the message of a line's error is made of; empty where the line does not tell."""
+    """What the message of a line's error is made of; empty where the line does not show it."""
     if len(line) > _MAX_LINE or not line.startswith("raise "):
         return ()
     try:
