@@ -25,11 +25,13 @@ from penstock.config import ConfigError
 from penstock.config.hooks import HookTable
 from penstock.config.load import check
 from penstock.events.envelope import encode
-from penstock.events.job import JobCompleted, JobDead, JobError
+from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobError
 from penstock.events.notice import JobNotice
 from penstock.health.hooks import failing_hooks
 from penstock.jobs import JobNotice as ExportedNotice
 from penstock.jobs import job
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import JobRecord
 from penstock.orchestrator.core import hook as core
 from penstock.orchestrator.hooks import runner as runners
 from penstock.orchestrator.hooks.delivery import NotDelivered, Refused, delivery_of
@@ -329,6 +331,30 @@ async def test_failed_attempts_say_whether_another_follows(stage) -> None:
     failed, other = taker.notices
     assert (failed.event, failed.attempt, failed.will_retry) == ("JobFailed", 1, False)
     assert (other.event, other.error) == ("JobCancelled", "not wanted")
+
+
+async def cancelled_by_a_batch(stage: Stage) -> tuple[JobRecord, JobCancelled]:
+    """The job before it was cancelled, and the event, which names no function and no queue."""
+    record = await JobLog(stage.bus, stage.subjects).read(await stage.client.dispatch(charge()))
+    assert record
+    return record, JobCancelled(job_id=record.id, reason="its batch was cancelled")
+
+
+@pytest.mark.parametrize("hook", [{"queues": (QUEUE,)}, {"functions": ("hook-test.*",)}])
+async def test_a_cancelled_job_is_known_by_its_earlier_events(stage, hook) -> None:
+    taker = Delivered()
+    async with hooked(stage, HookTable(command=("x",), on=("cancelled",), **hook), taker):
+        record, event = await cancelled_by_a_batch(stage)
+        assert await JobLog(stage.bus, stage.subjects).append_if(record, event)
+        await eventually(lambda: taker.notices, WITHIN, "a notice")
+    assert (taker.notices[0].function, taker.notices[0].queue) == (charge.name, QUEUE)
+
+
+@pytest.mark.parametrize("hook", [{"queues": ("others",)}, {"functions": ("others.*",)}])
+async def test_a_cancelled_job_of_another_queue_or_function_is_passed_over(stage, hook) -> None:
+    record, event = await cancelled_by_a_batch(stage)
+    table = HookTable(command=("x",), on=("cancelled",), **hook)
+    assert core.notice("pager", table, event, (), record) is None
 
 
 # --- ways of delivering ---------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from fnmatch import fnmatchcase
 
 from penstock.config.hooks import HookTable
 from penstock.events.envelope import Event, UnknownEvent
@@ -12,6 +11,7 @@ from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobEvent, J
 from penstock.events.notice import JobNotice
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.lifecycle import JobRecord
 
 EVENTS: dict[str, type[JobEvent]] = {
     "failed": JobFailed,
@@ -27,21 +27,28 @@ _MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
 
 
 def notice(
-    name: str, hook: HookTable, event: Event | UnknownEvent, hook_jobs: Collection[str] = ()
+    name: str,
+    hook: HookTable,
+    event: Event | UnknownEvent,
+    hook_jobs: Collection[str] = (),
+    record: JobRecord | None = None,
 ) -> JobNotice | None:
     """What a hook is given for an event; None where it is not for it.
 
     Args:
         name: of the hook.
         hook_jobs: the functions that hooks dispatch.
+        record: the job before the event, whose function and queue count where the event names none:
+            that of a cancelled job has no queue. Without it, those may be any.
     """
     if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
         return None
     assert isinstance(event, JobEvent)
-    function, queue = getattr(event, "function", ""), getattr(event, "queue", "")
+    function = getattr(event, "function", "") or (record.function if record else "")
+    queue = getattr(event, "queue", "") or (record.queue if record else "")
     if event.job_id.startswith(_MARK) and (not function or function in hook_jobs):
         return None  # else a hook whose job fails would run for ever
-    if not (_fits(function, hook.functions) and _fits(queue, hook.queues)):
+    if not hook.fits(function, queue):
         return None
     error = getattr(event, "error", None)
     return JobNotice(
@@ -60,21 +67,25 @@ def notice(
     )
 
 
-def may_follow(
-    history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int, event: Event | UnknownEvent
-) -> bool:
-    """Whether an event follows from those of its job before it; else it is passed over.
+def before(history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int) -> JobRecord | None:
+    """The job before the event that is stored at ``sequence``.
 
-    Not so for an event whose job never was, and for one whose earlier events have left the log:
-    the two look the same.
+    None for a job that never was, and for one whose earlier events have left the log: the two look
+    the same.
 
     Args:
         history: of the job: ``(sequence, event)``, oldest first.
+    """
+    return lifecycle.fold([entry for entry in history if entry[0] < sequence])
+
+
+def may_follow(record: JobRecord | None, sequence: int, event: JobEvent) -> bool:
+    """Whether an event follows from those of its job before it; else it is passed over.
+
+    Args:
+        record: the job before it.
         sequence: at which the event is stored.
     """
-    if not isinstance(event, JobEvent):
-        return False
-    record = lifecycle.fold([entry for entry in history if entry[0] < sequence])
     try:
         return record is not None and bool(lifecycle.evolve(record, event, sequence))
     except IllegalTransition:
@@ -93,7 +104,3 @@ def _cut(text: str, most: int) -> str:
         return text
     left_out = f"… {len(text) - most:,} characters left out …"
     return f"{text[: most // 2]}\n{left_out}\n{text[-(most // 2) :]}"
-
-
-def _fits(name: str, patterns: tuple[str, ...]) -> bool:
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)

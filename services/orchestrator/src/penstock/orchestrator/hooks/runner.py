@@ -146,12 +146,16 @@ class HookRunner:
     async def _notice(self, stored: Stored) -> JobNotice | None:
         """What is delivered for a message: nothing where its event may not follow in its job."""
         event = read_event(stored, JOB_EVENTS)
+        if not isinstance(event, JobEvent):
+            return None
         notice = core.notice(self._name, self._hook, event, self._hook_jobs)
-        if notice is None or not isinstance(event, JobEvent):
+        if notice is None:
             return None
         job = self._subjects.job(event.job_id)
         history = await read_subject(self._bus, self._stream, job, JOB_EVENTS)
-        if core.may_follow(history, stored.sequence, event):
+        record = core.before(history, stored.sequence)
+        notice = core.notice(self._name, self._hook, event, self._hook_jobs, record)
+        if notice is None or core.may_follow(record, stored.sequence, event):
             return notice
         log.warning(
             "hook %s: %s of job %s is passed over: it does not follow from the job's events",
