@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.config import explain
 from penstock.config.embedded import with_pipeline
-from penstock.config.masking import masked
+from penstock.config.masking import masked_settings
 from penstock.config.settings import Settings
 
 FILE = "penstock.toml"
@@ -84,7 +84,11 @@ def check(
 
 def dump(settings: Settings) -> str:
     """Settings as JSON, secrets masked: passwords, tokens, and what stands in addresses."""
-    return json.dumps(masked(msgspec.to_builtins(settings)), indent=2, ensure_ascii=False)
+    return json.dumps(
+        masked_settings(msgspec.to_builtins(settings), settings.encryption.masked),
+        indent=2,
+        ensure_ascii=False,
+    )
 
 
 def _read_file(path: str | Path | None) -> dict[str, Any]:
