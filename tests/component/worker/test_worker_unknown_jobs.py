@@ -25,6 +25,7 @@ from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.unknown_jobs import GIVES_WAY, pause_seconds
+from penstock.worker.core.company import Company
 from penstock.worker.running.outcome import Outcome
 from penstock.worker.running.recording import FinishedJob, Recorder
 
@@ -120,7 +121,8 @@ class Worker:
 
     async def win(self) -> list[ClaimedJob]:
         with code(self.version):
-            return await self.claims.win(await self.bus.puller(QUEUE).fetch(10, 0))
+            deliveries = await self.bus.puller(QUEUE).fetch(10, 0)
+            return await self.claims.win(deliveries, Company(runs_one=True))
 
     async def complete(self, held: ClaimedJob) -> None:
         recorder = Recorder(self.bus, self.claims, 1_000_000)
@@ -368,7 +370,8 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
         "Penstock-Dead-At": "1e300",
     }
     with code("none"):
-        assert await unaware.claims.win([msgspec.structs.replace(delivery, headers=forged)]) == []
+        message = msgspec.structs.replace(delivery, headers=forged)
+        assert await unaware.claims.win([message], Company(runs_one=True)) == []
     schedule = await site.bus.last(site.subjects.jobs_stream, site.subjects.schedule(QUEUE, job_id))
     assert schedule is not None
     assert len(schedule.headers["Penstock-Unknown-To"].split(",")) <= 17
