@@ -298,7 +298,7 @@ def test_a_job_that_a_hook_is_not_for_is_known_by_its_dispatch(function: str, qu
     hook = HookTable(command=("x",), on=("cancelled",), functions=("x",), queues=(QUEUE,))
     event = JobCancelled(job_id="j", reason="r")
     dispatched = JobDispatched(job_id="j", queue=queue, function=function, payload=b"")
-    assert core.may_concern(hook, event)
+    assert core.may_concern(event, hook)
     job = core.job_before([(1, dispatched)], 2, event)
     assert job is not None
     assert core.notice("pager", hook, event, job) is None

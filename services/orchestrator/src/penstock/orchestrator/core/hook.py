@@ -28,7 +28,7 @@ _MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
 """Characters of a notice's texts: an event may have a megabyte of each, endpoints refuse that."""
 
 
-def may_concern(hook: HookTable, event: Event | UnknownEvent) -> TypeGuard[JobEvent]:
+def may_concern(event: Event | UnknownEvent, hook: HookTable) -> TypeGuard[JobEvent]:
     """Whether a hook may be for an event, as far as the event says without its job."""
     if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
         return False

@@ -146,7 +146,7 @@ class HookRunner:
     async def _notice(self, stored: Stored) -> JobNotice | None:
         """What is delivered for a message: nothing where its event may not follow in its job."""
         event = read_event(stored, JOB_EVENTS)
-        if not core.may_concern(self._hook, event):
+        if not core.may_concern(event, self._hook):
             return None
         subject = self._subjects.job(event.job_id)
         history = await read_subject(self._bus, self._stream, subject, JOB_EVENTS)
