@@ -267,6 +267,24 @@ async def test_what_was_dropped_long_ago_and_what_cannot_be_read_is_not_reported
         assert await failing_hooks(stage.bus, tables) == ()
 
 
+async def test_what_is_stored_of_a_failure_has_no_secret_of_the_settings(stage) -> None:
+    def fail(notice: JobNotice) -> Any:
+        raise Refused("curl exited with 22: -u me:abcd https://chat.test/T0/abcd token=abcd")
+
+    hook = HookTable(command=("curl", "-u", "me:abcd"))
+    async with hooked(stage, hook, fail):
+        await dead(stage)
+        subject = stage.subjects.state("cursor", "hook-pager")
+
+        async def error() -> str:
+            stored = await stage.bus.last(stage.subjects.state_stream, subject)
+            text: str = json.loads(stored.body).get("error", "")
+            return text
+
+        text = await eventually(error, WITHIN, "a stored error")
+    assert text == "curl exited with 22: -u *** https://chat.test/*** token=***"
+
+
 def test_long_texts_of_an_event_are_cut() -> None:
     error = JobError(kind="k" * 500, message="m" * 10**6, traceback="t" * 10**6 + "the end")
     long = "f" * 10**6

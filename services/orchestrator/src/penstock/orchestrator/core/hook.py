@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TypeGuard
 
 from penstock.config.hooks import HookTable
+from penstock.config.masking import MASK, hosts_only, masked
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobEvent, JobFailed
 from penstock.events.notice import JobNotice
@@ -24,6 +25,7 @@ EVENTS: dict[str, type[JobEvent]] = {
 """By the names that settings have for them."""
 _MARK = "hook_"
 """What the id of a hook's job begins with."""
+_SHORTEST_SECRET = 4
 _MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
 """Characters of a notice's texts: an event may have a megabyte of each, endpoints refuse that."""
 
@@ -86,6 +88,19 @@ def notice(
         error=_cut(error.message if error else getattr(event, "reason", ""), _MOST_ERROR),
         traceback=_cut(error.traceback, _MOST_TRACEBACK) if error else "",
     )
+
+
+def error_text(hook: HookTable, error: Exception) -> str:
+    """Why a notice was not delivered, without what the settings of the hook keep to themselves.
+
+    A command may have printed its arguments or an address; keys of workers may read what is stored.
+    """
+    text = str(error)
+    for secret in sorted((hook.authorization, *hook.command[1:]), key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, MASK)
+    shown: str = hosts_only(masked(text))
+    return shown
 
 
 def job_id(of: JobNotice) -> str:
