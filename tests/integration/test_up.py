@@ -158,7 +158,9 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     job_id = done["job"]["id"]
     [line] = up.shell.text("job", "logs", job_id, "--json", "--follow").splitlines()
     assert (json.loads(line)["text"], json.loads(line)["stream"]) == ("adding 1 and 2", "stdout")
-    lines = [json.loads(line) for line in up.log.read_text().splitlines()]  # all of them are JSON
+    text = up.log.read_text()
+    assert [line for line in text.splitlines() if not line.startswith("{")] == [], text
+    lines = [json.loads(line) for line in text.splitlines()]
     [printed] = [line for line in lines if line.get("text") == "adding 1 and 2"]
     assert (printed["job_id"], printed["function"]) == (job_id, "up_jobs.add")
 

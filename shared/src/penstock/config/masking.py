@@ -35,6 +35,8 @@ _HEADER = re.compile(
 _USER_PART = re.compile(r"(?<=://)(?:[^\s/?#]+(?=@)|[^\s/?#@:]*+:(?!\d+/)(?:(?!://)[^\s@])*+(?=@))")
 """Up to the last ``@`` of the host's part; a password with a ``/`` counts, a port does not."""
 _BEARER = re.compile(r"\b(Bearer\s++)[\w.~+/\-]{8,}=*", re.IGNORECASE)
+_BEHIND_HOST = re.compile(r"(://[^\s/?#,]+)(?:/[^\s,]+|[?#][^\s,]*)")
+"""What may be a secret as a whole, as in the address of a chat's webhook."""
 _LITERALS: dict[str, Any] = {
     "null": None, "None": None, "true": True, "false": False, "True": True, "False": False
 }  # fmt: skip
@@ -53,6 +55,15 @@ def masked(value: Any, names: Collection[str] = ()) -> Any:
         A copy; tuples become lists. JSON in a text stays JSON, encoded anew where it changed.
     """
     return _masked(value, spelled(names), 0)
+
+
+def hosts_only(value: Any) -> Any:
+    """Plain values, or a text, with ``/***`` in place of what stands behind hosts in addresses."""
+    if isinstance(value, dict):
+        return {name: hosts_only(below) for name, below in value.items()}
+    if isinstance(value, list):
+        return [hosts_only(below) for below in value]
+    return _BEHIND_HOST.sub(rf"\1/{MASK}", value) if isinstance(value, str) else value
 
 
 def masked_settings(tree: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
