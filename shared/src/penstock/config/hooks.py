@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -49,10 +48,6 @@ class HookTable(Section, frozen=True, kw_only=True):
     timeout_seconds: Positive = 10.0
     give_up_seconds: Positive = 3600.0
 
-    def fits(self, function: str, queue: str) -> bool:
-        """Whether it is for jobs of a function and a queue; an empty one may be any."""
-        return _fits(function, self.functions) and _fits(queue, self.queues)
-
     def __post_init__(self) -> None:
         """Raises ValueError: says what was found and what is expected."""
         super().__post_init__()
@@ -68,7 +63,3 @@ class HookTable(Section, frozen=True, kw_only=True):
             address = urlsplit(self.url)
             if address.scheme not in {"http", "https"} or not address.hostname:
                 raise ValueError("a hook's url begins with http:// or https:// and names a host")
-
-
-def _fits(name: str, patterns: tuple[str, ...]) -> bool:
-    return not patterns or not name or any(fnmatchcase(name, pattern) for pattern in patterns)

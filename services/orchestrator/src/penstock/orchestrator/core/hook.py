@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from typing import TypeGuard
 
 from penstock.config.hooks import HookTable
 from penstock.config.masking import MASK, hosts_only, masked
@@ -28,29 +30,48 @@ _MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
 """Characters of a notice's texts: an event may have a megabyte of each, endpoints refuse that."""
 
 
+def may_concern(event: Event | UnknownEvent, hook: HookTable) -> TypeGuard[JobEvent]:
+    """Whether a hook may be for an event, as far as the event says without its job."""
+    if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
+        return False
+    function, queue = getattr(event, "function", ""), getattr(event, "queue", "")
+    return (not function or _fits(function, hook.functions)) and (
+        not queue or _fits(queue, hook.queues)
+    )
+
+
+def job_before(
+    history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int, event: JobEvent
+) -> JobRecord | None:
+    """The job as its events before this one add up; None where the event does not follow from them.
+
+    None too for a job that never was, and for one whose earlier events have left the log: the two
+    look the same.
+
+    Args:
+        history: of the job: ``(sequence, event)``, oldest first.
+        sequence: at which the event is stored.
+    """
+    record = lifecycle.fold([entry for entry in history if entry[0] < sequence])
+    try:
+        return record if record is not None and lifecycle.evolve(record, event, sequence) else None
+    except IllegalTransition:
+        return None
+
+
 def notice(
-    name: str,
-    hook: HookTable,
-    event: Event | UnknownEvent,
-    hook_jobs: Collection[str] = (),
-    record: JobRecord | None = None,
+    name: str, hook: HookTable, event: JobEvent, job: JobRecord, hook_jobs: Collection[str] = ()
 ) -> JobNotice | None:
-    """What a hook is given for an event; None where it is not for it.
+    """What a hook is given for an event; None where it is not for the job.
 
     Args:
         name: of the hook.
+        job: as it was before the event. Its function and queue count: not all events name them.
         hook_jobs: the functions that hooks dispatch.
-        record: the job before the event, whose function and queue count where the event names none:
-            that of a cancelled job has no queue. Without it, those may be any.
     """
-    if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
-        return None
-    assert isinstance(event, JobEvent)
-    function = getattr(event, "function", "") or (record.function if record else "")
-    queue = getattr(event, "queue", "") or (record.queue if record else "")
-    if event.job_id.startswith(_MARK) and (not function or function in hook_jobs):
+    if job.id.startswith(_MARK) and job.function in hook_jobs:
         return None  # else a hook whose job fails would run for ever
-    if not hook.fits(function, queue):
+    if not (_fits(job.function, hook.functions) and _fits(job.queue, hook.queues)):
         return None
     error = getattr(event, "error", None)
     return JobNotice(
@@ -59,8 +80,8 @@ def notice(
         event=event.name,
         at=event.at,
         job_id=event.job_id,
-        function=function[:_MOST_NAME],
-        queue=queue[:_MOST_NAME],
+        function=job.function[:_MOST_NAME],
+        queue=job.queue[:_MOST_NAME],
         attempt=getattr(event, "attempt", 0),
         will_retry=bool(getattr(event, "will_retry", False)),
         error_type=error.kind[:_MOST_NAME] if error else "",
@@ -82,31 +103,6 @@ def error_text(hook: HookTable, error: Exception) -> str:
     return shown
 
 
-def before(history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int) -> JobRecord | None:
-    """The job before the event that is stored at ``sequence``.
-
-    None for a job that never was, and for one whose earlier events have left the log: the two look
-    the same.
-
-    Args:
-        history: of the job: ``(sequence, event)``, oldest first.
-    """
-    return lifecycle.fold([entry for entry in history if entry[0] < sequence])
-
-
-def may_follow(record: JobRecord | None, sequence: int, event: JobEvent) -> bool:
-    """Whether an event follows from those of its job before it; else it is passed over.
-
-    Args:
-        record: the job before it.
-        sequence: at which the event is stored.
-    """
-    try:
-        return record is not None and bool(lifecycle.evolve(record, event, sequence))
-    except IllegalTransition:
-        return False
-
-
 def job_id(of: JobNotice) -> str:
     """The id of the job that a notice leads to: the same each time, so that it is accepted once."""
     digest = hashlib.blake2b(f"{of.hook}/{of.event_id}".encode(), digest_size=16)
@@ -119,3 +115,7 @@ def _cut(text: str, most: int) -> str:
         return text
     left_out = f"… {len(text) - most:,} characters left out …"
     return f"{text[: most // 2]}\n{left_out}\n{text[-(most // 2) :]}"
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
