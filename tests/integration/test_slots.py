@@ -129,6 +129,7 @@ async def _each_job_of_a_killed_worker_is_recovered_once(host: Stage, folder: Pa
     await crowd.come()
     [pid] = crowd.pids
     os.kill(pid, signal.SIGKILL)
+    await crowd.began(2 * SLOTS)  # all beside each other again: none has ended
     crowd.let_go()
     views = await crowd.ended()
     assert {view.state for view in views} == {State.COMPLETED}

@@ -25,7 +25,7 @@ from penstock.config import ConfigError
 from penstock.config.hooks import HookTable
 from penstock.config.load import check
 from penstock.events.envelope import encode
-from penstock.events.job import JobCompleted, JobDead, JobError
+from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched, JobError
 from penstock.events.notice import JobNotice
 from penstock.health.hooks import failing_hooks
 from penstock.jobs import JobNotice as ExportedNotice
@@ -289,12 +289,37 @@ def test_long_texts_of_an_event_are_cut() -> None:
     error = JobError(kind="k" * 500, message="m" * 10**6, traceback="t" * 10**6 + "the end")
     long = "f" * 10**6
     event = JobDead(id=long, job_id="j", queue=long, function=long, error=error)
-    made = core.notice("pager", HookTable(command=("x",)), event)
+    dispatched = JobDispatched(job_id="j", queue=long, function=long, payload=b"")
+    job = core.job_before([(1, dispatched)], 2, event)
+    assert job is not None
+    made = core.notice("pager", HookTable(command=("x",)), event, job)
     assert made is not None
     assert len(msgspec.json.encode(made)) < 25_000
     assert made.error.startswith("mmm")
     assert "996,000 characters left out" in made.error
     assert made.traceback.endswith("the end")
+
+
+async def test_function_and_queue_are_those_of_the_job_where_its_event_names_none(stage) -> None:
+    hook = HookTable(command=("x",), on=("cancelled",), functions=("hook-test.*",), queues=(QUEUE,))
+    taker = Delivered()
+    async with hooked(stage, hook, taker):
+        job_id = await stage.client.dispatch(charge(), job_id="hook_1")
+        event = JobCancelled(job_id=job_id, reason="a job before it failed", cause="skipped")
+        await stage.bus.append(Outgoing(stage.subjects.event(event), encode(event)))
+        [notice] = await eventually(lambda: taker.notices, WITHIN)
+    assert (notice.job_id, notice.function, notice.queue) == (job_id, "hook-test.charge", QUEUE)
+
+
+@pytest.mark.parametrize(("function", "queue"), [("shop.charge", QUEUE), ("x", "idle")])
+def test_a_job_that_a_hook_is_not_for_is_known_by_its_dispatch(function: str, queue: str) -> None:
+    hook = HookTable(command=("x",), on=("cancelled",), functions=("x",), queues=(QUEUE,))
+    event = JobCancelled(job_id="j", reason="r")
+    dispatched = JobDispatched(job_id="j", queue=queue, function=function, payload=b"")
+    assert core.may_concern(event, hook)
+    job = core.job_before([(1, dispatched)], 2, event)
+    assert job is not None
+    assert core.notice("pager", hook, event, job) is None
 
 
 async def test_killed_between_delivery_and_position_it_is_delivered_again(

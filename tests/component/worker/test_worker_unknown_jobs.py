@@ -11,7 +11,7 @@ import pytest
 from tests.component.worker.given import QUEUE, settings
 
 from penstock.bus.protocol import Outgoing
-from penstock.cli.jobs.job_view import description
+from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.snapshot import HostSnapshot, PoolWorkers
@@ -21,6 +21,7 @@ from penstock.jobs.lifecycle import State
 from penstock.jobs.reading.handed_on import of_headers
 from penstock.testing.memory import broker
 from penstock.testing.memory.bus import MemoryBus
+from penstock.views.job_history import job_row
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.live_builds import LiveBuilds
@@ -349,6 +350,11 @@ async def test_a_job_that_is_handed_on_says_why_it_waits(site: Site) -> None:
     shown = "\n".join(description(await site.view(job_id)))
     assert f"waits      {waits}" in shown
     assert "build none (worker h.worker-none)" in shown
+    other = await site.client.dispatch(resize(width=2))
+    listed = {view.id: job_row(view).waits for view in await site.client.jobs.list()}
+    assert listed == {job_id: str(waits), other: ""}
+    note = next(column for column in COLUMNS if column.title == "note")
+    assert note.cell(job_row(await site.view(job_id))) == str(waits)
 
 
 async def test_waiting_in_vain_for_a_job_that_nobody_refused_says_how_it_is(site: Site) -> None:

@@ -30,7 +30,9 @@ _VALUE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _HEADER = re.compile(
-    r"(?<![\w.\-])((?:proxy-)?authorization|(?:set-)?cookie)(\s*+:\s*+)[^\r\n]++", re.IGNORECASE
+    r"(?<![\w.\-])((?:proxy-)?authorization|(?:set-)?cookie)"
+    r"(\s*+:\s*+|(?<=n)\s++(?=(?:Basic|Bearer|Digest|Negotiate)\s))[^\r\n]++",
+    re.IGNORECASE,
 )
 _USER_PART = re.compile(r"(?<=://)(?:[^\s/?#]+(?=@)|[^\s/?#@:]*+:(?!\d+/)(?:(?!://)[^\s@])*+(?=@))")
 """Up to the last ``@`` of the host's part; a password with a ``/`` counts, a port does not."""

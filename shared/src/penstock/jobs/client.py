@@ -101,7 +101,7 @@ class Client:
         self.batches = Batches(bus, subjects, self.dispatcher, self.retry)
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
-        self.jobs = Jobs(bus, subjects, self._log, factory.ring)
+        self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)
         self.pauses = QueuePauses(bus, subjects, source)
         self.bulk = Bulk(bus, subjects, factory)
 

@@ -26,7 +26,12 @@ COLUMNS = (
     Column("dispatched", lambda row: wording.clock(row.dispatched_at)),
     Column("ran", lambda row: wording.seconds(row.run_seconds), number=True),
     Column("worker", lambda row: row.worker or wording.UNKNOWN, rank=3),
-    Column("note", lambda row: wording.error(row.error) or row.progress, rank=1, sentence=True),
+    Column(
+        "note",
+        lambda row: row.waits or wording.error(row.error) or row.progress,
+        rank=1,
+        sentence=True,
+    ),
 )
 
 

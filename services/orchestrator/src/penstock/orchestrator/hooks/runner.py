@@ -24,7 +24,7 @@ import msgspec
 from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.config.hooks import HookTable
-from penstock.events.job import JOB_EVENTS, JobEvent
+from penstock.events.job import JOB_EVENTS
 from penstock.events.notice import JobNotice
 from penstock.events.subjects import Subjects
 from penstock.health.hooks import MOST_ERROR
@@ -154,18 +154,18 @@ class HookRunner:
     async def _notice(self, stored: Stored) -> JobNotice | None:
         """What is delivered for a message: nothing where its event may not follow in its job."""
         event = read_event(stored, JOB_EVENTS)
-        notice = core.notice(self._name, self._hook, event, self._hook_jobs)
-        if notice is None or not isinstance(event, JobEvent):
+        if not core.may_concern(event, self._hook):
             return None
-        job = self._subjects.job(event.job_id)
-        history = await read_subject(self._bus, self._stream, job, JOB_EVENTS)
-        if core.may_follow(history, stored.sequence, event):
-            return notice
+        subject = self._subjects.job(event.job_id)
+        history = await read_subject(self._bus, self._stream, subject, JOB_EVENTS)
+        job = core.job_before(history, stored.sequence, event)
+        if job is not None:
+            return core.notice(self._name, self._hook, event, job, self._hook_jobs)
         log.warning(
             "hook %s: %s of job %s is passed over: it does not follow from the job's events",
             self._name,
-            notice.event,
-            notice.job_id,
+            event.name,
+            event.job_id,
         )
         return None
 
