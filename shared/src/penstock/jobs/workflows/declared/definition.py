@@ -9,7 +9,6 @@ import msgspec
 
 from penstock.config.topology import Priority
 from penstock.events.condition import Condition, Path
-from penstock.events.envelope import Int64
 from penstock.events.graph import OnFailure, ResultPath, Rule
 from penstock.jobs.retry import Backoff
 
@@ -128,7 +127,7 @@ class Definition(_Declared, frozen=True, kw_only=True):
     """
 
     name: Name
-    version: Annotated[Int64, msgspec.Meta(ge=1)] = 1
+    version: Annotated[int, msgspec.Meta(ge=1, le=2**31)] = 1
     steps: tuple[DeclaredStep, ...]
     context: dict[Name, Any] = {}
     required: tuple[Name, ...] = ()

@@ -2,7 +2,7 @@
 
 Everything follows from how jobs ended, never from when or in which order: a step is judged once
 all that it needs have ended, and sees the context as the steps before it left it. So a skipped step
-is not recorded anywhere; whoever asks comes to the same answer.
+is not recorded anywhere: each process that asks comes to the same answer.
 """
 
 from __future__ import annotations

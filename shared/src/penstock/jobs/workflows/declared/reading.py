@@ -92,9 +92,8 @@ def _check_size(document: str | bytes) -> None:
 
 def _with_name(error: str, values: Any) -> str:
     """msgspec names a step by its position; people know it by its name."""
-    _, found, rest = error.partition("$.steps[")
-    position = rest.partition("]")[0]
-    if not found or not position.isdecimal():
+    position = error.partition("$.steps[")[2].partition("]")[0]
+    if not position.isdecimal():
         return error
     step = values["steps"][int(position)]
     name = step.get("name") if isinstance(step, Mapping) else None
