@@ -1,0 +1,79 @@
+"""What a workflow has recorded, folded from its events. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.events.workflow import (
+    MemoEntry,
+    ScheduledStep,
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowMemo,
+)
+
+EMPTY = WorkflowMemo()
+
+
+def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo:
+    """The memo after an advance."""
+    memo = memo or EMPTY
+    entry = MemoEntry(
+        now=event.now,
+        consumed=event.consumed,
+        scheduled=event.scheduled,
+        cancelled=event.cancelled,
+    )
+    return WorkflowMemo(
+        entries=(*memo.entries, entry),
+        wait=event.wait,
+        status=event.status,
+        advances=event.number,
+    )
+
+
+def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
+    """The memo after an inline step."""
+    memo = memo or EMPTY
+    entry = MemoEntry(now=event.now, consumed=event.consumed, inline=event.inline)
+    return msgspec.structs.replace(memo, entries=(*memo.entries, entry))
+
+
+def blocked(memo: WorkflowMemo | None, reason: str) -> WorkflowMemo:
+    """The same memo, which the code that ran does not fit."""
+    return msgspec.structs.replace(memo or EMPTY, blocked=reason)
+
+
+def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
+    """All that was ever scheduled, by key."""
+    return {step.key: step for entry in memo.entries for step in entry.scheduled}
+
+
+def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
+    """What was scheduled, and is neither consumed nor given up, by key."""
+    steps = scheduled_steps(memo)
+    given_up = {n for entry in memo.entries for n in entry.cancelled}
+    consumed = {resolution.key for entry in memo.entries for resolution in entry.consumed}
+    return {
+        key: step for key, step in steps.items() if key not in consumed and step.n not in given_up
+    }
+
+
+def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
+    """Steps with jobs that it does not wait for any more; these are to be cancelled."""
+    given_up = {n for entry in memo.entries for n in entry.cancelled}
+    return [
+        step
+        for step in scheduled_steps(memo).values()
+        if step.n in given_up and step.kind == "job"
+    ]
+
+
+def consumed_signals(memo: WorkflowMemo) -> set[int]:
+    """Sequences of the signals that it took note of."""
+    return {
+        resolution.sequence
+        for entry in memo.entries
+        for resolution in entry.consumed
+        if resolution.sequence
+    }
