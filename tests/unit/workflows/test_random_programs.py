@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import assume, given, settings
-
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced
-from penstock.jobs.lifecycle import State
 from tests.unit.workflows import programs
 from tests.unit.workflows.programs import Failed, Program, expected, interpret
 from tests.unit.workflows.world import START, World
+
+from penstock.events.workflow import StepRecorded, WorkflowAdvanced
+from penstock.jobs.lifecycle import State
 
 
 def _ran(program: Program, crash_at: int = 0, after: bool = False) -> World:

@@ -81,7 +81,9 @@ class World:
         self._inbox: list[tuple[int, SignalReceived]] = []
         self._arrivals = Arrivals((), list)
         self._append(
-            JobDispatched(job_id="wf", queue="workflows", function="f", payload=b"", kind="workflow")
+            JobDispatched(
+                job_id="wf", queue="workflows", function="f", payload=b"", kind="workflow"
+            )
         )
 
     # --- the log ----------------------------------------------------------------------------------
@@ -148,9 +150,9 @@ class World:
         for step in waiting.values():
             if step.kind == "job" and (end := self._end_of(step.key)):
                 ended[step.n] = end.outcome == "completed"
-            elif step.due_at is not None and step.due_at <= self.clock:
-                ended[step.n] = True
-            elif step.kind == "signal" and any(one.name == step.digest for one in unread):
+            elif (step.due_at is not None and step.due_at <= self.clock) or (
+                step.kind == "signal" and any(one.name == step.digest for one in unread)
+            ):
                 ended[step.n] = True
         return goes_on(record.workflow.wait, ended)
 
@@ -244,9 +246,9 @@ class World:
 
 def _stored(event: JobEvent) -> Any:
     """As it is read back: what does not survive encoding shows itself."""
-    from penstock.bus.protocol import Stored  # noqa: PLC0415
-    from penstock.events.envelope import encode  # noqa: PLC0415
-    from penstock.events.job import JOB_EVENTS  # noqa: PLC0415
+    from penstock.bus.protocol import Stored
+    from penstock.events.envelope import encode
+    from penstock.events.job import JOB_EVENTS
 
     subject = f"penstock.events.job.{event.key}.{event.name}"
     return read_event(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from penstock.events.envelope import Codec, Instant, Int64
-from penstock.events.job_event import JobError as JobError
-from penstock.events.job_event import JobEvent as JobEvent
+from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - for importers
+from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
 from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
 
 

@@ -40,7 +40,11 @@ from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
+from penstock.jobs.workflows.commands import StepFailed, WorkflowError
+from penstock.jobs.workflows.context import WorkflowContext
 from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.instances import WorkflowView
+from penstock.jobs.workflows.workflow_type import workflow
 
 __all__ = [
     "AlreadyDispatched",
@@ -77,6 +81,7 @@ __all__ = [
     "Skip",
     "State",
     "Step",
+    "StepFailed",
     "StreamFull",
     "SyncClient",
     "Terms",
@@ -86,8 +91,12 @@ __all__ = [
     "Unique",
     "UnknownJob",
     "WithoutOverlapping",
+    "WorkflowContext",
+    "WorkflowError",
+    "WorkflowView",
     "WrongResult",
     "awaiting",
     "job",
     "schedule",
+    "workflow",
 ]

@@ -369,33 +369,11 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
                 "message": 0,
                 "moved": sequence,
             }
-        case StepRecorded():
-            return {"workflow": memo.recorded(record.workflow, event)}
-        case WorkflowAdvanced():
-            return _suspended(memo.advanced(record.workflow, event), event)
-        case WorkflowBlocked():
-            return _suspended(memo.blocked(record.workflow, event.reason), event)
         case JobDead():
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():
             return {"finished_at": event.at}
-    return {}
-
-
-def _suspended(
-    workflow: WorkflowMemo, event: WorkflowAdvanced | WorkflowBlocked
-) -> dict[str, Any]:
-    """Its tries, and the losses of its workers, are counted anew for each advance."""
-    return {
-        "workflow": workflow,
-        "wakes_at": event.due_at,
-        "available_at": event.due_at or event.at,
-        "next_attempt": 1,
-        "lost_workers": 0,
-        "lost_together": 0,
-        "lost_beside": 0,
-        "error": None,
-    }
+    return memo.changes(record.workflow, event)
 
 
 def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.jobs.schedules import schedule
 from penstock.measuring.job_series import JobSeries
 from penstock.orchestrator.scheduling.ticker import Ticker
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.memory.bus import MemoryBus
@@ -52,6 +53,7 @@ class Run:
         self._cron = client.schedules
         self._ticker = Ticker(bus.client(), self._subjects, "testing")
         self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
+        self._suspended = SuspendedWorkflows(bus.client(), self._subjects, client)
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
 
     async def until_idle(self, timeout_seconds: float) -> int:
@@ -59,7 +61,12 @@ class Run:
         before = self._started()
         background = [
             asyncio.create_task(work)
-            for work in (self._workflows.follow(), self._ticker.follow(), self._ticker.run())
+            for work in (
+                self._workflows.follow(),
+                self._suspended.follow(),
+                self._ticker.follow(),
+                self._ticker.run(),
+            )
         ]
         reports = await self._bus.client().listen(
             self._subjects.worker_report("*", "*"), self._on_report
@@ -97,6 +104,8 @@ class Run:
         before = self._last(self._subjects.events())
         for name in tuple(self._workflows.unfinished):
             await self._workflows.settle(name)
+        if await self._wakes():
+            return True
         if self._last(self._subjects.events()) != before:
             return True
         retries = [
@@ -105,6 +114,16 @@ class Run:
         for retry in retries:
             self._bus.fire(retry.subject)
         return bool(retries)
+
+    async def _wakes(self) -> bool:
+        """Whether a suspended workflow goes on."""
+        before = self._last_queued()
+        await self._suspended.round(self._bus.client().now())
+        return self._last_queued() != before
+
+    def _last_queued(self) -> int:
+        messages = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
+        return messages[-1].sequence if messages else 0
 
     def _waiting(self) -> set[str]:
         """Queues that hold messages, taken ones too."""
@@ -120,9 +139,11 @@ class Run:
         return any(schedule.step(record, now) or record.firing for record in await self._cron.all())
 
     def _follows(self) -> bool:
-        """Whether batches and graphs have not yet seen all that concerns them."""
+        """Whether batches, graphs and workflows have not yet seen all that concerns them."""
         return any(
-            self._last(pattern) > self._workflows.position for pattern in self._workflows.patterns()
+            self._last(pattern) > follower.position
+            for follower in (self._workflows, self._suspended)
+            for pattern in follower.patterns()
         )
 
     def _last(self, subject: str) -> int:

@@ -98,7 +98,9 @@ class Reporter:
 
     def finished(self, jobs: Sequence[FinishedJob]) -> None:
         for job, outcome in jobs:
-            if outcome.verdict is not None:  # it did not run: its time is no measurement
+            if (
+                outcome.verdict is not None and not outcome.is_advance
+            ):  # it did not run: its time is no measurement
                 continue
             tally = self._tally(job.queue)
             tally.failed += outcome.error is not None

@@ -110,9 +110,7 @@ class Arrivals:
         signals: the inbox; read once, when a signal is first waited for.
     """
 
-    def __init__(
-        self, ends: Iterable[Resolution], signals: Callable[[], Sequence[Signal]]
-    ) -> None:
+    def __init__(self, ends: Iterable[Resolution], signals: Callable[[], Sequence[Signal]]) -> None:
         self._ends, self._read_signals = deque(ends), signals
         self._signals: list[Signal] | None = None
 

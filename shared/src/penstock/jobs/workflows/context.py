@@ -115,7 +115,7 @@ class WorkflowContext:
         name: str,
         kind: type[T] | Any = Any,
         *,
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - on no event loop
+        timeout: float | timedelta | None = None,
         default: Any = NO_DEFAULT,
     ) -> Command[Any]:
         """Waits for a value from outside; one that was sent before is there at once.

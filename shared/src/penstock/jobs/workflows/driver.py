@@ -41,7 +41,6 @@ from penstock.jobs.workflows.commands import (
     RunJob,
     Sleep,
     StepFailed,
-    WaitSignal,
     WorkflowError,
 )
 from penstock.jobs.workflows.foreign_await import foreign_await, without_loop
@@ -456,8 +455,7 @@ class Driver:
             branch.work.close()
         except RuntimeError as error:
             raise WorkflowError(
-                f"{branch.work.__qualname__} was given up and awaits in a 'finally' or 'except': "
-                f"{error}"
+                f"{branch.work} was given up and awaits in a 'finally' or 'except': {error}"
             ) from error
 
     # --- suspending -------------------------------------------------------------------------------

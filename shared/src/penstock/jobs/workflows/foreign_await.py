@@ -11,8 +11,8 @@ from penstock.jobs.workflows.commands import WorkflowError
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _ADVICE = (
-    "a workflow awaits only what its context gives: ctx.run(job(...)) for work, ctx.step(...) for a "
-    "short function, ctx.sleep(...) for time"
+    "a workflow awaits only what its context gives: ctx.run(job(...)) for work, ctx.step(...) for "
+    "a short function, ctx.sleep(...) for time"
 )
 
 

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from penstock.events.job_event import JobEvent
 from penstock.events.workflow import (
     MemoEntry,
     ScheduledStep,
     StepRecorded,
     WorkflowAdvanced,
+    WorkflowBlocked,
     WorkflowMemo,
 )
 
 EMPTY = WorkflowMemo()
+
+
+def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
+    """Fields of a workflow's record that one of its own events changes; none for other events.
+
+    Its tries, and the losses of its workers, are counted anew for each advance.
+    """
+    match event:
+        case StepRecorded():
+            return {"workflow": recorded(memo, event)}
+        case WorkflowAdvanced():
+            after = advanced(memo, event)
+        case WorkflowBlocked():
+            after = blocked(memo, event.reason)
+        case _:
+            return {}
+    return {
+        "workflow": after,
+        "wakes_at": event.due_at,
+        "available_at": event.due_at or event.at,
+        "next_attempt": 1,
+        "lost_workers": 0,
+        "lost_together": 0,
+        "lost_beside": 0,
+        "error": None,
+    }
 
 
 def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo:
@@ -63,9 +93,7 @@ def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
     """Steps with jobs that it does not wait for any more; these are to be cancelled."""
     given_up = {n for entry in memo.entries for n in entry.cancelled}
     return [
-        step
-        for step in scheduled_steps(memo).values()
-        if step.n in given_up and step.kind == "job"
+        step for step in scheduled_steps(memo).values() if step.n in given_up and step.kind == "job"
     ]
 
 
