@@ -104,6 +104,7 @@ class Orchestrator:
             running.source,
             self.workflows,
             self.table.dead_letters_from,
+            self.suspended.awaits,
         )
 
     async def run(self) -> None:

@@ -76,6 +76,11 @@ class SuspendedWorkflows:
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
 
+    def awaits(self, job_id: str) -> bool:
+        """Whether a job is a step of one that has not ended."""
+        step = derived_ids.step(job_id)
+        return step is not None and step[0] in self.unfinished
+
     # --- events in --------------------------------------------------------------------------------
     def cursor(self) -> int:
         """Where a process that knows nothing must begin to read."""
@@ -251,9 +256,9 @@ class SuspendedWorkflows:
         records = await bounded.gather(lambda step: self._step(key, step), jobs, _AT_ONCE)
         ended, missing = {}, []
         for step, job in zip(jobs, records, strict=True):
-            if job is None:
+            if job is None and await self._was_left_out(key, step, record):
                 missing.append(step)
-            elif job.state.ended:
+            elif job is not None and job.state.ended:
                 ended[step.n] = job.state is State.COMPLETED
         has_signal = any(step.kind == "signal" for step in steps)
         workflow.see_all(steps, ended, await self._unread(key, known) if has_signal else ())
@@ -268,6 +273,10 @@ class SuspendedWorkflows:
 
     async def _step(self, key: str, step: ScheduledStep) -> JobRecord | None:
         return await self._log.read(derived_ids.step_id(key, step.n))
+
+    async def _was_left_out(self, key: str, step: ScheduledStep, record: JobRecord) -> bool:
+        """Whether a job without events never had one: not where its end has left the log."""
+        return not await self._log.is_over(derived_ids.step_id(key, step.n), record.life_from)
 
     async def _unread(self, key: str, known: WorkflowMemo) -> list[str]:
         subject = self._subjects.events("workflow", key)
