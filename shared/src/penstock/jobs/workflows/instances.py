@@ -59,7 +59,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job: its job, with result and error.
-        version: as its author declared it when it was dispatched; 0 where that is not known.
+        version: as its author declared it when it was dispatched; 0 where that is unknown.
         steps: all that was recorded, in that order.
         status: what it shows of itself.
         blocked: why its code cannot go on; empty where it can.
@@ -109,16 +109,16 @@ class Workflows:
         """
         job = await self._look(workflow_id)
         first = next((event for _, event in job.events if isinstance(event, JobDispatched)), None)
-        known = job.record.workflow
-        if known is None and not (first and first.kind == "workflow"):
+        workflow_memo = job.record.workflow
+        if workflow_memo is None and not (first and first.kind == "workflow"):
             raise JobRefused(f"job {workflow_id} is no workflow; client.job shows it")
-        known = known or memo.EMPTY
+        workflow_memo = workflow_memo or memo.EMPTY
         return WorkflowView(
             job=job,
             version=first.version if first else 0,
             steps=tuple(await bounded.gather(self._as_it_is(job.state), _steps(job), _AT_ONCE)),
-            status=known.status,
-            blocked=known.blocked,
+            status=workflow_memo.status,
+            blocked=workflow_memo.blocked,
         )
 
     def _as_it_is(self, state: State) -> Callable[[StepView], Awaitable[StepView]]:
@@ -148,7 +148,7 @@ class Workflows:
         Raises:
             NotFound: there is no such workflow.
             JobRefused: it has ended, and how; or the value cannot be sent.
-            BusError: whether it was stored is not known.
+            BusError: whether it was stored is unknown.
         """
         view = await self.get(workflow_id)
         if view.state.ended:
@@ -190,11 +190,11 @@ class Workflows:
 
 
 def _steps(job: JobView) -> list[StepView]:
-    known = job.record.workflow or memo.EMPTY
-    outcomes = {one.key: one.outcome for entry in known.entries for one in entry.consumed}
-    given_up = {n for entry in known.entries for n in entry.cancelled}
+    workflow_memo = job.record.workflow or memo.EMPTY
+    outcomes = {one.key: one.outcome for entry in workflow_memo.entries for one in entry.consumed}
+    given_up = {n for entry in workflow_memo.entries for n in entry.cancelled}
     steps = []
-    for entry in known.entries:
+    for entry in workflow_memo.entries:
         if entry.inline is not None:
             outcome = "failed" if entry.inline.error else "completed"
             key = entry.inline.key

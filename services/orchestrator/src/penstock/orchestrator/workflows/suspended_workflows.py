@@ -1,6 +1,6 @@
 """Wakes suspended workflows when what they wait for has come, and dispatches steps left out.
 
-What is known follows the log; what matters is read from the log again before anything is stored:
+What this process holds follows the log; what matters is read from the log again before anything is stored:
 who is woken, by which event. So a wake-up may come twice or from two orchestrators: the second
 message loses at the compare-and-set of the worker that takes it.
 """
@@ -249,9 +249,9 @@ class SuspendedWorkflows:
         self, key: str, workflow: SuspendedWorkflow, record: JobRecord, now: float
     ) -> None:
         """Takes what is so from the log, and makes up for what a crash left out."""
-        known = record.workflow or memo.EMPTY
-        steps = memo.open_steps(known).values()
-        workflow.wait = known.wait
+        workflow_memo = record.workflow or memo.EMPTY
+        steps = memo.open_steps(workflow_memo).values()
+        workflow.wait = workflow_memo.wait
         jobs = [step for step in steps if step.kind == "job"]
         records = await bounded.gather(lambda step: self._step(key, step), jobs, _AT_ONCE)
         ended, missing = {}, []
@@ -261,13 +261,15 @@ class SuspendedWorkflows:
             elif job is not None and job.state.ended:
                 ended[step.n] = job.state is State.COMPLETED
         has_signal = any(step.kind == "signal" for step in steps)
-        workflow.see_all(steps, ended, await self._unread(key, known) if has_signal else ())
+        workflow.see_all(steps, ended, await self._unread(key, workflow_memo) if has_signal else ())
         if now >= workflow.check_at:
             workflow.is_woken = False  # its message may be lost
             if missing:
                 await self._dispatch(key, missing)
             workflow.checked(now, self._after_seconds)
-        given_up = tuple(derived_ids.step_id(key, one.n) for one in memo.given_up_steps(known))
+        given_up = tuple(
+            derived_ids.step_id(key, one.n) for one in memo.given_up_steps(workflow_memo)
+        )
         if given_up:
             await self._cancelling.cancel(given_up, f"workflow {key} does not wait for it any more")
 
@@ -278,12 +280,12 @@ class SuspendedWorkflows:
         """Whether a job without events never had one: not where its end has left the log."""
         return not await self._log.is_over(derived_ids.step_id(key, step.n), record.life_from)
 
-    async def _unread(self, key: str, known: WorkflowMemo) -> list[str]:
+    async def _unread(self, key: str, workflow_memo: WorkflowMemo) -> list[str]:
         subject = self._subjects.events("workflow", key)
         events = await event_log.read_subject(
             self._bus, self._subjects.events_stream, subject, INBOX_EVENTS
         )
-        unread = inbox.unread(events, memo.consumed_signals(known))
+        unread = inbox.unread(events, memo.consumed_signals(workflow_memo))
         return [signal.name for signal in unread]
 
     async def _dispatch(self, key: str, missing: Sequence[ScheduledStep]) -> None:

@@ -66,16 +66,16 @@ class Advances:
         """
         around = WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
         record, ends = around.begin()
-        known = record.workflow or memo.EMPTY
-        around.arrivals = Arrivals(ends, lambda: around.signals(known))
+        workflow_memo = record.workflow or memo.EMPTY
+        around.arrivals = Arrivals(ends, lambda: around.signals(workflow_memo))
         try:
-            outcome = advance(job.kind.function, job.arguments, job.id, known, around)
+            outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
             reason = f"{job.payload.function}: {difference}"
             return Blocked(reason)
         if isinstance(outcome, Ended):
             return outcome.value
-        return Suspended(outcome, known.advances + 1, around.record)
+        return Suspended(outcome, workflow_memo.advances + 1, around.record)
 
 
 class WorkerSurroundings:
@@ -116,9 +116,9 @@ class WorkerSurroundings:
         """The job, and how its open steps have ended so far."""
         return self._in_loop(self._begin)
 
-    def signals(self, known: WorkflowMemo) -> Sequence[Signal]:
+    def signals(self, workflow_memo: WorkflowMemo) -> Sequence[Signal]:
         """Those that no wait has consumed."""
-        return self._in_loop(lambda: self._signals(known))
+        return self._in_loop(lambda: self._signals(workflow_memo))
 
     def record_step(
         self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
@@ -172,13 +172,13 @@ class WorkerSurroundings:
             resolution = msgspec.structs.replace(resolution, error=brief)
         return record.changed_by, resolution
 
-    async def _signals(self, known: WorkflowMemo) -> list[Signal]:
+    async def _signals(self, workflow_memo: WorkflowMemo) -> list[Signal]:
         subjects = self._joblog.subjects
         subject = subjects.events("workflow", self._job.id)
         events = await event_log.read_subject(
             self._bus, subjects.events_stream, subject, INBOX_EVENTS
         )
-        return inbox.unread(events, memo.consumed_signals(known))
+        return inbox.unread(events, memo.consumed_signals(workflow_memo))
 
     async def _append(self, event: StepRecorded) -> None:
         job = self._job
