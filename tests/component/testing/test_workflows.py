@@ -8,11 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from penstock.events.job import JobStarted
+from penstock.events.subjects import BadName
 from penstock.events.workflow import StepRecorded, WorkflowAdvanced
 from penstock.jobs import (
     JobRefused,
+    NotFound,
     State,
     StepFailed,
     WorkflowContext,
@@ -21,7 +24,9 @@ from penstock.jobs import (
     registry,
     workflow,
 )
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
+from penstock.worker.running.suspensions import Suspensions
 
 RATES: list[str] = []
 
@@ -209,6 +214,138 @@ async def test_other_code_blocks_it_until_the_first_is_back(penstock: Bench) -> 
     await penstock.advance(timedelta(minutes=2))
     await penstock.run_pending()
     assert (await penstock.client.job(workflow_id)).state is State.COMPLETED
+
+
+async def test_steps_that_a_crash_left_out_are_dispatched(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(*_: object) -> None: ...
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Suspensions, "dispatch_steps", crash)
+        workflow_id = await penstock.client.dispatch(fulfil(order=7))
+        await penstock.run_pending()
+        assert (await penstock.client.job(workflow_id)).state is State.SUSPENDED
+        penstock.assert_not_dispatched(charge)
+    await penstock.advance(11)
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).state is State.COMPLETED
+    penstock.assert_dispatched_times(charge, 1)
+
+
+async def test_a_lost_wake_up_comes_again(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(approved())
+    await penstock.run_pending()
+    subjects = penstock.bus.subjects
+    suspended = SuspendedWorkflows(penstock.bus, subjects, penstock.client)
+    follower = asyncio.create_task(suspended.follow())
+    try:
+        await penstock.client.workflows.signal(workflow_id, "approved", True)
+        await eventually(lambda: suspended.position >= 4, 5.0, "the signal")
+        await suspended.round(penstock.bus.now())
+        stored = penstock.bus.stored(subjects.jobs_stream, subjects.queue("workflows"))
+        assert len(stored) == 1
+        await penstock.bus.remove(
+            subjects.jobs_stream, subjects.queue("workflows"), stored[0].sequence + 1
+        )
+        await suspended.round(penstock.bus.now() + 1.0)
+        assert not penstock.bus.stored(subjects.jobs_stream, subjects.queue("workflows"))
+        await suspended.round(penstock.bus.now() + 60.0)
+        assert len(penstock.bus.stored(subjects.jobs_stream, subjects.queue("workflows"))) == 1
+    finally:
+        follower.cancel()
+
+
+async def test_what_fits_no_message_is_an_error(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(broad())
+    await penstock.run_pending()
+    error = (await penstock.client.job(workflow_id)).error
+    assert error is not None
+    assert error.kind == "advance-too-large"
+
+
+@workflow()
+async def broad(ctx: WorkflowContext) -> None:
+    await ctx.gather(*(reserve(order=order) for order in range(9_000)))
+
+
+@workflow(tries=2, backoff=[0.01])
+async def flaky(ctx: WorkflowContext) -> str:
+    receipt = await ctx.run(charge(order=1))
+    RATES.append(receipt)
+    if len(RATES) == 1:
+        raise ConnectionError("once")
+    return str(receipt)
+
+
+async def test_an_advance_that_fails_is_tried_again_with_what_was_recorded(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(flaky())
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == "receipt 1"
+    penstock.assert_dispatched_times(charge, 1)
+
+
+async def test_a_dead_workflow_goes_on_from_its_memo_when_it_is_requeued(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(stuck())
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).state is State.DEAD
+    RATES.append("fixed")
+    await penstock.client.retry(workflow_id)
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == "receipt 1"
+    penstock.assert_dispatched_times(charge, 1)
+
+
+@workflow(tries=1)
+async def stuck(ctx: WorkflowContext) -> str:
+    receipt = await ctx.run(charge(order=1))
+    if not RATES:
+        raise ConnectionError("until someone mends it")
+    return str(receipt)
+
+
+@pytest.mark.parametrize("what", [reminded(), 5])
+async def test_what_cannot_be_a_step_is_refused(penstock: Bench, what: Any) -> None:
+    STEPS[:] = [what]
+    workflow_id = await penstock.client.dispatch(runs_anything())
+    await penstock.run_pending()
+    error = (await penstock.client.job(workflow_id)).error
+    assert error is not None
+    assert error.kind.endswith(WorkflowError.__name__)
+
+
+STEPS: list[Any] = []
+
+
+@workflow(tries=1)
+async def runs_anything(ctx: WorkflowContext) -> None:
+    await ctx.run(STEPS[0])
+
+
+async def test_ids_of_workflows_leave_room_for_those_of_their_steps(penstock: Bench) -> None:
+    with pytest.raises(BadName, match="at most 36"):
+        await penstock.client.dispatch(reminded(), job_id="w" * 37)
+
+
+async def test_a_signal_to_another_kind_of_job_is_refused(penstock: Bench) -> None:
+    job_id = await penstock.client.dispatch(charge(order=1))
+    with pytest.raises(JobRefused, match="is no workflow"):
+        await penstock.client.workflows.signal(job_id, "approved")
+    with pytest.raises(NotFound):
+        await penstock.client.workflows.signal("unknown", "approved")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("", 1), ("n" * 65, 1), ("n", "v" * 70_000), ("n", object())]
+)
+async def test_a_signal_that_cannot_be_stored_is_refused(
+    penstock: Bench, name: str, value: Any
+) -> None:
+    workflow_id = await penstock.client.dispatch(reminded())
+    with pytest.raises(JobRefused):
+        await penstock.client.workflows.signal(workflow_id, name, value)
 
 
 def test_a_workflow_is_an_async_function() -> None:

@@ -221,7 +221,7 @@ class World:
         while self._signals and START + timedelta(seconds=self._signals[0][0]) <= self.clock:
             _, name, value = self._signals.pop(0)
             body = msgspec.msgpack.encode(value)
-            event = SignalReceived(workflow_id="wf", name=name, value=body)
+            event = SignalReceived(workflow_id="wf", signal=name, value=body)
             self._inbox.append((len(self._inbox) + 1, event))
         return inbox.unread(self._inbox, memo.consumed_signals(self.record.workflow or memo.EMPTY))
 

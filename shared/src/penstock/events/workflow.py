@@ -209,7 +209,7 @@ class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     """A value was sent to a workflow. It is kept until the workflow waits for it.
 
     Attributes:
-        name: which of its waits it is for.
+        signal: name of the waits that it is for.
         value: MessagePack.
         signal_id: of signals with the same one, the first counts.
     """
@@ -218,7 +218,7 @@ class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     key_field: ClassVar[str] = "workflow_id"
 
     workflow_id: str
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    signal: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     value: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNAL_BYTES)] = b"\xc0"
     signal_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
 

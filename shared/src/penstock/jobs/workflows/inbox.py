@@ -37,5 +37,5 @@ def unread(
             continue
         ids.add(event.signal_id)
         if sequence not in consumed:
-            signals.append(Signal(event.name, sequence, event.value))
+            signals.append(Signal(event.signal, sequence, event.value))
     return signals

@@ -168,7 +168,7 @@ class Workflows:
         event = SignalReceived(
             workflow_id=workflow_id,
             source=self._log.source,
-            name=name,
+            signal=name,
             value=body,
             signal_id=signal_id,
         )

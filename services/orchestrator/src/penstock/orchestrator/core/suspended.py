@@ -66,6 +66,11 @@ class SuspendedWorkflow:
         """Whether it can go on, and was not woken yet."""
         return not self.is_woken and not self.is_over and goes_on(self.wait, self.ended)
 
+    @property
+    def has_living_jobs(self) -> bool:
+        """Whether a job is open whose end was not seen."""
+        return any(n not in self.ended for n in self.jobs.values())
+
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended[n] = completed

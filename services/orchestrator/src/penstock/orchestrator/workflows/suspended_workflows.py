@@ -1,8 +1,8 @@
 """Wakes suspended workflows when what they wait for has come, and dispatches steps left out.
 
-What this process holds follows the log; what matters is read from the log again before anything is stored:
-who is woken, by which event. So a wake-up may come twice or from two orchestrators: the second
-message loses at the compare-and-set of the worker that takes it.
+What this process holds follows the log, and only says where to look: before anything is stored, the
+workflow is read again. So a wake-up may come twice or from two orchestrators: the second message
+loses at the compare-and-set of the worker that takes it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from penstock.runtime.tasks import within
 log = logging.getLogger("penstock.orchestrator")
 
 _ROUND_SECONDS = 0.25
+_LOOK_SECONDS = 1.0
 _AT_ONCE = 100
 _SUSPENDING = (WorkflowAdvanced.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
@@ -73,6 +74,7 @@ class SuspendedWorkflows:
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
+        self._next_check = 0.0
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
 
@@ -170,8 +172,9 @@ class SuspendedWorkflows:
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
         if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
             return
-        if name == "JobCancelled" and self.unfinished[key].jobs:
-            self.unfinished[key].is_over = True
+        workflow = self.unfinished[key]
+        if name != "JobDead" and workflow.has_living_jobs:  # dead, it may be requeued
+            workflow.is_over = True
             self._touch(key)
         else:
             del self.unfinished[key]
@@ -209,7 +212,7 @@ class SuspendedWorkflows:
         Raises:
             BusError: what is left is looked at later.
         """
-        late = {key for key, one in self.unfinished.items() if one.check_at <= now}
+        late = self._late(now)
         self._unknown |= late
         due = self._touched | late
         self._touched = set()
@@ -218,6 +221,13 @@ class SuspendedWorkflows:
         except BusError:
             self._touched |= due
             raise
+
+    def _late(self, now: float) -> set[str]:
+        """Those that were not looked at for long; looked for once a second, among all."""
+        if now < self._next_check:
+            return set()
+        self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
+        return {key for key, one in self.unfinished.items() if one.check_at <= now}
 
     async def _settle(self, key: str, now: float) -> None:
         workflow = self.unfinished.get(key)
