@@ -21,7 +21,13 @@ from penstock.views.wording import seconds
 KEPT_LINES = 8
 KEY = "p95 of recent pickups; workers ready/planned, ● busy ◉ idle ○ starting, ending"
 STATUS_EACH_SECONDS = 10.0
-_STATES = {"ok": "green", "late": "bold red", "short": "yellow", "crash-loop": "bold red"}
+_STATES = {
+    "ok": "green",
+    "late": "bold red",
+    "short": "yellow",
+    "spent": "yellow",
+    "crash-loop": "bold red",
+}
 
 
 class Screen(Protocol):

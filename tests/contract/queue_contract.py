@@ -138,6 +138,19 @@ class QueueContract:
 
         assert [(d.sequence, d.deliveries) for d in await waiting] == [(held.sequence, 2)]
 
+    async def test_given_back_with_a_delay_comes_after_what_is_there(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        subject = examined.subjects.queue("q")
+        await bus.append(Outgoing(subject, b"x"))
+        [held] = await bus.puller("q").fetch(1, 1.0)
+        await bus.append(Outgoing(subject, b"y"))
+
+        await bus.give_back([held.ack_subject], 0.5)
+
+        delivered = [*await drain(bus.puller("q"), 1), *await drain(bus.puller("q"), 1)]
+        assert [(d.body, d.deliveries) for d in delivered] == [(b"y", 1), (b"x", 2)]
+
     async def test_a_late_acknowledgement_is_not_fenced_and_does_no_harm(
         self, examined: Examined
     ) -> None:

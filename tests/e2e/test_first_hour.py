@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from tests.integration.test_up import running_up
 
 from penstock.runtime.paths import free_port
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
 first_hour = importlib.import_module("first_hour")  # the same way, timed
 
 BY_NAME = """
@@ -103,6 +105,26 @@ def test_a_light_client_dispatches_by_name(install: Install, tmp_path: Path) -> 
         "refused": "nats.nkey_file needs the package nkeys; "
         "run: pip install 'penstock-client[keys]'",
     }
+
+
+def test_wheels_that_were_built_anew_replace_those_of_the_same_version(
+    install: Install, tmp_path: Path
+) -> None:
+    python = install("penstock-client")
+    page = (ROOT / "docs" / "first-project.md").read_text()
+    [command] = re.findall(r"^pip install --force-reinstall .*$", page, re.M)
+    [module] = (tmp_path / "environment").glob("lib/*/site-packages/penstock/jobs/client.py")
+    built = module.read_text()
+    module.write_text("of the wheels before")
+    project = tmp_path / "shop"
+    project.mkdir()
+    subprocess.run(
+        ["sh", "-c", command.replace("../penstock/dist", "../dist")],
+        cwd=project,
+        env=os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}"},
+        check=True,
+    )
+    assert module.read_text() == built
 
 
 @pytest.mark.long

@@ -26,6 +26,8 @@ from penstock.runtime.children import Child
 from penstock.runtime.supervised import Supervised
 
 SIZE = "40m"
+SMALL_LOGS = {"max_bytes": 1_000_000}
+"""The broker reserves their bytes on its disk."""
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ async def test_a_broker_that_starts_on_a_full_disk_stores_as_soon_as_there_is_ro
     settings: MakeSettings, small_disk: Path
 ) -> None:
     with Broker(small_disk / "nats") as broker:
-        made = settings(nats={"url": broker.url, "request_timeout_seconds": 1.0})
+        made = settings(logs=SMALL_LOGS, nats={"url": broker.url, "request_timeout_seconds": 1.0})
         bus = await connect(made)
         assert await store(bus, b"1")
         broker.kill()
@@ -123,11 +125,12 @@ async def test_a_broker_whose_disk_was_full_stores_again_by_itself(
     with Broker(small_disk / "nats") as broker:
         # given an installation that stores
         made = settings(
+            logs=SMALL_LOGS,
             nats={
                 "url": broker.url,
                 "monitor_url": broker.monitor_url,
                 "request_timeout_seconds": 1.0,
-            }
+            },
         )
         unmonitored = replace(made, nats=replace(made.nats, monitor_url=""))
         bus = await connect(made)

@@ -13,6 +13,8 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
+from penstock.runtime.paths import socket_address
+
 
 async def _keeper(host: Stage, other_than: int = 0) -> int:
     """Its process id, once it is at its socket."""
@@ -29,8 +31,8 @@ async def _keeper(host: Stage, other_than: int = 0) -> int:
 
 def _listens(path: Path) -> bool:
     """Whether a process serves the socket: a supervisor that is killed leaves the file."""
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(path)) == 0
+    with socket.socket(socket.AF_UNIX) as client, socket_address(path) as address:
+        return client.connect_ex(address) == 0
 
 
 async def test_a_keeper_is_started_replaced_adopted_and_ended(settings: MakeSettings) -> None:

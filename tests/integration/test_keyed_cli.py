@@ -54,10 +54,15 @@ VERBS: dict[str, tuple[str, ...]] = {
     "job show {done}": ALL,
     "job logs {done}": OPERATING,
     "job cancel {late} --reason test": DISPATCHING,
-    f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --queue parked --delay 1h": DISPATCHING,
+    **{
+        f"job submit {JOBS}.note -a diary={{diary}} -a name=cli --queue parked --delay {delay}": (
+            DISPATCHING
+        )
+        for delay in ("1h", "2h")
+    },
+    f"job cancel --function {JOBS}.note --queue parked --limit 1 --yes": DISPATCHING,
     "job move --from parked --to parked-too --force --yes": OPERATING,
-    f"job cancel --function {JOBS}.note --queue parked-too --limit 1 --yes": OPERATING,
-    "queue purge parked-too --yes": OPERATING,
+    "queue purge parked --yes": DISPATCHING,
     "job retry {dead}": OPERATING,
     "dead ls": DISPATCHING,
     "dead groups": DISPATCHING,
@@ -117,6 +122,8 @@ ELSEWHERE = (
 GATE = "gate"
 MEASURED_IF_PERMITTED = "config check"
 """Works without the broker as well; where it is refused, it says so in a note."""
+LEFT_TO_WORKERS = "JS.API.STREAM.MSG.DELETE.JOBS"
+"""A dispatcher cancels jobs; their messages are removed by the workers that come to them."""
 STATES = {"health": {0, 3, 4, 5}}
 """Exit codes of a command that worked."""
 
@@ -178,6 +185,7 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
 def _called_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers, level = logging.root.handlers[:], logging.root.level
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     yield
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
@@ -209,7 +217,11 @@ def test_each_command_works_or_says_which_right_is_missing(
         for verb, roles in VERBS.items():
             refused_before = len(site.broker.violations())
             done = _call(shlex.split(verb.format(**ids)))
-            refused = site.broker.violations()[refused_before:]
+            refused = [
+                violation
+                for violation in site.broker.violations()[refused_before:]
+                if LEFT_TO_WORKERS not in violation
+            ]
             if role in roles:
                 right = done.exit_code in STATES.get(verb, {0}) and not refused
             else:

@@ -65,6 +65,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
                 prometheus.until(lambda: not prometheus.down(), "scraping all services")
                 prometheus.until(lambda: STARTED in prometheus.names(), "told of a job")
                 submit(up, 3)  # a rate is the growth between two looks at a counter
+                long_enough = ("-a", f"folder={folder}", "-a", "seconds=0.5")  # to be measured
+                up.shell.json("job", "submit", "up_jobs.hold", *long_enough, "--wait")
                 yield Watched(up, prometheus, collector)
             finally:
                 prometheus.end()

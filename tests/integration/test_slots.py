@@ -129,6 +129,7 @@ async def _each_job_of_a_killed_worker_is_recovered_once(host: Stage, folder: Pa
     await crowd.come()
     [pid] = crowd.pids
     os.kill(pid, signal.SIGKILL)
+    await crowd.began(2 * SLOTS)  # all beside each other again: none has ended
     crowd.let_go()
     views = await crowd.ended()
     assert {view.state for view in views} == {State.COMPLETED}
@@ -152,7 +153,7 @@ async def _one_that_crashes_is_found_and_the_others_complete(host: Stage) -> Non
     losses = [event.together for event in of(view, JobRecovered)]
     assert losses[0] > 1, "it shared its first loss"
     assert losses[-1] == 1, "and was alone at last"
-    assert sorted(losses, reverse=True) == losses
+    assert sorted(losses[1:], reverse=True) == losses[1:], "each time with fewer suspects"
     assert len(of(view, JobDead)) == 1
     for job_id in (*good, *late):
         ended = await dispatching.wait(job_id, 60)

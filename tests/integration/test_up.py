@@ -158,7 +158,9 @@ def test_a_job_is_run_and_ctrl_c_leaves_nothing(up: Up) -> None:
     job_id = done["job"]["id"]
     [line] = up.shell.text("job", "logs", job_id, "--json", "--follow").splitlines()
     assert (json.loads(line)["text"], json.loads(line)["stream"]) == ("adding 1 and 2", "stdout")
-    lines = [json.loads(line) for line in up.log.read_text().splitlines()]  # all of them are JSON
+    text = up.log.read_text()
+    assert [line for line in text.splitlines() if not line.startswith("{")] == [], text
+    lines = [json.loads(line) for line in text.splitlines()]
     [printed] = [line for line in lines if line.get("text") == "adding 1 and 2"]
     assert (printed["job_id"], printed["function"]) == (job_id, "up_jobs.add")
 
@@ -193,7 +195,9 @@ def test_edited_settings_are_reloaded_and_drift_is_shown(up: Up) -> None:
     up.until(lambda: len(up.shell.json("config", "diff")["services"]) == 4, "four services")
     pids = {service: up.process_of(service).pid for service in ("metrics", "decider", "executor")}
     toml = up.folder / "penstock.toml"
-    good = CONFIG.replace("sla_seconds = 5", "sla_seconds = 4").replace("min_workers = 1", "")
+    later = 'kind = "group"\nqueues = ["reports", "later"]'
+    good = CONFIG.replace("sla_seconds = 5", "sla_seconds = 4").replace("min_workers = 1", later)
+    [before] = up.shell.json("worker", "ls")
     toml.write_text(good + "[pools.extra]\nmin_workers = 1\n")
     changes = up.shell.json("config", "diff", code=1)["differences"]
     assert {(row["service"], row["name"]) for row in changes} >= {
@@ -211,6 +215,10 @@ def test_edited_settings_are_reloaded_and_drift_is_shown(up: Up) -> None:
     }  # fmt: skip
     assert up.shell.json("config", "diff")["differences"] == []
     up.until(lambda: _ready(up).get("extra"), "a worker of the new pool")
+    call = ("up_jobs.add", "-a", "a=1", "--queue", "later", "--wait", "--timeout", "30")
+    done = up.shell.json("job", "submit", *call)  # by a worker that knows the new queue
+    assert done["job"]["state"] == "completed"
+    assert before["worker"] not in {row["worker"] for row in up.shell.json("worker", "ls")}
     rows = {row["pool"]: row for row in up.shell.json("pool", "ls")}
     assert rows["reports"]["sla_seconds"] == 4.0
     assert {service: up.process_of(service).pid for service in pids} == pids

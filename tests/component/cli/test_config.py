@@ -92,6 +92,19 @@ def test_check_refuses_jobs_of_hooks_and_schedules_that_cannot_be_called(penstoc
     assert penstock("config", "check", "--offline", "--no-import").exit_code == 0
 
 
+def test_reload_asks_no_service_where_check_refuses(penstock, monkeypatch) -> None:
+    Path("shop_jobs_of_check.py").write_text(SHOP)
+    Path("penstock.toml").write_text(CALLS)
+    asked: list[object] = []
+    monkeypatch.setattr(Session, "run", lambda _, request: asked.append(request) or ([], []))
+    said = penstock("config", "reload")
+    assert (said.exit_code, asked) == (2, [])
+    assert "schedules.lacking: " in said.stderr
+    assert "nothing was reloaded; see 'penstock config check'" in said.stderr
+    penstock("config", "reload", "--no-import")
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,23 @@ def test_its_own_test_passes(penstock, tmp_path: Path) -> None:
     )
     assert "1 passed" in tests.stdout, tests.stdout + tests.stderr
     assert "Warning" not in tests.stdout + tests.stderr
+
+
+@pytest.mark.parametrize("url", ["", "nats://127.0.0.1:1"])
+def test_its_program_names_a_missing_broker_in_one_line(penstock, tmp_path: Path, url: str) -> None:
+    penstock("init")
+    nowhere = {"PENSTOCK_NATS__URL": url, "PENSTOCK_NATS__CONNECT_TIMEOUT_SECONDS": "0.1"}
+    program = subprocess.run(
+        [sys.executable, "client.py"],
+        cwd=tmp_path,
+        env=os.environ | nowhere,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (program.returncode, program.stdout) == (1, "")
+    assert re.fullmatch(r"client\.py: .*(broker|NATS server).*\n", program.stderr), program.stderr
 
 
 @pytest.mark.parametrize("there", ["jobs.py", "penstock.toml"])

@@ -97,6 +97,19 @@ def test_a_sentence_takes_what_is_left_and_is_cut_with_an_ellipsis() -> None:
     assert titles.split() == ["id", "error"]
 
 
+def test_a_sentence_is_readable_before_columns_of_a_higher_rank_are_shown() -> None:
+    columns = (
+        Column("id", str),
+        Column("less", str, rank=3),
+        Column("functions", str, rank=2, sentence=True),
+        Column("error", str, rank=1, sentence=True),
+    )
+    cells = [["i" * 10, "l" * 10, "function " * 9, "no such table " * 9]]
+    assert fit(columns, cells, 60) == {0: 10, 3: 46}
+    assert fit(columns, cells, 90) == {0: 10, 2: 34, 3: 40}
+    assert fit(columns, cells, 120) == {0: 10, 1: 10, 2: 40, 3: 52}
+
+
 def test_a_name_wider_than_the_terminal_is_still_whole() -> None:
     lines = drawn((Column("id", str), Column("state", str)), [(JOB_ID, "completed")], 20)
     assert JOB_ID in lines[3]

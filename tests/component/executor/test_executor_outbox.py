@@ -61,7 +61,7 @@ async def test_only_claims_are_given_back() -> None:
     given: list[str] = []
 
     class Asked(MemoryBus):
-        async def give_back(self, ack_subjects: Sequence[str]) -> None:
+        async def give_back(self, ack_subjects: Sequence[str], delay_seconds: float = 0.0) -> None:
             given.extend(ack_subjects)
 
     bus = Asked()

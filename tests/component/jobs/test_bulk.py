@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from tests.unit.jobs.telling import BROKEN
 from penstock.bus.protocol import BusRefused, Outgoing
 from penstock.config.load import check
 from penstock.events.envelope import utc_now
-from penstock.events.job import JobFailed, JobReleased, JobRetrying, JobStarted
+from penstock.events.job import JobCancelled, JobFailed, JobReleased, JobRetrying, JobStarted
 from penstock.jobs import Client, JobRefused, job, registry
 from penstock.jobs.bulk.client import BulkOutcome, Effect
 from penstock.jobs.errors import MissingKey
@@ -166,8 +167,9 @@ async def test_several_at_once_cancel_each_job_once(installation: Installation) 
     counts = await asyncio.gather(*(effects(one.bulk.purge("mails")) for one in clients))
     assert sum(count["done"] for count in counts) == 100
     for job_id in ids:
-        names = [event.name for _, event in (await installation.client.job(job_id)).events]  # type: ignore[union-attr]
-        assert names == ["JobDispatched", "JobCancelled"]
+        events = [event for _, event in (await installation.client.job(job_id)).events]
+        assert [event.name for event in events] == ["JobDispatched", "JobCancelled"]  # type: ignore[union-attr]
+        assert isinstance(events[1], JobCancelled) and events[1].function == mail.name
 
 
 async def test_what_an_interrupted_one_left_is_removed_by_the_next(
@@ -286,6 +288,59 @@ async def test_encrypted_arguments_are_sealed_for_the_other_queue(
     assert (outcome.effect, "need key" in outcome.text) == (Effect.LEFT, True)
     with pytest.raises(MissingKey):
         arguments(call, KeyRing())
+
+
+# --- missing messages -----------------------------------------------------------------------------
+async def moved_without_message(installation: Installation, **dispatch: Any) -> str:
+    """A job whose move was killed after its event; an orchestrator stores its message later."""
+    job_id = await installation.client.dispatch(mail(to="x"), queue="slow", **dispatch)
+    assert await effects(installation.client.bulk.move("slow", "reports")) == {"done": 1}
+    stream = installation.subjects.jobs_stream
+    for subject in (
+        installation.subjects.queue("reports"),
+        installation.subjects.schedule("reports", job_id),
+    ):
+        for message in await installation.bus.history(stream, subject):
+            await installation.bus.remove_message(stream, message.sequence)
+    assert await installation.messages("reports") == 0
+    return job_id
+
+
+@pytest.mark.parametrize("dispatch", [{}, {"delay": 60}])
+async def test_a_job_whose_move_was_cut_off_is_counted_and_cancelled(
+    installation: Installation, dispatch: dict[str, Any]
+) -> None:
+    job_id = await moved_without_message(installation, **dispatch)
+    for matching in (JobFilter(tag="news"), JobFilter(queues=("reports",))):
+        found = await installation.client.bulk.count(matching)
+        assert found.groups == {("reports", mail.name): 1}
+    assert (await installation.client.bulk.count(JobFilter(tag="other"))).jobs == 0
+    assert (await installation.client.bulk.count(JobFilter(queues=("slow",)))).jobs == 0
+    cancelled = await effects(installation.client.bulk.cancel(JobFilter(tag="news")))
+    assert cancelled == {"done": 1}
+    assert await installation.state(job_id) is State.CANCELLED
+
+
+async def test_a_job_whose_move_was_cut_off_is_moved_on(installation: Installation) -> None:
+    await moved_without_message(installation)
+    assert await effects(installation.client.bulk.move("reports", "slow")) == {"done": 1}
+    assert await installation.messages("slow") == 1
+
+
+async def test_what_was_moved_and_runs_or_has_its_message_is_found_once(
+    installation: Installation,
+) -> None:
+    ids = [await installation.client.dispatch(mail(to=str(n)), queue="slow") for n in range(3)]
+    assert await effects(installation.client.bulk.move("slow", "reports")) == {"done": 3}
+    await installation.start(ids[0])
+    await installation.client.cancel(ids[1])
+    matching = await installation.client.bulk.count(JobFilter(tag="news"))
+    assert matching.jobs == 3  # one of them by a message that is left over
+    assert await effects(installation.client.bulk.cancel(JobFilter(tag="news"))) == {
+        "left": 1,
+        "void": 1,
+        "done": 1,
+    }
 
 
 # --- forged messages ------------------------------------------------------------------------------

@@ -213,7 +213,9 @@ async def test_a_job_by_the_beginning_of_its_id(bus) -> None:
 async def test_an_ambiguous_beginning_names_the_candidates(bus) -> None:
     client = Client(bus)
     ids = [await client.dispatch(add(a=n), job_id=f"order-{n}") for n in range(12)]
-    with pytest.raises(AmbiguousId, match=r"12 jobs .* order-0, .* and 2 more") as ambiguous:
+    with pytest.raises(
+        AmbiguousId, match=r"12 jobs .*:\n  order-0\n  (.*\n)+  and 2 more"
+    ) as ambiguous:
         await client.jobs.find_id("orde")
     assert ambiguous.value.ids == sorted(ids)
     assert await client.jobs.find_id("order-1") == "order-1"  # a whole id is no beginning

@@ -119,6 +119,21 @@ async def test_many_at_once_keep_their_order(broker: Broker) -> None:
     assert await broker.client.dispatch_many([]) == []
 
 
+async def test_many_at_once_have_the_terms_of_a_single_one(broker: Broker) -> None:
+    calls = [count(table="x"), count(table="y")]
+    ids = await broker.client.dispatch_many(calls, tags=["monthly"], delay=60, expires=120)
+    views = [await broker.client.job(job_id) for job_id in ids]
+    assert [view.state for view in views] == [State.SCHEDULED] * 2
+    assert all("monthly" in view.tags for view in views)
+    sent = payload.decode(views[0].record.payload)
+    assert sent.expires_at == pytest.approx(views[0].record.available_at.timestamp() + 60, abs=1)
+    assert await broker.queued() == []
+    with pytest.raises(BadTime):
+        await broker.client.dispatch_many(calls, delay=-1)
+    with pytest.raises(ValueError, match="at most 10 tags"):
+        await broker.client.dispatch_many(calls, tags=map(str, range(11)))
+
+
 async def test_a_job_id_of_the_caller_s_own_is_dispatched_once(broker: Broker) -> None:
     assert await broker.client.dispatch(count(table="x"), job_id="nightly-7") == "nightly-7"
     with pytest.raises(AlreadyDispatched, match="nightly-7"):

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -24,8 +25,9 @@ from penstock.config import ConfigError
 from penstock.config.hooks import HookTable
 from penstock.config.load import check
 from penstock.events.envelope import encode
-from penstock.events.job import JobCompleted, JobDead, JobError
+from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched, JobError
 from penstock.events.notice import JobNotice
+from penstock.health.hooks import failing_hooks
 from penstock.jobs import JobNotice as ExportedNotice
 from penstock.jobs import job
 from penstock.orchestrator.core import hook as core
@@ -145,6 +147,9 @@ class Picky(Delivered):
         self.tries = 0
         self._error = error
 
+    def refuse_with(self, error: Exception) -> None:
+        self._error = error
+
     async def __call__(self, notice: JobNotice) -> None:
         if notice.job_id in self.not_taken:
             self.tries += 1
@@ -226,16 +231,95 @@ async def test_an_event_that_does_not_follow_in_its_job_is_passed_over(stage, ca
     assert "JobDead of job never-was is passed over" in caplog.text
 
 
+async def test_health_names_a_hook_whose_notices_wait_or_were_dropped(stage) -> None:
+    tables = msgspec.structs.replace(settings(), hooks={"pager": HookTable(command=("x",))})
+    taker = Picky(NotDelivered("cannot run x: token=5ecre7pa7h"))
+    taker.not_taken.add("first")
+    async with hooked(stage, HookTable(command=("x",)), taker):
+        assert await failing_hooks(stage.bus, tables) == ()
+        async with stage.worker():
+            await stage.ended(await stage.client.dispatch(charge(), job_id="first"))
+        [waiting] = await eventually(lambda: failing_hooks(stage.bus, tables), WITHIN)
+        assert (waiting.name, waiting.waiting, waiting.dropped_at) == ("pager", 1, None)
+        assert waiting.error == "cannot run x: token=***"
+        assert abs(time.time() - (waiting.failing_since or 0.0)) < WITHIN
+
+        taker.refuse_with(Refused("status 404"))
+
+        async def is_dropped() -> bool:
+            [hook] = await failing_hooks(stage.bus, tables)
+            return hook.dropped_at is not None and not hook.waiting
+
+        await eventually(is_dropped, WITHIN)
+        await dead(stage)
+
+        async def none_fails() -> bool:
+            return await failing_hooks(stage.bus, tables) == ()
+
+        await eventually(none_fails, WITHIN, "a later notice was delivered")
+
+
+async def test_what_was_dropped_long_ago_and_what_cannot_be_read_is_not_reported(stage) -> None:
+    tables = msgspec.structs.replace(settings(), hooks={"pager": HookTable(command=("x",))})
+    subject = stage.subjects.state("cursor", "hook-pager")
+    for body in (b'{"sequence": 1, "dropped_at": 5}', b'{"dropped_at": 1e300}', b"{"):
+        await stage.bus.append(Outgoing(subject, body))
+        assert await failing_hooks(stage.bus, tables) == ()
+
+
+async def test_what_is_stored_of_a_failure_has_no_secret_of_the_settings(stage) -> None:
+    def fail(notice: JobNotice) -> Any:
+        raise Refused("curl exited with 22: -u me:abcd https://chat.test/T0/abcd token=abcd")
+
+    hook = HookTable(command=("curl", "-u", "me:abcd"))
+    async with hooked(stage, hook, fail):
+        await dead(stage)
+        subject = stage.subjects.state("cursor", "hook-pager")
+
+        async def error() -> str:
+            stored = await stage.bus.last(stage.subjects.state_stream, subject)
+            text: str = json.loads(stored.body).get("error", "")
+            return text
+
+        text = await eventually(error, WITHIN, "a stored error")
+    assert text == "curl exited with 22: -u *** https://chat.test/*** token=***"
+
+
 def test_long_texts_of_an_event_are_cut() -> None:
     error = JobError(kind="k" * 500, message="m" * 10**6, traceback="t" * 10**6 + "the end")
     long = "f" * 10**6
     event = JobDead(id=long, job_id="j", queue=long, function=long, error=error)
-    made = core.notice("pager", HookTable(command=("x",)), event)
+    dispatched = JobDispatched(job_id="j", queue=long, function=long, payload=b"")
+    job = core.job_before([(1, dispatched)], 2, event)
+    assert job is not None
+    made = core.notice("pager", HookTable(command=("x",)), event, job)
     assert made is not None
     assert len(msgspec.json.encode(made)) < 25_000
     assert made.error.startswith("mmm")
     assert "996,000 characters left out" in made.error
     assert made.traceback.endswith("the end")
+
+
+async def test_function_and_queue_are_those_of_the_job_where_its_event_names_none(stage) -> None:
+    hook = HookTable(command=("x",), on=("cancelled",), functions=("hook-test.*",), queues=(QUEUE,))
+    taker = Delivered()
+    async with hooked(stage, hook, taker):
+        job_id = await stage.client.dispatch(charge(), job_id="hook_1")
+        event = JobCancelled(job_id=job_id, reason="a job before it failed", cause="skipped")
+        await stage.bus.append(Outgoing(stage.subjects.event(event), encode(event)))
+        [notice] = await eventually(lambda: taker.notices, WITHIN)
+    assert (notice.job_id, notice.function, notice.queue) == (job_id, "hook-test.charge", QUEUE)
+
+
+@pytest.mark.parametrize(("function", "queue"), [("shop.charge", QUEUE), ("x", "idle")])
+def test_a_job_that_a_hook_is_not_for_is_known_by_its_dispatch(function: str, queue: str) -> None:
+    hook = HookTable(command=("x",), on=("cancelled",), functions=("x",), queues=(QUEUE,))
+    event = JobCancelled(job_id="j", reason="r")
+    dispatched = JobDispatched(job_id="j", queue=queue, function=function, payload=b"")
+    assert core.may_concern(event, hook)
+    job = core.job_before([(1, dispatched)], 2, event)
+    assert job is not None
+    assert core.notice("pager", hook, event, job) is None
 
 
 async def test_killed_between_delivery_and_position_it_is_delivered_again(

@@ -18,7 +18,6 @@ from penstock.jobs import Cancelled, Defer
 from penstock.jobs.errors import TimedOut
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimDeadline, ClaimedJob
-from penstock.worker.running import slots
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.running_jobs import RunningJobs
@@ -298,64 +297,19 @@ async def test_the_job_that_keeps_the_others_waiting_is_known(several: Slots) ->
     assert several.runner.holder is None
 
 
-# --- jobs that need room --------------------------------------------------------------------------
-async def test_a_suspect_waits_until_few_enough_run_and_none_joins_it(several: Slots) -> None:
-    first, second, alone = Gate(), Gate(), Gate()
-    ordinary = [held(first.pass_through), held(second.pass_through)]
-    suspect, behind = given(alone.pass_through, most_beside=1), held(lambda: 1)
-    several.runner.add([*ordinary, suspect, behind])
-    await once(lambda: first.came and second.came)
-    assert several.runner.is_held_up
-    assert several.runner.give_up_waiting() == [behind]  # it need not wait here
-    first.open()
-    await several.wait_for(ordinary[0])
-    assert not alone.came
-    second.open()
-    await once(lambda: alone.came)
-    following = held(lambda: 2)
-    several.runner.add([following])
-    assert several.runner.is_held_up
-    assert several.running.jobs == (suspect,)
-    alone.open()
-    await several.wait_for(suspect, following)
-    assert not several.runner.is_held_up
-
-
-async def test_a_suspect_that_was_dropped_holds_nothing_up(several: Slots) -> None:
+# --- who is here ----------------------------------------------------------------------------------
+async def test_its_company_counts_the_suspects_that_wait_and_run(several: Slots) -> None:
     gate = Gate()
-    ordinary, suspect = held(gate.pass_through), given(gate.pass_through, most_beside=1)
-    several.runner.add([ordinary, suspect])
-    await once(lambda: gate.came)
-    assert several.runner.is_held_up
-    assert several.runner.drop(suspect)
-    assert not several.runner.is_held_up
+    suspect, plain = given(gate.pass_through, most_beside=2), held(gate.pass_through)
+    behind = [given(gate.pass_through, most_beside=9) for _ in range(SLOTS)]
+    several.runner.add([suspect, plain, *behind])
+    await once(lambda: len(gate.came) == SLOTS)
+    several.runner.take_back()
+    assert not several.runner.company().takes(9)
+    assert several.runner.company().takes(0)
     gate.open()
-    await several.wait_for(ordinary)
-
-
-async def test_suspects_run_in_groups_of_the_smallest_company(several: Slots) -> None:
-    gate = Gate()
-    suspects = [given(gate.pass_through, most_beside=limit) for limit in (3, 2, 3)]
-    several.runner.add(suspects)
-    await once(lambda: len(gate.came) == 2)
-    assert several.runner.is_held_up
-    gate.open()
-    await several.wait_for(*suspects)
-
-
-async def test_one_that_found_no_room_in_time_begins_beside_others_but_not_beside_suspects(
-    several: Slots, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slots, "ROOM_SECONDS", 0.0)
-    gate, alone = Gate(), Gate()
-    ordinary = held(gate.pass_through)
-    suspect, other = (given(alone.pass_through, most_beside=1) for _ in range(2))
-    several.runner.add([ordinary, suspect, other])
-    await once(lambda: gate.came and alone.came)
-    assert several.runner.give_up_waiting() == [other]
-    gate.open()
-    alone.open()
-    await several.wait_for(ordinary, suspect)
+    await several.wait_for(suspect, plain, *behind[: SLOTS - 2])
+    assert several.runner.company().takes(1)
 
 
 async def test_many_at_a_time_and_one_after_another() -> None:

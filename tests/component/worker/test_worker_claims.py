@@ -22,6 +22,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.core.company import Company
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
 
@@ -63,7 +64,7 @@ class Side:
         return await self.bus.puller(QUEUE).fetch(most, 0)
 
     async def win(self) -> list[ClaimedJob]:
-        return await self.claims.win(await self.take())
+        return await self.claims.win(await self.take(), Company(runs_one=True))
 
     async def complete(self, held: ClaimedJob) -> None:
         await self.recorder.record([FinishedJob(held, Outcome(result=b"\xc0"))])
@@ -166,7 +167,8 @@ async def test_a_late_ack_of_a_failed_attempt_does_not_take_the_message_of_the_n
     [failed] = await broker.a.win()
     await _failed_without_ack(broker.a, failed)
     broker.lapse()
-    assert await broker.b.claims.win(await broker.b.take(1)) == []  # the old message, dropped
+    old = await broker.b.take(1)
+    assert await broker.b.claims.win(old, Company(runs_one=True)) == []  # dropped
     [held] = await broker.b.win()
     assert held.delivery.sequence != failed.delivery.sequence
     await broker.a.bus.ack([failed.delivery])
@@ -400,7 +402,7 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
         ack_subject=NOWHERE, sequence=1, deliveries=1,
         stored_at=0, pending=0,
     )  # fmt: skip
-    [held] = await broker.a.claims.win([delivery])
+    [held] = await broker.a.claims.win([delivery], Company(runs_one=True))
     await broker.a.complete(held)
     assert (await broker.client.job("a")).state is State.COMPLETED
 

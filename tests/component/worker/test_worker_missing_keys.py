@@ -16,6 +16,7 @@ from penstock.jobs.payloads.encryption import KeyRing
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming import claims
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.core.company import Company
 from penstock.worker.running.outcome import Outcome
 from penstock.worker.running.recording import FinishedJob, Recorder
 
@@ -53,7 +54,8 @@ class Site:
         return Claims(self.bus.client(), self.settings, profile, "h", name)
 
     async def win(self, worker: Claims) -> list[claims.ClaimedJob]:
-        return await worker.win(await self.bus.client().puller(QUEUE).fetch(10, 0))
+        deliveries = await self.bus.client().puller(QUEUE).fetch(10, 0)
+        return await worker.win(deliveries, Company(runs_one=True))
 
     def pass_seconds(self, seconds: float) -> None:
         self.now += seconds

@@ -26,6 +26,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
+from penstock.worker.core.company import Company
 from penstock.worker.running.outcome import FinishedJob, Outcome
 from penstock.worker.running.recording import Recorder
 
@@ -55,7 +56,7 @@ class Late(MemoryBus):
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         self._under_way.append((True, list(deliveries)))
 
-    async def give_back(self, ack_subjects: Sequence[str]) -> None:
+    async def give_back(self, ack_subjects: Sequence[str], delay_seconds: float = 0.0) -> None:
         self._under_way.append((False, list(ack_subjects)))
 
     async def arrive(self, which: int | None = None) -> None:
@@ -97,7 +98,8 @@ class Play:
     async def win(self, which: int) -> None:
         side = which % 2
         deliveries = await self.bus.puller(QUEUE).fetch(1 + which % 3, 0)
-        self.held += [(side, each) for each in await self.claims[side].win(deliveries)]
+        won = await self.claims[side].win(deliveries, Company(runs_one=True))
+        self.held += [(side, each) for each in won]
 
     def _take(self, which: int) -> tuple[int, ClaimedJob] | None:
         return self.held.pop(which % len(self.held)) if self.held else None

@@ -21,6 +21,7 @@ from penstock.events.worker import WorkerReport
 from penstock.jobs import Context, JobType, WithoutOverlapping, job, registry
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
+from penstock.jobs.queues import queue_messages
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.running.ending import UNRESPONSIVE
 
@@ -417,19 +418,46 @@ async def test_those_that_a_blocked_loop_keeps_from_running_are_given_back(
 
 
 # --- a lost worker --------------------------------------------------------------------------------
-async def test_jobs_of_a_host_that_vanished_go_again_in_smaller_company() -> None:
+class LostWorker:
+    """One that used all its slots, as far as its jobs' events say."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._job_log = stage, JobLog(stage.bus, stage.subjects, "worker/gone.w")
+        self._held: dict[str, str] = {}
+
+    async def take(self, *names: str) -> list[str]:
+        ids = await self._stage.client.dispatch_many([stay(name=name) for name in names])
+        await self._start(ids)
+        return ids
+
+    async def _start(self, ids: list[str]) -> None:
+        taken = await self._stage.bus.puller(QUEUE).fetch(len(ids), 0)
+        for delivery in taken:
+            job_id = delivery.headers[queue_messages.JOB]
+            self._held[job_id] = delivery.ack_subject
+            started = JobStarted(
+                job_id=job_id, queue=QUEUE, attempt=1, host="gone", worker="w", slots=SLOTS,
+                message=delivery.sequence,
+            )  # fmt: skip
+            await self._stage.bus.append(self._job_log.outgoing(started, None))
+
+    async def recover(self, *, together: int, losses: int = 1) -> None:
+        """What its executor records; taken and lost so often in a row."""
+        for loss in range(losses):
+            if loss:
+                await self._start(list(self._held))
+            for job_id in self._held:
+                recovered = JobRecovered(job_id=job_id, reason="w was killed", together=together)
+                await self._stage.bus.append(self._job_log.outgoing(recovered, None))
+            await self._stage.bus.give_back(list(self._held.values()))
+
+
+async def test_jobs_of_a_host_that_vanished_run_beside_any_others_once_more() -> None:
     """Where no executor is left to say which jobs ran, all slots count as used."""
     clock = [time.time()]
     made = with_slots(claim_seconds=2)
     stage = Stage(made, MemoryBus(settings=made, now=lambda: clock[0]))
-    job_id = await stage.client.dispatch(stay(name="a"))
-    [delivery] = await stage.bus.puller(QUEUE).fetch(1, 0)
-    started = JobStarted(
-        job_id=job_id, queue=QUEUE, attempt=1, host="gone", worker="w", slots=SLOTS,
-        message=delivery.sequence,
-    )  # fmt: skip
-    job_log = JobLog(stage.bus, stage.subjects, "worker/gone.w")
-    await stage.bus.append(job_log.outgoing(started, None))
+    [job_id] = await LostWorker(stage).take("a")
     clock[0] += 3
     stage.bus.tick()
     async with stage.worker():
@@ -439,14 +467,61 @@ async def test_jobs_of_a_host_that_vanished_go_again_in_smaller_company() -> Non
         assert recovered.together == SLOTS
         record = (await stage.client.job(job_id)).record
         assert (record.lost_workers, record.lost_together, record.lost_beside) == (0, 1, SLOTS)
-        # in the company of 20 // 8 = 2: one other job beside it, and none waits here for its end
         others = [await stage.client.dispatch(stay(name=str(n))) for n in range(5)]
-        await came(2)
-        await once(lambda: _was_given_back(stage, others))
-        assert HALL.most == 2
+        await came(6)
         HALL.open.set()
         for each in (job_id, *others):
             assert (await stage.ended(each)).state is State.COMPLETED
+
+
+async def test_after_the_first_shared_loss_all_run_again_at_once(stage: Stage) -> None:
+    gone = LostWorker(stage)
+    ids = await gone.take(*(str(number) for number in range(SLOTS)))
+    await gone.recover(together=SLOTS)
+    async with stage.worker():
+        await came(SLOTS)
+        HALL.open.set()
+        for each in ids:
+            assert (await stage.ended(each)).state is State.COMPLETED
+
+
+async def test_a_suspect_without_room_is_not_started_and_keeps_no_other_job_waiting(
+    stage: Stage,
+) -> None:
+    gone = LostWorker(stage)
+    suspects = await gone.take(*(f"suspect{number}" for number in range(4)))
+    await gone.recover(together=4, losses=2)
+    async with stage.worker():
+        await came(2)
+        plain = await stage.client.dispatch_many([stay(name=f"plain{n}") for n in range(5)])
+        await came(7)
+        begun = [each for each in suspects if await _starts(stage, each) == 3]
+        assert len(begun) == 2
+        async with stage.worker():  # which has room for the others
+            await came(9)
+            assert [await _starts(stage, each) for each in suspects] == [3] * 4
+            HALL.open.set()
+            for each in (*plain, *suspects):
+                assert (await stage.ended(each)).state is State.COMPLETED
+    assert len(HALL.came) == len(plain) + len(suspects), "each start ran"
+
+
+async def test_suspects_that_find_no_other_worker_run_one_group_after_another(
+    stage: Stage,
+) -> None:
+    gone = LostWorker(stage)
+    suspects = await gone.take(*(f"suspect{number}" for number in range(4)))
+    await gone.recover(together=2, losses=2)
+    async with stage.worker():
+        await came(1)
+        HALL.open.set()
+        for each in suspects:
+            assert (await stage.ended(each)).state is State.COMPLETED
+    assert HALL.most == 1
+
+
+async def _starts(stage: Stage, job_id: str) -> int:
+    return (await stage.story(job_id)).count("JobStarted")
 
 
 async def test_jobs_whose_claims_lapsed_are_another_worker_s_and_stop_here() -> None:
@@ -474,10 +549,6 @@ async def test_jobs_whose_claims_lapsed_are_another_worker_s_and_stop_here() -> 
 
 async def _claimed(stage: Stage, count: int) -> bool:
     return (await stage.depth()).claimed == count
-
-
-async def _was_given_back(stage: Stage, ids: list[str]) -> bool:
-    return any(["JobReleased" in await stage.story(each) for each in ids])
 
 
 async def _ended(stage: Stage, ids: list[str], count: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from tests.component.worker.given import QUEUE, settings
 
 from penstock.bus.protocol import Outgoing
-from penstock.cli.jobs.job_view import description
+from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.snapshot import HostSnapshot, PoolWorkers
@@ -21,10 +21,12 @@ from penstock.jobs.lifecycle import State
 from penstock.jobs.reading.handed_on import of_headers
 from penstock.testing.memory import broker
 from penstock.testing.memory.bus import MemoryBus
+from penstock.views.job_history import job_row
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.unknown_jobs import GIVES_WAY, pause_seconds
+from penstock.worker.core.company import Company
 from penstock.worker.running.outcome import Outcome
 from penstock.worker.running.recording import FinishedJob, Recorder
 
@@ -120,7 +122,8 @@ class Worker:
 
     async def win(self) -> list[ClaimedJob]:
         with code(self.version):
-            return await self.claims.win(await self.bus.puller(QUEUE).fetch(10, 0))
+            deliveries = await self.bus.puller(QUEUE).fetch(10, 0)
+            return await self.claims.win(deliveries, Company(runs_one=True))
 
     async def complete(self, held: ClaimedJob) -> None:
         recorder = Recorder(self.bus, self.claims, 1_000_000)
@@ -347,6 +350,11 @@ async def test_a_job_that_is_handed_on_says_why_it_waits(site: Site) -> None:
     shown = "\n".join(description(await site.view(job_id)))
     assert f"waits      {waits}" in shown
     assert "build none (worker h.worker-none)" in shown
+    other = await site.client.dispatch(resize(width=2))
+    listed = {view.id: job_row(view).waits for view in await site.client.jobs.list()}
+    assert listed == {job_id: str(waits), other: ""}
+    note = next(column for column in COLUMNS if column.title == "note")
+    assert note.cell(job_row(await site.view(job_id))) == str(waits)
 
 
 async def test_waiting_in_vain_for_a_job_that_nobody_refused_says_how_it_is(site: Site) -> None:
@@ -368,7 +376,8 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
         "Penstock-Dead-At": "1e300",
     }
     with code("none"):
-        assert await unaware.claims.win([msgspec.structs.replace(delivery, headers=forged)]) == []
+        message = msgspec.structs.replace(delivery, headers=forged)
+        assert await unaware.claims.win([message], Company(runs_one=True)) == []
     schedule = await site.bus.last(site.subjects.jobs_stream, site.subjects.schedule(QUEUE, job_id))
     assert schedule is not None
     assert len(schedule.headers["Penstock-Unknown-To"].split(",")) <= 17

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -18,8 +19,18 @@ OF_JAVA = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 @pytest.mark.spark
 def test_spark_prints_neither_banner_nor_warnings() -> None:
+    # Java names the options of these variables itself, whoever starts it
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith("JAVA_OPTIONS")
+    }
+    environment.pop("JAVA_TOOL_OPTIONS", None)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert done.stdout == "3\n"
     assert [line for line in done.stderr.splitlines() if line != OF_JAVA] == []

@@ -125,6 +125,13 @@ class TestWhatIsSaidOfWrongOnes:
             check(tree)
         assert said in str(error.value)
 
+    def test_the_file_is_named_where_it_is_wrong(self, tmp_path: Path) -> None:
+        wrong = r'sla_seconds: expected a number, found the text "five" \(in .*penstock\.toml\)'
+        with pytest.raises(ConfigError, match=wrong):
+            settings_of('[pools.mails]\nsla_seconds = "five"', tmp_path)
+        with pytest.raises(ConfigError, match=r"did you mean 'url'\? \(in .*penstock\.toml\)"):
+            settings_of('[nats]\nur = "x"', tmp_path, PENSTOCK_NATS__USER="ann")
+
     def test_it_names_the_variable(self) -> None:
         with pytest.raises(ConfigError, match=r"\(from PENSTOCK_NATS__URLS\)"):
             load(environment={"PENSTOCK_NATS__URLS": "x"})

@@ -172,8 +172,17 @@ def test_declared_names_hide_everything_in_any_spelling() -> None:
         ("password=abc=s", "password=***"),
         ("password: a:s", "password: ***"),
         ("sent Bearer abcdefgh.ijkl", "sent Bearer ***"),
+        ("sent Authorization Basic S\nmore", "sent Authorization ***\nmore"),
+        ("authorization failed for a cookie Basic x", "authorization failed for a cookie Basic x"),
         ('{"password": null, "max_tokens": 5}', '{"password": null, "max_tokens": 5}'),
         ('{"password": "a", "n": 1}', '{"password":"***","n":1}'),
+        ("GET https://a.org/?access_token=S 200", "GET https://a.org/?access_token=*** 200"),
+        ("https://a.org/#x=1,token=S", "https://a.org/#x=1,token=***"),
+        ("Error: token: S", "Error: token: ***"),
+        ("text='login with token=S failed'", "text='login with token=*** failed'"),
+        ("password=k=v,S", "password=***"),
+        ("token: max_tokens=5", "token: ***"),
+        ("tokens=5 x=1 10:20:30 a:b", "tokens=5 x=1 10:20:30 a:b"),
     ],
 )
 def test_addresses_headers_and_json(text: str, shown: str) -> None:
@@ -183,7 +192,9 @@ def test_addresses_headers_and_json(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "text", ["a:" * 200_000, "a=b," * 100_000, "a=" * 200_000 + "?b=" * 1000, "?a" * 200_000,
              "a" * 1_000_000, '"' * 200_000, "://" * 200_000, "token=" * 200_000, "[" * 200_000,
-             "password='\"" * 100_000, " " * 1_000_000 + ":", "x:" * 300_000 + "@"],
+             "password='\"" * 100_000, " " * 1_000_000 + ":", "x:" * 300_000 + "@",
+             "a=b,?token=1" * 100_000, "tokens=1?" * 100_000, "authorization" + " " * 500_000,
+             "authorization " * 100_000],
     ids=lambda text: text[:8],
 )  # fmt: skip
 def test_long_texts_take_no_time_that_grows_with_their_square(text: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.config import Settings
-from penstock.config.load import check
+from penstock.config.load import check, dump
+from penstock.config.masking import MASK
 from penstock.config.reloading import (
     changed_names,
     differences,
@@ -54,6 +55,28 @@ def test_of_addresses_scheme_and_host_are_shown(address, shown):
     assert check(published).hooks["pager"].url == shown
     other = settings(hooks={"pager": {"url": f"{address}2", "on": ["dead"]}})
     assert changed_names(other, made) == ["hooks.pager.url"]
+
+
+def test_of_commands_the_program_is_shown():
+    made = settings(hooks={"pager": {"command": ["curl", "-u", "me:SECRET", "-pSECRET"]}})
+    published = sparse(made)
+    assert published["hooks"]["pager"]["command"] == ["curl", MASK]
+    assert check(published).hooks["pager"].command == ("curl", MASK)
+    other = settings(hooks={"pager": {"command": ["curl", "-u", "me:OTHER", "-pSECRET"]}})
+    assert changed_names(other, made) == ["hooks.pager.command"]
+    alone = settings(hooks={"pager": {"command": ["page"]}})
+    assert sparse(alone)["hooks"]["pager"]["command"] == ["page"]
+
+
+def test_names_that_are_masked_in_jobs_are_masked_in_schedules_and_hide_no_setting():
+    table = {"cron": "0 4 * * *", "job": "shop.report", "arguments": {"pin": "1234", "n": 1}}
+    made = settings(
+        encryption={"masked": ["pin", "job"]}, schedules={"nightly": {**table, "queue": "a"}}
+    )
+    published = sparse(made)["schedules"]["nightly"]
+    assert published["arguments"] == {"pin": MASK, "n": 1}
+    assert published["job"] == "shop.report"
+    assert "1234" not in dump(made)
 
 
 @pytest.mark.parametrize("address", ["nats://a:4222,nats://b:4222", "file:///srv/lake", "local[2]"])

@@ -348,3 +348,9 @@ def test_no_worker_goes_while_jobs_are_late_and_held_up() -> None:
 
     assert fewest_of_a_minute() == 1
     assert fewest_of_a_minute(throughput_per_second=1.0) == 2
+
+
+@pytest.mark.parametrize(("current", "subject"), [(1, "1 other is"), (2, "2 others are")])
+def test_a_step_down_says_how_many_are_idle(current: int, subject: str) -> None:
+    asked = demand(current, memory={"wasted_seconds": 60.0})
+    assert asked.reasons[0].text.endswith(f" {subject} idle and not expected to be needed soon")

@@ -59,7 +59,7 @@ def test_a_demand_for_slots_is_rounded_up_to_workers(
     if name != "deadline":  # weighs what it costs to stop a worker, here of several slots
         assert found.workers == as_workers.workers / slots
     assert found.reasons[-1].workers == whole(found.workers)
-    assert f"{slots} a worker" in found.reasons[-1].text
+    assert f"with {slots} slots each; counted in slots: " in found.reasons[-1].text
 
 
 @pytest.mark.parametrize("name", sorted(BUILTIN.keys() - {*IN_SLOTS, "combined", "schedule"}))
@@ -140,7 +140,21 @@ def test_a_decision_is_computed_equal_again() -> None:
     again = msgspec.json.decode(msgspec.json.encode(measured), type=PoolSnapshot)
     first = decide(state(), round_of, NOW)
     assert first == decide(state(), inputs([given_pool], [again]), NOW)
-    assert first.decisions[0].reasons[0].text.endswith("(in slots, 50 a worker)")
+    reason = first.decisions[0].reasons[0]
+    assert reason.workers == 1
+    assert reason.text.startswith("1 worker with 50 slots each; counted in slots: 13 wanted by ")
+
+
+def test_a_reason_names_slots_and_workers() -> None:
+    measured = snapshot(
+        arrival_per_second=1.0, job_seconds=10.0, running=14, workers_ready=2, workers_idle=0,
+        slots=20, slots_ready=40, slots_idle=26,
+    )  # fmt: skip
+    outcome = one_round(with_slots(20, strategy="deadline"), measured, state(emails={"a": 2}))
+    reason = outcome.decisions[0].reasons[0]
+    assert reason.workers == 2
+    assert reason.text.startswith("2 workers with 20 slots each; counted in slots: 40 wanted by ")
+    assert "of 40 could go" in reason.text
 
 
 # --- simulated ------------------------------------------------------------------------------------

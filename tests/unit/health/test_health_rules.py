@@ -13,6 +13,7 @@ from penstock.health.facts import (
     BrokerFacts,
     DiskFacts,
     Facts,
+    HookFacts,
     HostFacts,
     LogFacts,
     ServiceFacts,
@@ -65,6 +66,10 @@ def stray(**fields: Any) -> dict[str, Any]:
     return {"unserved": (UnservedQueue(name="mial", why="no pool takes it", **fields),)}
 
 
+def failing(**fields: Any) -> dict[str, Any]:
+    return {"hooks": (HookFacts(name="pager", **fields),)}
+
+
 def service(silent_seconds: float | None) -> dict[str, Any]:
     return {"services": (replace(GOOD.services[0], silent_seconds=silent_seconds),)}
 
@@ -80,8 +85,8 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     report = found()
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
-        "broker", "streams", "disk", "queues", "services", "settings", "schedules", "workers",
-        "spark", "clock",
+        "broker", "streams", "disk", "queues", "services", "settings", "schedules", "hooks",
+        "workers", "spark", "clock",
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
 
@@ -111,6 +116,14 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
             "queue mial: 12 jobs, the oldest for 90 s",
         ),
         (stray(jobs=1, excluded=True), "queues", W, "queue mial: 1 job:"),
+        (
+            failing(waiting=2, failing_since=3600.0, error="cannot run pager"),
+            "hooks",
+            D,
+            "hook pager: 2 notices are not delivered, and tried again, since 1970-01-01 01:00:00 "
+            "UTC: cannot run pager",
+        ),
+        (failing(dropped_at=7200.0, error="status 404"), "hooks", D, "dropped at 1970-01-01 02:00"),
         (service(10.0), "services", D, "service decider: no update for 10 s"),
         (service(None), "services", D, "no decider has ever run"),
         (

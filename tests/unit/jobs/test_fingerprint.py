@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.events.job import JobError
-from penstock.jobs.dead_letters.fingerprint import fingerprint, normalised, own_frames
+from penstock.jobs.dead_letters.fingerprint import fingerprint, normalised, own_frames, what_failed
+from penstock.jobs.dead_letters.raised_line import without_values
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/venv/lib/python3.11/site-packages/penstock/worker/running/runner.py", line 120, in _one
@@ -55,6 +56,8 @@ def failure(release: str = "v1", line: int = 10, **fields: str) -> JobError:
         ("mail to a.b@example.com", "mail to c@example.org"),
         ("GET https://a.example/x?y=1 failed", "GET https://b.example/z failed"),
         ("one line\nand details 1", "one line\nand others"),
+        ("customer cust_42 is gone", "customer cust_7 is gone"),
+        ("no stock of SKU-19b-x", "no stock of AB2"),
     ],
 )
 def test_what_varies_in_a_message_makes_no_difference(first: str, second: str) -> None:
@@ -87,3 +90,59 @@ def test_the_same_failure_has_the_same_fingerprint_and_another_has_not() -> None
         failure(traceback=failure().traceback.replace("in load", "in store")),
     ):
         assert fingerprint(other) not in same
+
+
+RAISED = """Traceback (most recent call last):
+  File "/srv/v1/shop/reports.py", line 14, in rebuild
+    {line}
+    ^^^^^^^
+LookupError: {message}
+"""
+
+
+def raised(line: str, message: str) -> JobError:
+    traceback = RAISED.format(line=line, message=message)
+    return JobError(kind="builtins.LookupError", message=message, traceback=traceback)
+
+
+NO_ROW = 'raise LookupError(f"no row for {customer} in {self.table!r}") from None'
+
+
+def test_unquoted_names_make_no_difference_where_the_raised_line_tells_them() -> None:
+    bob, ann = (raised(NO_ROW, f"no row for {name} in 't'") for name in ("bob", "Ann van Dyk"))
+    assert fingerprint(bob) == fingerprint(ann)
+    assert what_failed(bob) == "no row for <text> in <text>"
+    for other in (
+        raised(NO_ROW.replace("row", "line"), "no line for bob in 't'"),
+        raised("raise LookupError(", "no row for bob in 't'"),  # goes on in further lines
+        failure(kind="builtins.LookupError", message="no row for bob in 't'"),
+    ):
+        assert fingerprint(other) != fingerprint(bob)
+    in_a_library = raised(NO_ROW, "no row for bob in t").traceback.replace(
+        "/srv/", "/site-packages/"
+    )
+    assert (
+        what_failed(failure(message="no row for bob", traceback=in_a_library)) == "no row for bob"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('raise Failed(f"load: {error}") from error', "load: refused"),
+        ('raise Failed(f"load: {str(error)}")', "load: refused"),
+        ('raise Failed(f"load: {answer}")', "load: no space left on the device"),
+        ('raise Failed(f"{name}: {answer}")', "orders: refused"),
+        ('raise Failed(f"a{b}{c}")', "a bird"),
+        ('raise Failed(f"load {name} now")', "what subclasses make of it"),
+        ('raise Failed(f"load {name} now")', "load bob later"),
+        ('raise Failed(f"load {name}", 1)', "load bob"),
+        ('raise Failed(f"load {name!}")', "load bob"),
+        ('check(f"load {name}")', "load bob"),
+        ("raise " + "(" * 480, "load bob"),
+        ("raise " + "-" * 480 + "1", "load bob"),
+        ("", "load bob"),
+    ],
+)
+def test_a_message_that_the_line_does_not_explain_is_kept(line: str, message: str) -> None:
+    assert without_values(message, line) == message

@@ -106,13 +106,24 @@ def test_a_job_that_was_stuck_need_not_run_alone() -> None:
     assert (stuck.lost_workers, worker_loss.most_beside(stuck)) == (1, 0)
 
 
-def test_after_each_shared_loss_the_company_is_smaller_until_the_job_is_alone() -> None:
-    company, losses = 1024, []
+def test_after_each_further_shared_loss_half_as_many_run_until_the_job_is_the_only_one() -> None:
+    company, losses = 1024, [1024]
     while company > 1:
         losses.append(company)
         company = worker_loss.most_beside(shared(*losses))
-    assert losses == [1024, 128, 16, 2]
-    assert worker_loss.most_beside(told(*RUNNING)) == 0, "any, where none was lost"
+    assert losses == [1024, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2]
+    assert len(losses) < worker_loss.MOST_SHARED_LOSSES
+
+
+def test_a_job_is_a_suspect_from_its_second_shared_loss_on_or_when_it_was_alone() -> None:
+    stories = [(), (100,), (100, 100), (1,), (100, 1)]
+    limits = [worker_loss.most_beside(shared(*story)) for story in stories]
+    assert limits == [0, 0, 50, 1, 1]
+
+
+def test_a_loss_is_a_suspects_doing_where_there_was_one() -> None:
+    assert worker_loss.to_blame(is_suspect=False, ran=100, suspects=1) == 100
+    assert worker_loss.to_blame(is_suspect=True, ran=100, suspects=1) == 1
 
 
 @pytest.mark.parametrize(
@@ -123,8 +134,8 @@ def test_after_each_shared_loss_the_company_is_smaller_until_the_job_is_alone() 
         ((100, 12, 1), 1, 2, True),  # alone twice
         ((100, 12, 1), 3, 2, False),
         ((), 100, 1, True),  # it must not run twice, whoever is to blame
-        ((9,) * 6, 9, 5, False),
-        ((9,) * 7, 9, 5, True),  # it was never given the room
+        ((9,) * 10, 9, 5, False),
+        ((9,) * 11, 9, 5, True),  # it was never given the room
     ],
 )
 def test_only_losses_of_its_own_count_towards_the_limit_within_a_bound(
@@ -136,9 +147,9 @@ def test_only_losses_of_its_own_count_towards_the_limit_within_a_bound(
 @pytest.mark.parametrize(
     ("before", "together", "message"),
     [
-        ((20, 1), 1, "2 times in a row while it ran alone (and once together with other jobs)"),
-        ((20, 2), 1, "while it ran alone (and 2 times together with other jobs)"),
-        ((9,) * 7, 9, "8 times in a row together with other jobs"),
+        ((20, 1), 1, "2 times in a row as the only suspect (and once together with other jobs)"),
+        ((20, 2), 1, "as the only suspect (and 2 times together with other jobs)"),
+        ((9,) * 11, 9, "12 times in a row together with other jobs"),
     ],
 )
 def test_the_dead_letter_says_which_losses_were_shared(
@@ -155,12 +166,18 @@ def test_one_loss_that_was_shared_is_named_so() -> None:
     assert dead.error.message == f"lost its worker together with other jobs: {REASON}"
 
 
-def test_the_message_of_a_suspect_says_in_what_company_it_may_run() -> None:
+def test_what_a_shared_loss_hit_is_not_delayed() -> None:
     made = worker_loss.recovered(
-        shared(100), REASON, source="executor/h", now=NOW, delayed=True, together=12
+        shared(9, 9, 4), REASON, source="executor/h", now=NOW, delayed=True, together=4
     )
+    assert made.due_at is None
+
+
+def test_the_message_of_a_suspect_says_in_what_company_it_may_run() -> None:
+    made = worker_loss.recovered(shared(8, 1), REASON, source="executor/h", now=NOW, delayed=True)
     assert made.due_at is not None
-    after = told(*RUNNING, event(JobRecovered, together=100), RUNNING[1], made)
+    losses = [event(JobRecovered, together=8), RUNNING[1], JobRecovered, RUNNING[1]]
+    after = told(*RUNNING, *losses, made)
     message = queue_messages.follow_up(Subjects("p"), after, NOW, {})
     assert message is not None
     assert message.headers[queue_messages.BESIDE] == "1"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -21,6 +22,12 @@ from penstock.jobs import BadArguments, Context, UnknownJob, job, registry
 from penstock.jobs.errors import WrongResult
 from penstock.jobs.job_type import JobType, encode_result
 from penstock.jobs.registry import find
+
+
+@dataclass
+class Attachment:
+    number: int
+    file: Path
 
 
 class Colour(Enum):
@@ -187,6 +194,36 @@ def test_defaults_are_each_call_s_own() -> None:
     first = gather.decode(gather().arguments)
     first["names"].append("x")
     assert gather.decode(gather().arguments) == {"names": [], "limit": 3}
+
+
+def test_an_argument_that_no_call_can_carry_is_refused_when_marked() -> None:
+    with pytest.raises(TypeError, match="'path' is a Path, which no call can carry; declare str"):
+
+        @job
+        def load(path: Path) -> None: ...
+
+    with pytest.raises(TypeError, match="'path' is a Path, which no call can carry"):
+
+        @job
+        def load_usual(path: Path = Path("usual")) -> None: ...
+
+    with pytest.raises(TypeError, match="'files' is a Path, which no call"):
+
+        @job
+        def load_all(files: list[Attachment]) -> None: ...
+
+    with pytest.raises(TypeError, match=r"'notify' is a Callable, .* use None, bool, int"):
+
+        @job
+        def call_back(notify: Callable[[], None]) -> None: ...
+
+
+def test_an_argument_that_need_not_be_sent_may_have_any_type() -> None:
+    @job(name="sendable-test.measure")
+    def measure(value: object, clock: Callable[[], float] | None = None) -> None: ...
+
+    assert measure(value=3).arguments
+    del registry.REGISTRY[measure.name]
 
 
 def test_what_cannot_be_called_by_name_is_refused_when_marked() -> None:

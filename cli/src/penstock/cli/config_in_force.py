@@ -12,7 +12,8 @@ import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
-from penstock.cli.errors import FAILED
+from penstock.cli.config_remarks import check_strategies, judge
+from penstock.cli.errors import FAILED, Refused
 from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -112,16 +113,22 @@ def _print(session: Session, records: Sequence[SettingsInForce], rows: list[Drif
 
 
 @click.command(cls=Command, example="penstock config reload && penstock config diff")
+@click.option(
+    "--no-import", is_flag=True, help="Do not import jobs.modules, where they are not installed."
+)
 @click.pass_context
-def reload(ctx: click.Context) -> None:
+def reload(ctx: click.Context, no_import: bool) -> None:
     """Have every service read its settings file and variables anew.
 
     Each service reads its own file, on its own machine, and keeps its settings where the new ones
     cannot be used. SIGHUP does the same for one process. settings.md lists what waits for a
     restart of the executors. Exit code 1 where a service refused or did not answer.
+
+    No service is asked where `penstock config check --offline` refuses the settings here: exit
+    code 2.
     """
     session: Session = ctx.obj
-    pools(session.settings())  # refused here rather than by each service
+    _refuse_errors(session.settings(), no_import)
 
     async def request(bus: Bus, settings: Settings) -> tuple[list[SettingsInForce], list[str]]:
         subjects = Subjects(settings.prefix)
@@ -144,6 +151,16 @@ def reload(ctx: click.Context) -> None:
         _print_answers(answers, silent)
     if silent or any(answer.refused for answer in answers) or not answers:
         ctx.exit(FAILED)
+
+
+def _refuse_errors(settings: Settings, no_import: bool) -> None:
+    """Measurements do not count: settings that help an overloaded installation may come in."""
+    configured = pools(settings)
+    check_strategies(configured)
+    remarks = judge(settings, configured, no_import=no_import)
+    if errors := [remark.text for remark in remarks if remark.level == "error"]:
+        advice = "nothing was reloaded; see 'penstock config check'"
+        raise Refused("; ".join([*errors, advice]))
 
 
 def _print_answers(answers: Sequence[SettingsInForce], silent: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ class Column(NamedTuple):
         number: aligned to the right.
         rank: on a narrow terminal columns of a higher rank are left out first, of equal ones the
             rightmost; the first column of a table never is.
-        sentence: text that may be cut, unlike names, ids and numbers.
+        sentence: text that may be cut, unlike ids and numbers.
         styles: the colour of a cell by its text.
     """
 

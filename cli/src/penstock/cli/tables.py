@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHORTEST_TEXT = 24
 """A column of sentences is cut to no less than this many characters; it is left out before."""
+_FAIR_TEXT = 40
+"""A column of sentences has this many characters before columns of a higher rank are shown."""
 _GAP = 2
 _EDGES = 2
 
@@ -74,7 +76,8 @@ def fit(
 
     The first column identifies the row and is always shown; another one is where it fits beside
     those of a lower rank, and of its own rank those on its left. Columns that hold nothing are
-    shown only beside all others. Sentences take what is left, each at most its own length.
+    shown only beside all others. Sentences take what is left, those of a lower rank first, each no
+    more than it is long.
 
     Args:
         columns: of the table.
@@ -89,18 +92,24 @@ def fit(
         min(width, max(SHORTEST_TEXT, cell_len(column.title))) if column.sentence else width
         for column, width in zip(columns, natural, strict=True)
     ]
+    fair = [
+        min(width, max(_FAIR_TEXT, shortest)) if column.sentence else width
+        for column, width, shortest in zip(columns, natural, least, strict=True)
+    ]
     empty = _empty(columns, cells)
     order = sorted(range(len(columns)), key=lambda i: (i > 0, empty[i], columns[i].rank, i))
     chosen: list[int] = []
     for index in order:
         if chosen and empty[index] and len(chosen) < empty.count(False):
             break
-        if not chosen or total([*(least[i] for i in chosen), least[index]]) <= available:
+        needed = [fair[i] if columns[i].rank < columns[index].rank else least[i] for i in chosen]
+        if not chosen or total([*needed, least[index]]) <= available:
             chosen.append(index)
     widths = {index: least[index] for index in sorted(chosen)}
-    for index, width in widths.items():
-        spare = max(0, available - total(list(widths.values())))
-        widths[index] = min(natural[index], width + spare)
+    for wanted in (fair, natural):
+        for index in chosen:
+            spare = max(0, available - total(list(widths.values())))
+            widths[index] = min(wanted[index], widths[index] + spare)
     return widths
 
 

@@ -250,8 +250,9 @@ class NatsBus(Connection):
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         await self._answer([d.ack_subject for d in deliveries], b"+ACK")
 
-    async def give_back(self, ack_subjects: Sequence[str]) -> None:
-        await self._answer(ack_subjects, b"-NAK")
+    async def give_back(self, ack_subjects: Sequence[str], delay_seconds: float = 0.0) -> None:
+        delay = b' {"delay": %d}' % round(delay_seconds * 1e9) if delay_seconds else b""
+        await self._answer(ack_subjects, b"-NAK" + delay)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> None:
         await self._answer([d.ack_subject for d in deliveries], b"+WPI")
@@ -259,7 +260,10 @@ class NatsBus(Connection):
     async def _answer(self, subjects: Sequence[str], body: bytes) -> None:
         if subjects:
             await self._client.send(
-                b"".join(b"PUB %b 4\r\n%b\r\n" % (subject.encode(), body) for subject in subjects)
+                b"".join(
+                    b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body)
+                    for subject in subjects
+                )
             )
 
     # --- signals ----------------------------------------------------------------------------------

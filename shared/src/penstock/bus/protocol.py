@@ -309,8 +309,12 @@ class Bus(Protocol):
         """Done: the message leaves the queue. Sent, not confirmed (a late ack is harmless)."""
         ...
 
-    async def give_back(self, ack_subjects: Sequence[str]) -> None:
-        """Back to the queue, at once."""
+    async def give_back(self, ack_subjects: Sequence[str], delay_seconds: float = 0.0) -> None:
+        """Back to the queue, at once.
+
+        Args:
+            delay_seconds: not offered for so long; a few seconds, since it counts as claimed.
+        """
         ...
 
     async def extend(self, deliveries: Sequence[Delivery]) -> None:

@@ -40,11 +40,13 @@ def explain(
     origins: Mapping[Path, str],
     root: type = Settings,
     above: Path = (),
+    elsewhere: str = "",
 ) -> str:
     """One sentence for msgspec's complaint about ``tree``.
 
     Args:
-        origins: where a value came from, by its path, if not from the file.
+        origins: where a value came from, by its path, such as ``from PENSTOCK_PREFIX``.
+        elsewhere: where all others came from, such as ``in penstock.toml``; empty for not known.
         root: what the tree was read as.
         above: where in the file the tree begins.
     """
@@ -52,15 +54,17 @@ def explain(
         where, key = _path(unknown["where"] or "", tree, root), unknown["key"]
         place = f"[{'.'.join(above + where)}] " if above + where else ""
         hint = _hint(root, where, key)
-        return f"{place}unknown setting {key!r}; {hint}{_from(origins, (*where, key))}"
+        return f"{place}unknown setting {key!r}; {hint}{_origin(origins, (*where, key), elsewhere)}"
     at = _AT.match(error)
     where = _path(at["where"], tree, root) if at else ()
     named = ".".join(above + where).replace(".[", "[")
     what = at["what"] if at else error
     if at is None or not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
-        return f"{named}: {what[0].lower()}{what[1:]}" if named else what
+        text = f"{named}: {what[0].lower()}{what[1:]}" if named else what
+        return f"{text}{_origin(origins, where, elsewhere)}"
     expected = _expected(root, where) or _in_words(what[0].lower() + what[1:])
-    return f"{named}: {expected}, found {_value_at(tree, where, what)}{_from(origins, where)}"
+    value, origin = _value_at(tree, where, what), _origin(origins, where, elsewhere)
+    return f"{named}: {expected}, found {value}{origin}"
 
 
 def hint(name: str, names: Iterable[str]) -> str:
@@ -172,5 +176,9 @@ def _value_at(tree: Mapping[str, Any], where: Path, what: str) -> str:
     return repr(value)
 
 
-def _from(origins: Mapping[Path, str], path: Path) -> str:
-    return f" (from {origins[path]})" if path in origins else ""
+def _origin(origins: Mapping[Path, str], path: Path, elsewhere: str) -> str:
+    """Where the value at ``path`` came from; a table's may come from several places."""
+    if path not in origins and any(origin[: len(path)] == path for origin in origins):
+        return ""
+    origin = origins.get(path, elsewhere)
+    return f" ({origin})" if origin else ""

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.config import explain
 from penstock.config.embedded import with_pipeline
-from penstock.config.masking import masked
+from penstock.config.masking import masked_settings
 from penstock.config.settings import Settings
 
 FILE = "penstock.toml"
@@ -47,30 +47,48 @@ def load(
         ConfigError: unreadable file, unknown key (with the nearest known one), wrong type.
     """
     env = os.environ if environment is None else environment
+    file = path or env.get(FILE_VARIABLE) or FILE
     tree = _read_file(path or env.get(FILE_VARIABLE) or None)
     origins: dict[explain.Path, str] = {}
     for variable, text in _from_environment(env):
         where = _spelled(tree, variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
         _put(tree, where, _value(text, where))
-        origins[tuple(where)] = variable
+        origins[tuple(where)] = f"from {variable}"
     for dotted, value in (flags or {}).items():
         if value is not None:
             _put(tree, dotted.split("."), value)
-            origins.pop(tuple(dotted.split(".")), None)
-    return check(tree, origins)
+            origins[tuple(dotted.split("."))] = "from the command line"
+    return check(tree, origins, f"in {file}")
 
 
-def check(tree: Mapping[str, Any], origins: Mapping[explain.Path, str] | None = None) -> Settings:
-    """Settings from plain tables. Raises ConfigError."""
+def check(
+    tree: Mapping[str, Any],
+    origins: Mapping[explain.Path, str] | None = None,
+    elsewhere: str = "",
+) -> Settings:
+    """Settings from plain tables.
+
+    Args:
+        origins: where a value came from, such as a variable.
+        elsewhere: where all others came from; empty where that goes without saying.
+
+    Raises:
+        ConfigError: what was found, what was expected, and where.
+    """
     try:
         return with_pipeline(msgspec.convert(tree, Settings, strict=True))
     except msgspec.ValidationError as error:
-        raise ConfigError(explain.explain(str(error), tree, origins or {})) from error
+        text = explain.explain(str(error), tree, origins or {}, elsewhere=elsewhere)
+        raise ConfigError(text) from error
 
 
 def dump(settings: Settings) -> str:
     """Settings as JSON, secrets masked: passwords, tokens, and what stands in addresses."""
-    return json.dumps(masked(msgspec.to_builtins(settings)), indent=2, ensure_ascii=False)
+    return json.dumps(
+        masked_settings(msgspec.to_builtins(settings), settings.encryption.masked),
+        indent=2,
+        ensure_ascii=False,
+    )
 
 
 def _read_file(path: str | Path | None) -> dict[str, Any]:

@@ -21,25 +21,24 @@ _DEEPEST = 50
 _LONGEST_NAME = 100
 _NAMING = frozenset({"name", "key", "field", "header", "parameter", "param", "option", "variable"})
 _HOLDING = frozenset({"value", "values", "val", "content", "data", "text", "default", "current"})
-_NAME = r"""(?<![\w.\-])(?P<name>[\w.\-]++)(?P<between>(?:\\*+["'])?+\s*+[:=]\s*+)"""
-_QUOTED = r""""(?:[^"\\]|\\.)*+"?+|'(?:[^'\\]|\\.)*+'?+"""
-_SCHEME = r"(?:(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey)\s++)?+"
-_SPLIT_AT = re.compile(
-    rf"{_NAME}(?P<value>{_QUOTED}|{_SCHEME}[^\s;&]++)", re.IGNORECASE | re.DOTALL
+_ASSIGNED = re.compile(
+    r"""(?<![\w.\-])(?P<name>[\w.\-]++)(?:\\*+["'])?+\s*+[:=]\s*+""",
 )
-_INNER_SPLIT_AT = re.compile(
-    rf"{_NAME}(?!//|[\w.\-]++[:=])(?P<value>{_QUOTED}"
-    rf"|{_SCHEME}(?:(?![?,][\w.\-]++=)[^\s;&])++)",
+_VALUE = re.compile(
+    r""""(?:[^"\\]|\\.)*+"?+|'(?:[^'\\]|\\.)*+'?+"""
+    r"""|(?:(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey)\s++)?+[^\s;&]++""",
     re.IGNORECASE | re.DOTALL,
 )
-"""Finds the assignments within values that are no secrets by their own name: ``Error: token=x``,
-``https://host/?token=x``."""
 _HEADER = re.compile(
-    r"(?<![\w.\-])((?:proxy-)?authorization|(?:set-)?cookie)(\s*+:\s*+)[^\r\n]++", re.IGNORECASE
+    r"(?<![\w.\-])((?:proxy-)?authorization|(?:set-)?cookie)"
+    r"(\s*+:\s*+|(?<=n)\s++(?=(?:Basic|Bearer|Digest|Negotiate)\s))[^\r\n]++",
+    re.IGNORECASE,
 )
 _USER_PART = re.compile(r"(?<=://)(?:[^\s/?#]+(?=@)|[^\s/?#@:]*+:(?!\d+/)(?:(?!://)[^\s@])*+(?=@))")
 """Up to the last ``@`` of the host's part; a password with a ``/`` counts, a port does not."""
 _BEARER = re.compile(r"\b(Bearer\s++)[\w.~+/\-]{8,}=*", re.IGNORECASE)
+_BEHIND_HOST = re.compile(r"(://[^\s/?#,]+)(?:/[^\s,]+|[?#][^\s,]*)")
+"""What may be a secret as a whole, as in the address of a chat's webhook."""
 _LITERALS: dict[str, Any] = {
     "null": None, "None": None, "true": True, "false": False, "True": True, "False": False
 }  # fmt: skip
@@ -58,6 +57,30 @@ def masked(value: Any, names: Collection[str] = ()) -> Any:
         A copy; tuples become lists. JSON in a text stays JSON, encoded anew where it changed.
     """
     return _masked(value, spelled(names), 0)
+
+
+def hosts_only(value: Any) -> Any:
+    """Plain values, or a text, with ``/***`` in place of what stands behind hosts in addresses."""
+    if isinstance(value, dict):
+        return {name: hosts_only(below) for name, below in value.items()}
+    if isinstance(value, list):
+        return [hosts_only(below) for below in value]
+    return _BEHIND_HOST.sub(rf"\1/{MASK}", value) if isinstance(value, str) else value
+
+
+def masked_settings(tree: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Tables of settings without their secrets.
+
+    Args:
+        tree: as TOML has them.
+        names: ``encryption.masked``: what it hides in jobs' arguments, it hides in those of
+            schedules; elsewhere these names may be those of settings.
+    """
+    shown: dict[str, Any] = masked(tree)
+    for name, table in tree.get("schedules", {}).items():
+        if "arguments" in table:
+            shown["schedules"][name]["arguments"] = masked(table["arguments"], names)
+    return shown
 
 
 def _masked(value: Any, names: frozenset[str], depth: int) -> Any:
@@ -127,17 +150,34 @@ def _text(text: str, names: frozenset[str], depth: int) -> str:
             pass  # no JSON: read as any text
     text = _USER_PART.sub(MASK, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
-    for pattern in (_SPLIT_AT, _INNER_SPLIT_AT):
-        text = pattern.sub(lambda match: _assignment(match, names), text)
+    text = _without_assigned(text, names)
     return _BEARER.sub(rf"\1{MASK}", text)
 
 
-def _assignment(match: re.Match[str], names: frozenset[str]) -> str:
-    name, between, value = match["name"], match["between"], match["value"]
-    if not hides(name, _literal(value), names):
-        return match[0]
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{name}{between}{quote}{MASK}{quote}"
+def _without_assigned(text: str, names: frozenset[str]) -> str:
+    """The text without what is assigned to names of secrets.
+
+    The value of any other name is searched as well: in ``ValueError: password=x`` and in
+    ``https://host?token=x`` the first name only stands before that of the secret.
+    """
+    pieces, copied_to = [], 0
+    secret_names: dict[str, bool] = {}
+    for match in _ASSIGNED.finditer(text):
+        if match.start() < copied_to:
+            continue
+        name = match["name"]
+        if name not in secret_names:
+            secret_names[name] = is_secret(name, names)
+        # Values are read for secrets only, else a long text of names would be read for each.
+        if not secret_names[name]:
+            continue
+        value = _VALUE.match(text, match.end())
+        if value is None or not hides(name, _literal(value[0]), names):
+            continue
+        quote = value[0][0] if value[0][0] in "\"'" else ""
+        pieces += [text[copied_to : match.end()], quote, MASK, quote]
+        copied_to = value.end()
+    return "".join([*pieces, text[copied_to:]])
 
 
 def _literal(value: str) -> Any:

@@ -6,21 +6,18 @@ A section names in ``of_process`` what an executor takes over at its start only,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from penstock.config.masking import MASK, masked
+from penstock.config.masking import MASK, hosts_only, masked_settings
 from penstock.config.section import ALL, Section
 from penstock.config.settings import Settings
 
 Tree = dict[str, Any]
 _ABSENT = object()
-_BEHIND_HOST = re.compile(r"(://[^\s/?#,]+)(?:/[^\s,]+|[?#][^\s,]*)")
-"""What may be a secret as a whole, as in the address of a chat's webhook."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +39,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def sparse(settings: Settings) -> Tree:
     """The settings that are not at their defaults, as nested tables without secrets.
 
-    Of addresses only scheme and host are left, and ``/***`` where more follows.
+    Of addresses only scheme and host are left, and ``/***`` where more follows; of a hook's command
+    the program, and ``***`` where arguments follow.
     """
-    tree: Tree = _hosts_only(masked(_sparse(settings)))
+    tree: Tree = hosts_only(masked_settings(_sparse(settings), settings.encryption.masked))
+    for table in tree.get("hooks", {}).values():
+        if len(table.get("command", ())) > 1:
+            table["command"] = [table["command"][0], MASK]
     return tree
 
 
@@ -147,14 +148,6 @@ def _sparse(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _sparse(below) for key, below in value.items()}
     return msgspec.to_builtins(value)
-
-
-def _hosts_only(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _hosts_only(below) for name, below in value.items()}
-    if isinstance(value, list):
-        return [_hosts_only(below) for below in value]
-    return _BEHIND_HOST.sub(rf"\1/{MASK}", value) if isinstance(value, str) else value
 
 
 def _default(field: Any) -> Any:

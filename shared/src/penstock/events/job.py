@@ -166,7 +166,8 @@ class JobRecovered(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: when the job runs again; None: at once.
         strategy: for a stuck job: ``graceful``, ``checkpoint`` or ``restart``; else empty.
         from_checkpoint: the job continues from its last checkpoint, if it has one.
-        together: how many jobs the worker ran when it was lost, this one included.
+        together: how many jobs may be to blame, this one included: those that the worker ran when
+            it was lost; for a suspect, the suspects among them.
     """
 
     reason: str

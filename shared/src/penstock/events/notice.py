@@ -15,8 +15,8 @@ class JobNotice(msgspec.Struct, frozen=True, kw_only=True):
         event_id: the same for each delivery of one event.
         event: ``JobFailed``, ``JobDead``, ``JobCompleted`` or ``JobCancelled``.
         at: when it happened.
-        function: registered name; empty in events of an earlier version.
-        queue: of the job; empty where it was cancelled.
+        function: registered name of the job.
+        queue: of the job.
         attempt: that failed or completed; 0 else.
         will_retry: another attempt follows.
         error_type: dotted name of the exception; empty where there is none.

@@ -146,6 +146,24 @@ class UnservedQueue(_Facts, frozen=True, kw_only=True):
     why: str = ""
 
 
+class HookFacts(_Facts, frozen=True, kw_only=True):
+    """A hook whose notices are not delivered.
+
+    Attributes:
+        waiting: notices that failed and are tried again.
+        failing_since: when the first of these was first tried, in seconds since 1970.
+        dropped_at: when a notice was dropped, in seconds since 1970; None for none, and once a
+            later one was delivered.
+        error: of the last one that failed.
+    """
+
+    name: str
+    waiting: int = 0
+    failing_since: float | None = None
+    dropped_at: float | None = None
+    error: str = ""
+
+
 class Facts(_Facts, frozen=True, kw_only=True):
     """All of it. ``skew_seconds``: this machine's clock before (+) the broker's.
 
@@ -154,6 +172,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
     that the settings declare and those that are stored. ``holds``: pools that an operator holds,
     with bounds and end. ``settings_drift``: how services differ from the settings of who asks.
+    ``hooks``: those that fail.
     """
 
     broker: BrokerFacts
@@ -164,6 +183,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     hosts: tuple[HostFacts, ...] = ()
     services: tuple[ServiceFacts, ...] = ()
     unserved: tuple[UnservedQueue, ...] = ()
+    hooks: tuple[HookFacts, ...] = ()
     skew_seconds: float | None = None
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()

@@ -33,8 +33,8 @@ def worst(states: Iterable[State]) -> State:
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One component, with what was found and what to do; no reasons if healthy.
 
-    Components are ``broker``, ``streams``, ``disk``, ``queues``, ``schedules``, ``workers``,
-    ``services``, ``settings``, ``spark`` and ``clock``.
+    Components are ``broker``, ``streams``, ``disk``, ``queues``, ``schedules``, ``hooks``,
+    ``workers``, ``services``, ``settings``, ``spark`` and ``clock``.
     """
 
     component: str

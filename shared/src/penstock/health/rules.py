@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from penstock.health.durability import posture
 from penstock.health.facts import BROKER_FILES, DiskFacts, Facts, HostFacts, LogFacts, StreamFacts
@@ -26,6 +26,8 @@ MOST_HOLDS = 10
 """Held pools that a report names."""
 MOST_SCHEDULES = 10
 """Schedules that differ from their declaration, and that a report names."""
+MOST_HOOKS = 10
+"""Failing hooks that a report names."""
 ORCHESTRATOR = "orchestrator"
 _STANDS_STILL = {
     ORCHESTRATOR: ": schedules, batches and healing stand still",
@@ -46,6 +48,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "services": _services,
             "settings": _settings,
             "schedules": _schedules,
+            "hooks": _hooks,
             "workers": _workers,
             "spark": _spark,
             "clock": _clock,
@@ -257,6 +260,23 @@ def _schedules(facts: Facts) -> Reasons:
         yield State.WARNING, f"{text}; 'penstock schedule sync' stores what is declared"
     if further := facts.schedule_drift[MOST_SCHEDULES:]:
         yield State.WARNING, f"{len(further)} more schedules differ"
+
+
+def _hooks(facts: Facts) -> Reasons:
+    for hook in facts.hooks[:MOST_HOOKS]:
+        if hook.failing_since is not None:
+            notices = "1 notice is" if hook.waiting == 1 else f"{hook.waiting} notices are"
+            text = f"{notices} not delivered, and tried again, since {_when(hook.failing_since)}"
+            yield State.DEGRADED, f"hook {hook.name}: {text}: {hook.error}"
+        if hook.dropped_at is not None:
+            text = f"a notice was dropped at {_when(hook.dropped_at)}, and none delivered since"
+            yield State.DEGRADED, f"hook {hook.name}: {text}: {hook.error}"
+    if further := facts.hooks[MOST_HOOKS:]:
+        yield State.DEGRADED, f"{len(further)} more hooks fail"
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _workers(facts: Facts) -> Reasons:

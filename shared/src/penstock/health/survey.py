@@ -37,6 +37,7 @@ from penstock.health.facts import (
     ServiceFacts,
     StreamFacts,
 )
+from penstock.health.hooks import failing_hooks
 from penstock.health.unserved import unserved_queues
 from penstock.operations import settings_in_force
 from penstock.operations.orders import read_orders
@@ -77,6 +78,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         last_writes = await services(bus, settings)
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
+        hooks = await failing_hooks(bus, settings)
     except NotPermitted:
         raise
     except BusError as error:
@@ -101,6 +103,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         ),
         services=last_writes,
         unserved=unserved,
+        hooks=hooks,
         skew_seconds=_skew(own_states, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
         **about,

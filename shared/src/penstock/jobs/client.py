@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
+from msgspec.structs import replace
+
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, broker_time
 from penstock.config import Settings
 from penstock.config.topology import Priority
@@ -102,7 +104,7 @@ class Client:
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.workflows = Workflows(bus, subjects, self._log, self.job, self.cancel)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
-        self.jobs = Jobs(bus, subjects, self._log, factory.ring)
+        self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)
         self.pauses = QueuePauses(bus, subjects, source)
         self.bulk = Bulk(bus, subjects, factory)
 
@@ -204,15 +206,9 @@ class Client:
             BusUnavailable: the broker did not answer; whether it stored the job is not known.
             StreamFull: the event log is full of jobs that have not ended; it was not stored.
         """
-        due = due_at(delay, at, now := broker_time(self._bus))
-        terms = Terms(
-            queue=queue,
-            due_at=due,
-            expires_at=expiry(expires, due, now),
-            tags=registry.check_tags(tags),
-            job_id=check_name("job", job_id) if job_id else "",
-            priority=priority,
-        )
+        terms = self._terms(queue, delay, at, expires, tags, priority)
+        if job_id:
+            terms = replace(terms, job_id=check_name("job", job_id))
         return await self.dispatcher.dispatch(call, terms, unique_for)
 
     async def dispatch_named(
@@ -244,22 +240,57 @@ class Client:
         return await self.dispatch(call, **options)
 
     async def dispatch_many(
-        self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"
+        self,
+        calls: Sequence[Call],
+        *,
+        queue: str = "",
+        delay: float | timedelta = 0.0,
+        at: datetime | None = None,
+        expires: float | timedelta | datetime | None = None,
+        tags: Iterable[str] = (),
+        priority: Priority = "normal",
     ) -> list[str]:
         """Dispatches many jobs, pipelined; returns their ids in order.
 
-        Unique jobs are dispatched one by one; where another job counts, its id is returned.
+        Unique jobs are dispatched one by one; where another job counts, its id is returned. For a
+        ``job_id`` or ``unique_for`` of its own dispatch each by :meth:`dispatch`.
 
         Args:
             calls: what runs.
             queue: instead of the functions' own.
+            delay: seconds from now, for each of them.
+            at: not before this time.
+            expires: seconds from now, or a time: jobs not started by then end as expired.
+            tags: besides the functions'.
             priority: for queues that have priorities.
 
         Raises:
+            PayloadTooLarge, BadName, BadTime, JobRefused: at a job that was refused; others were
+                sent.
             BusError: at a job that was not accepted; others were. While the broker is away each
                 waits, or goes to the outbox, as one that is dispatched alone does.
         """
-        return await self.dispatcher.dispatch_many(calls, queue=queue, priority=priority)
+        return await self.dispatcher.dispatch_many(
+            calls, self._terms(queue, delay, at, expires, tags, priority)
+        )
+
+    def _terms(
+        self,
+        queue: str,
+        delay: float | timedelta,
+        at: datetime | None,
+        expires: float | timedelta | datetime | None,
+        tags: Iterable[str],
+        priority: Priority,
+    ) -> Terms:
+        due = due_at(delay, at, now := broker_time(self._bus))
+        return Terms(
+            queue=queue,
+            due_at=due,
+            expires_at=expiry(expires, due, now),
+            tags=registry.check_tags(tags),
+            priority=priority,
+        )
 
     # --- reading ----------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobView:

@@ -117,9 +117,9 @@ class AmbiguousId(JobsError):
     """Several jobs' ids begin with the text. Attributes: ids: of those jobs."""
 
     def __init__(self, text: str, ids: list[str], most: int) -> None:
-        others = f" and {len(ids) - most} more" if len(ids) > most else ""
-        listed = ", ".join(ids[:most])
-        super().__init__(f"{len(ids)} jobs have an id that begins with {text!r}: {listed}{others}")
+        lines = [f"{len(ids):,} jobs have an id that begins with {text!r}:", *ids[:most]]
+        lines += [f"and {len(ids) - most:,} more"] if len(ids) > most else []
+        super().__init__("\n  ".join(lines))
         self.ids = ids
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.events.subjects import check_name
 from penstock.jobs.errors import BadArguments, UnknownJob, WrongResult
+from penstock.jobs.payloads import sendable
 from penstock.jobs.retry import Retries
 
 P = ParamSpec("P")
@@ -321,6 +322,11 @@ def argument_struct(
     fields: list[Any] = []
     for parameter in parameters:
         kind = hints.get(parameter.name, Any)
+        if (unsent := sendable.unsendable(kind)) and not _is_encodable(parameter.default):
+            raise TypeError(
+                f"{name}: argument {parameter.name!r} is a {unsent}, which no call can carry; "
+                f"{sendable.instead(unsent)}"
+            )
         if parameter.default is inspect.Parameter.empty:
             fields.append((parameter.name, kind))
         else:
@@ -328,6 +334,15 @@ def argument_struct(
     return msgspec.defstruct(
         f"Arguments of {name}", fields, kw_only=True, forbid_unknown_fields=True
     )
+
+
+def _is_encodable(default: Any) -> bool:
+    """Whether a call can do without another value: it carries the default."""
+    try:
+        encode(default)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _default(value: Any) -> Any:

@@ -67,7 +67,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         traceparent: W3C header of its dispatch; empty where that was not traced.
         handed_on: why it waits, where a worker got it that cannot run it; None where none did, it
-            waits in its queue just now, or this was not looked for (in lists).
+            waits in its queue just now, or this was not looked for (a list asks for its first 100
+            that wait).
     """
 
     record: JobRecord

@@ -107,9 +107,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         put_off: why it waits although it did not fail.
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
-        lost_workers: how often in a row a worker was lost that ran this job alone.
-        lost_together: how often in a row one was lost that ran others beside it.
-        lost_beside: how many jobs the worker that was lost last ran, this one included; 0 where
+        lost_workers: how often in a row a worker was lost for which no other job may be to blame.
+        lost_together: how often in a row one was lost for which others may be.
+        lost_beside: how many jobs may be to blame for the last loss, this one included; 0 where
             none was lost.
         max_lost: after how many lost workers it is dead; 0: as the settings have it.
         slots: how many jobs its last worker runs at a time.

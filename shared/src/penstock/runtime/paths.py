@@ -1,4 +1,4 @@
-"""Places on this machine: a free port, the run folder, temporary folders that do not stay."""
+"""Places on this machine: free ports, sockets, the run folder, folders that do not stay."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ LOOPBACK = "127.0.0.1"
 _PREFIX = "penstock-"
 _OWNER = ".owner"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_MAX_SOCKET_BYTES = 107
+"""Of a Unix socket's address in Linux, without its closing zero byte."""
 
 
 def free_port() -> int:
@@ -32,6 +34,23 @@ def check_port(port: int, address: str = LOOPBACK) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         probe.bind((address, port))
+
+
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """An address by which to bind or connect to the Unix socket, however long its path is.
+
+    It may go by a descriptor of the folder: use it inside the block, and for a listener stay there,
+    since servers look at their address again.
+
+    Raises:
+        OSError: the folder is not there.
+    """
+    if len(os.fsencode(path)) <= _MAX_SOCKET_BYTES:
+        yield str(path)
+        return
+    with _opened(path.parent, os.O_PATH | os.O_DIRECTORY) as folder:
+        yield f"/proc/self/fd/{folder}/{path.name}"
 
 
 def run_dir(settings: Settings) -> Path:

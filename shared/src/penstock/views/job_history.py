@@ -17,7 +17,7 @@ from penstock.jobs.reading.handed_on import HandedOn
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One job in a list; ``run_seconds`` is of the last attempt."""
+    """One job in a list; ``run_seconds`` is of the last attempt, ``waits`` says why it waits."""
 
     id: str
     state: str
@@ -32,6 +32,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
     progress: str = ""
     error: str = ""
+    waits: str = ""
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +56,9 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     handed_on: HandedOn | None = None
 
 
-def job_row(record: JobRecord) -> JobRow:
+def job_row(view: JobView) -> JobRow:
     """A job as one entry of a list."""
+    record = view.record
     return JobRow(
         id=record.id,
         state=record.state,
@@ -71,13 +73,14 @@ def job_row(record: JobRecord) -> JobRow:
         worker=record.worker,
         progress=progress(record),
         error=f"{record.error.kind}: {record.error.message}" if record.error else "",
+        waits=str(view.handed_on or ""),
     )
 
 
 def job_detail(view: JobView) -> JobDetail:
     """A job with its history."""
     return JobDetail(
-        job=job_row(view.record),
+        job=job_row(view),
         tags=view.record.tags,
         tries=view.record.tries,
         priority=view.priority,

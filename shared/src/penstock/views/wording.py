@@ -56,6 +56,11 @@ def memory(value: int | None) -> str:
     return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
 
 
+def error(text: str) -> str:
+    """``KeyError: 'a'`` of ``builtins.KeyError: 'a'``; other types keep their module."""
+    return text.removeprefix("builtins.")
+
+
 def clock(at: datetime | None) -> str:
     """Local time of day, with the day when it is not today."""
     if at is None:

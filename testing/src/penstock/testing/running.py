@@ -1,4 +1,4 @@
-"""Running what waits: the real worker, and the orchestrator's batches, graphs and schedules."""
+"""Running what waits: the real worker, and the orchestrator's batches, graphs, schedules, hooks."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from penstock.jobs import Client
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.schedules import schedule
 from penstock.measuring.job_series import JobSeries
+from penstock.orchestrator.hooks.runner import HookRunner
 from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
@@ -54,11 +55,19 @@ class Run:
         self._ticker = Ticker(bus.client(), self._subjects, "testing")
         self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
         self._suspended = SuspendedWorkflows(bus.client(), self._subjects, client)
+        job_hooks = {name: hook for name, hook in settings.hooks.items() if hook.job}
+        hook_jobs = frozenset(hook.job for hook in job_hooks.values())
+        self._hooks = [
+            HookRunner(name, hook, bus.client(), client, self._subjects, hook_jobs=hook_jobs)
+            for name, hook in job_hooks.items()
+        ]
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
 
     async def until_idle(self, timeout_seconds: float) -> int:
         """See :meth:`penstock.testing.Bench.run_pending`."""
         before = self._started()
+        for hook in self._hooks:
+            await hook.begin(first=1)
         background = [
             asyncio.create_task(work)
             for work in (
@@ -66,6 +75,7 @@ class Run:
                 self._suspended.follow(),
                 self._ticker.follow(),
                 self._ticker.run(),
+                *(hook.follow(lambda: True) for hook in self._hooks),
             )
         ]
         reports = await self._bus.client().listen(
@@ -139,11 +149,15 @@ class Run:
         return any(schedule.step(record, now) or record.firing for record in await self._cron.all())
 
     def _follows(self) -> bool:
-        """Whether batches, graphs and workflows have not yet seen all that concerns them."""
+        """Whether batches, graphs, workflows and hooks have not yet seen all that concerns them."""
         return any(
             self._last(pattern) > follower.position
             for follower in (self._workflows, self._suspended)
             for pattern in follower.patterns()
+        ) or any(
+            self._last(pattern) >= hook.position
+            for hook in self._hooks
+            for pattern in hook.patterns()
         )
 
     def _last(self, subject: str) -> int:

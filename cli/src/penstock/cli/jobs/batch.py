@@ -74,12 +74,12 @@ def row(record: BatchRecord, failed_jobs: tuple[str, ...] | None = None) -> Batc
 COLUMNS = (
     Column("id", lambda row: row.id),
     Column("state", lambda row: row.state, rank=1),
-    Column("title", lambda row: row.title, rank=2, sentence=True),
-    Column("jobs", lambda row: str(row.counts.total), number=True),
+    Column("title", lambda row: row.title, rank=3, sentence=True),
+    Column("jobs", lambda row: str(row.counts.total), number=True, rank=1),
     Column("pending", lambda row: str(row.counts.pending), number=True),
     Column("completed", lambda row: str(row.counts.completed), number=True),
-    Column("failed", lambda row: str(row.counts.failed), number=True),
-    Column("cancelled", lambda row: str(row.counts.cancelled), number=True),
+    Column("failed", lambda row: str(row.counts.failed), number=True, rank=1),
+    Column("cancelled", lambda row: str(row.counts.cancelled), number=True, rank=3),
     Column("created", lambda row: wording.clock(row.created_at), rank=3),
     Column("note", lambda row: row.reason, rank=3, sentence=True),
 )

@@ -54,22 +54,27 @@ class LetterDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 LETTER_COLUMNS = (
     Column("id", lambda row: row.id),
-    Column("died", lambda row: wording.clock(row.at)),
-    Column("queue", lambda row: row.queue, rank=3),
-    Column("function", lambda row: row.function, rank=1),
-    Column("attempts", lambda row: str(row.attempts), number=True, rank=3),
-    Column("failure", lambda row: row.fingerprint, rank=3),
-    Column("error", lambda row: row.error, rank=1, sentence=True),
+    Column("died", lambda row: wording.clock(row.at), rank=1),
+    Column("queue", lambda row: row.queue, rank=4),
+    Column("function", lambda row: row.function, rank=3, sentence=True),
+    Column("attempts", lambda row: str(row.attempts), number=True, rank=4),
+    Column("failure", lambda row: row.fingerprint, rank=4),
+    Column("error", lambda row: wording.error(row.error), rank=1, sentence=True),
 )
 
 GROUP_COLUMNS: tuple[Column, ...] = (
-    Column("failure", lambda group: group.fingerprint, rank=3),
+    Column("failure", lambda group: group.fingerprint),
     Column("count", lambda group: str(group.count), number=True, rank=1),
-    Column("first", lambda group: wording.clock(group.first_at)),
+    Column("first", lambda group: wording.clock(group.first_at), rank=4),
     Column("last", lambda group: wording.clock(group.last_at)),
     Column("functions", lambda group: ", ".join(group.functions), rank=3, sentence=True),
-    Column("error", lambda group: f"{group.kind}: {group.message}", rank=1, sentence=True),
-    Column("example", lambda group: group.example, rank=3),
+    Column(
+        "error",
+        lambda group: wording.error(f"{group.kind}: {group.message}"),
+        rank=1,
+        sentence=True,
+    ),
+    Column("example", lambda group: group.example, rank=4),
 )
 
 

@@ -155,7 +155,7 @@ def list_jobs(
             **{name: value for name, value in fields.items() if value},
         )
     )
-    write_rows(session, [job_row(view.record) for view in jobs], COLUMNS, _nothing(state))
+    write_rows(session, [job_row(view) for view in jobs], COLUMNS, _nothing(state))
     if jobs.cut_off and jobs.reaches_back_to is not None:
         reached = jobs.reaches_back_to.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         note(f"the event log was read back to {reached}; older jobs may fit, too")
@@ -262,7 +262,7 @@ def move(
     settings = session.settings()
     served = serving(settings)
     if not force and served.is_known and (problem := served.why_not(target)):
-        raise Refused(f"queue {target!r}: {problem} (or --force)")
+        raise Refused(f"queue {target!r}: {problem}; --force moves jobs there now")
     matching = _filter(settings, source, **choice)
     act(
         session,
@@ -300,7 +300,7 @@ def _cancel_one(session: Session, id: str, reason: str) -> None:
 
     view = session.with_client(request)
     if session.as_json:
-        write_json(job_row(view.record))
+        write_json(job_row(view))
     if view.state is not State.CANCELLED:
         raise Failed(f"job {view.id} had already ended: it is {view.state}")
     if not session.as_json:

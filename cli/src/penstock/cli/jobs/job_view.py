@@ -20,13 +20,18 @@ from penstock.views.job_history import JobDetail, job_detail, progress
 COLUMNS = (
     Column("id", lambda row: row.id),
     Column("state", lambda row: row.state, rank=1),
-    Column("function", lambda row: row.function, rank=1),
+    Column("function", lambda row: row.function, rank=1, sentence=True),
     Column("queue", lambda row: row.queue, rank=3),
     Column("attempt", lambda row: str(row.attempt), number=True, rank=3),
     Column("dispatched", lambda row: wording.clock(row.dispatched_at)),
     Column("ran", lambda row: wording.seconds(row.run_seconds), number=True),
     Column("worker", lambda row: row.worker or wording.UNKNOWN, rank=3),
-    Column("note", lambda row: row.error or row.progress, rank=1, sentence=True),
+    Column(
+        "note",
+        lambda row: row.waits or wording.error(row.error) or row.progress,
+        rank=1,
+        sentence=True,
+    ),
 )
 
 

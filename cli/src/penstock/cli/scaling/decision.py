@@ -23,7 +23,7 @@ from penstock.views.event_text import because
 COLUMNS = (
     Column("id", lambda row: row.id),
     Column("at", lambda row: wording.clock(row.at)),
-    Column("pool", lambda row: row.pool),
+    Column("pool", lambda row: row.pool, rank=1),
     Column("from", lambda row: str(row.current), number=True, rank=1),
     Column("to", lambda row: str(row.target), number=True, rank=1),
     Column("strategy", lambda row: row.strategy, rank=3),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, NotLetIn, StorageTooSmall
 from penstock.cli.command import Command
-from penstock.cli.config import lint, remarks
+from penstock.cli.config_remarks import lint, remarks
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session

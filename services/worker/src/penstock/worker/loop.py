@@ -148,8 +148,6 @@ class Worker:
             await self._in_flight.changed.wait()
 
     def _capacity(self, unfinished: int) -> int:
-        if self._runner.is_held_up:
-            return 0
         # behind a job that runs for long none is claimed: another worker may be free
         count = self._ahead.free if self._long_jobs else self._ahead.capacity
         return count(unfinished)
@@ -167,7 +165,6 @@ class Worker:
             winning.add_done_callback(self._winning.discard)
             # Shielded: the deliveries are this worker's, also when no more are to be taken.
             won = await asyncio.shield(winning)
-            self._ahead.won(len(won), len(deliveries))
         except BusError as error:
             log.warning("cannot take jobs now: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
@@ -177,7 +174,9 @@ class Worker:
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         # A redelivery of a job that runs here: its claim lapsed while this process was frozen.
         fresh = [d for d in deliveries if d.deliveries == 1 or not self._in_flight.resume(d)]
-        won = await self._claims.win(fresh) if fresh else []
+        company = self._runner.company()
+        won = await self._claims.win(fresh, company) if fresh else []
+        self._ahead.won(len(won), len(deliveries) - company.refused)
         if not won:
             return won
         self._reporter.started(won)
@@ -246,8 +245,6 @@ class Worker:
         self._watch = None
         self._collect()  # the jobs that run do not delay the records of those that have ended
         self._hurry()
-        if behind := self._in_flight.give_up_waiting():
-            self._give_back(behind, "its worker has no room for it")
         limit = self._settings.jobs.claim_ahead_seconds
         for job in self._running.jobs:
             if job not in self._long_jobs and job.live.running_seconds() >= limit:

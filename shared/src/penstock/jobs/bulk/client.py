@@ -13,7 +13,7 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusRefused, PayloadTooLarge
 from penstock.events.job import JobCancelled, JobMoved
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs.bulk.scan import JobMessage, pages
+from penstock.jobs.bulk.scan import PAGE, JobMessage, pages, requeued, without_message
 from penstock.jobs.dispatch.job_factory import JobFactory
 from penstock.jobs.errors import JobRefused, MissingKey, Undecryptable, UnreadableJob
 from penstock.jobs.event_store.compare_and_set import compare_and_set
@@ -25,6 +25,7 @@ from penstock.jobs.payloads import encryption, payload
 _AT_ONCE = 32
 _MOST_GROUPS = 1_000
 _REASON_LIMIT = 1_000
+_WAITING = (State.WAITING, State.SCHEDULED, State.RETRYING)
 _RUNS = "it runs"
 _OTHER = "by its events it does not match"
 
@@ -68,7 +69,8 @@ class Bulk:
     """Operations on many jobs; reached as ``client.bulk``.
 
     Each reads the messages of the jobs that have not ended, a page at a time, so that a million
-    jobs take no more memory than a hundred. Each job is changed by an event of its own, by
+    jobs take no more memory than a hundred; jobs that were moved or requeued in the last two
+    minutes are found without a message, too. Each job is changed by an event of its own, by
     compare-and-set. So an operation that is interrupted is continued by calling it again, and jobs
     that start, end or are changed by others meanwhile are not acted on by mistake. A message only
     names a job: what the job is, and whether it matches, is read from its events, since everybody
@@ -183,7 +185,7 @@ class Bulk:
 
     async def _selected(self, matching: JobFilter, limit: int) -> AsyncIterator[list[JobMessage]]:
         left = limit
-        async for page in pages(self._bus, self._subjects, matching.queues):
+        async for page in self._pages(matching):
             fitting = await self._fitting(page, matching)
             if limit:
                 fitting = fitting[:left]
@@ -192,6 +194,26 @@ class Bulk:
                 yield fitting
             if limit and left <= 0:
                 return
+
+    async def _pages(self, matching: JobFilter) -> AsyncIterator[list[JobMessage]]:
+        """Messages, and then what stands for those that are missing."""
+        missing = await requeued(self._bus, self._subjects)
+        async for page in pages(self._bus, self._subjects, matching.queues):
+            missing.difference_update(message.job_id for message in page)
+            yield page
+
+        async def look(job_id: str) -> JobMessage | None:
+            try:
+                record = await self._log.read_checked(job_id)
+                is_waiting = record is not None and record.state in _WAITING
+                return without_message(record) if record and is_waiting else None
+            except (UnreadableJob, ValueError):
+                return None
+
+        ids = sorted(missing)
+        for start in range(0, len(ids), PAGE):
+            messages = await bounded.gather(look, ids[start : start + PAGE], _AT_ONCE)
+            yield [message for message in messages if message is not None]
 
     async def _fitting(self, page: Sequence[JobMessage], matching: JobFilter) -> list[JobMessage]:
         fitting = [message for message in page if matching.fits_call(message.call)]
@@ -216,7 +238,7 @@ class Bulk:
                 return _left(message, _OTHER)
             if is_running and not running:
                 return _left(message, _RUNS)
-            if not await self._log.append_if(record, self._cancelled(record.id, reason)):
+            if not await self._log.append_if(record, self._cancelled(record, reason)):
                 return None
             if is_running:
                 await self._bus.signal(self._subjects.cancel_notice(record.id))
@@ -227,9 +249,13 @@ class Bulk:
         await self._remove(message, outcome)
         return outcome
 
-    def _cancelled(self, job_id: str, reason: str) -> JobCancelled:
+    def _cancelled(self, record: JobRecord, reason: str) -> JobCancelled:
         return JobCancelled(
-            job_id=job_id, correlation_id=job_id, source=self._log.source, reason=reason
+            job_id=record.id,
+            correlation_id=record.id,
+            source=self._log.source,
+            reason=reason,
+            function=record.function,
         )
 
     # --- moving -----------------------------------------------------------------------------------
@@ -251,7 +277,8 @@ class Bulk:
                 return _left(message, str(error))
             if after is None:
                 return None
-            await self._log.follow_up(after, trace_of(message.stored.headers))
+            headers = message.stored.headers if message.stored else {}
+            await self._log.follow_up(after, trace_of(headers))
             return BulkOutcome(id=record.id, effect=Effect.DONE)
 
         outcome = await self._change(message, change)
@@ -306,7 +333,7 @@ class Bulk:
 
         Where that is refused, the worker or the schedule that comes to it drops it.
         """
-        if outcome.effect is Effect.LEFT or outcome.is_running:
+        if message.stored is None or outcome.effect is Effect.LEFT or outcome.is_running:
             return
         with suppress(BusRefused):
             await self._bus.remove_message(self._subjects.jobs_stream, message.stored.sequence)

@@ -1,32 +1,45 @@
-"""The jobs that have not ended, from their messages: in queues, and in the broker's schedules."""
+"""The jobs that have not ended, from their messages: in queues, and in the broker's schedules.
+
+A job whose move or requeueing was cut off between its event and its message has none for some
+seconds, until an orchestrator stores it. Such jobs are found by these events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
 
-from penstock.bus.protocol import Bus, Stored
+from penstock.bus.protocol import Bus, Stored, broker_time
+from penstock.bus.since import first_since
+from penstock.events.job import JobMoved, JobRevived
 from penstock.events.subjects import BadName, Subjects, check_name
+from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.queues import queue_messages
 
 PAGE = 200
 """Messages read at a time: each may hold a payload of ``jobs.max_payload_bytes``."""
+_RECENT = timedelta(minutes=2)
+"""Within this the message of a requeued job is stored; an orchestrator takes some 20 s."""
+_MOST_REQUEUED = 100_000
+"""Jobs whose ids are kept in memory."""
 
 
 class JobMessage(NamedTuple):
     """A message of a job.
 
     Attributes:
+        stored: None where the message is missing.
         made_from: sequence of the event that the message was made from: if the job has no later
             event, it waits.
         call: with the name of its queue.
     """
 
-    stored: Stored
+    stored: Stored | None
     job_id: str
     made_from: int
     call: Payload
@@ -60,6 +73,28 @@ async def pages(
                 if stored.sequence <= end and (message := _read(subjects, stored)) is not None
             ]
             start = page[-1].sequence + 1
+
+
+async def requeued(bus: Bus, subjects: Subjects) -> set[str]:
+    """Ids of the jobs that were moved or requeued lately: their messages may be missing."""
+    jobs: set[str] = set()
+    stream, since = subjects.events_stream, broker_time(bus) - _RECENT
+    for event in (JobMoved, JobRevived):
+        pattern = subjects.events("job", "*", event.__name__)
+        start = await first_since(bus, stream, pattern, since)
+        while page := await bus.history(stream, pattern, PAGE, start):
+            jobs.update(stored.subject.rsplit(".", 2)[-2] for stored in page)
+            if len(jobs) >= _MOST_REQUEUED:
+                return jobs
+            start = page[-1].sequence + 1
+    return jobs
+
+
+def without_message(record: JobRecord) -> JobMessage:
+    """What stands for the missing message of a job. Raises ValueError: it cannot be read."""
+    call = payload.decode(record.payload)
+    call = msgspec.structs.replace(call, id=record.id, queue=record.queue)
+    return JobMessage(None, record.id, record.sequence, call)
 
 
 def _read(subjects: Subjects, stored: Stored) -> JobMessage | None:

@@ -10,7 +10,7 @@ import msgspec
 from penstock.bus.protocol import Stored
 from penstock.events.envelope import LATEST_YEAR
 from penstock.events.job import JobError
-from penstock.jobs.dead_letters.fingerprint import fingerprint, normalised
+from penstock.jobs.dead_letters.fingerprint import fingerprint, what_failed
 from penstock.jobs.queues.queue_messages import DeadLetter
 
 MOST_GROUPS = 1_000
@@ -131,7 +131,7 @@ def add_to_groups(groups: dict[str, Group], letter: Letter) -> None:
     group.count += 1
     group.first_at, group.last_at = min(group.first_at, letter.at), max(group.last_at, letter.at)
     if is_kept_apart:
-        group.kind, group.message = content.error.kind, normalised(content.error.message)
+        group.kind, group.message = content.error.kind, what_failed(content.error)
     group.example = letter.job_id
     _add_name(group.functions, content.function)
     _add_name(group.queues, content.queue)

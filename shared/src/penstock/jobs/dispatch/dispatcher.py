@@ -9,7 +9,6 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, BusError
-from penstock.config.topology import Priority
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs.dispatch.job_factory import JobFactory, Terms
@@ -77,18 +76,20 @@ class Dispatcher:
             await self.sender.send(event)
         return event.job_id
 
-    async def dispatch_many(
-        self, calls: Sequence[Call], *, queue: str = "", priority: Priority = "normal"
-    ) -> list[str]:
+    async def dispatch_many(self, calls: Sequence[Call], terms: Terms | None = None) -> list[str]:
         """Sends many jobs, pipelined; returns their ids in order.
 
         Unique jobs are sent one by one; where another job counts, its id is returned.
+
+        Args:
+            calls: what runs.
+            terms: of each job; without an id.
 
         Raises:
             BusError: at a job that was not accepted; others were.
         """
         ids: list[str] = [""] * len(calls)
-        terms = Terms(queue=queue, priority=priority)
+        terms = terms or Terms()
         plain: list[int] = []
         for index, call in enumerate(calls):
             if unique := effective_unique(call, 0):

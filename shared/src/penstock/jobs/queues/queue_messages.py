@@ -70,7 +70,8 @@ def headers(job_id: str, sequence: int, attempt: int, trace: Mapping[str, str]) 
     return fields
 
 
-def _headers(record: JobRecord, trace: Mapping[str, str]) -> Headers:
+def headers_of(record: JobRecord, trace: Mapping[str, str]) -> Headers:
+    """Headers of the message that a job has in its present state."""
     fields = headers(record.id, record.sequence, record.next_attempt, trace)
     if beside := worker_loss.most_beside(record):
         fields = {**fields, BESIDE: str(beside)}
@@ -82,7 +83,7 @@ def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Ou
     return Outgoing(
         subjects.queue(record.queue),
         record.payload,
-        _headers(record, trace),
+        headers_of(record, trace),
     )
 
 
@@ -96,7 +97,7 @@ def scheduled(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -
         subjects.schedule(record.queue, record.id),
         record.payload,
         {
-            **_headers(record, trace),
+            **headers_of(record, trace),
             "Nats-Schedule": f"@at {due}",
             "Nats-Schedule-Target": subjects.queue(record.queue),
         },

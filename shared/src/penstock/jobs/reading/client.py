@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import dataclasses
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, broker_time
 from penstock.config.topology import PRIORITIES, in_lane
@@ -14,9 +18,13 @@ from penstock.jobs.job_filter import JobFilter
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads.encryption import KeyRing
+from penstock.jobs.reading.handed_on import HandedOnReader
 from penstock.jobs.reading.id_prefix import find_id
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT, JobList, JobQuery, newest_jobs
 from penstock.jobs.reading.job_logs import AttemptLines, JobLogs
+
+_MOST_ASKED = 100
+"""Jobs of a list that are asked why they wait: one request to the broker each."""
 
 
 class Jobs:
@@ -25,10 +33,14 @@ class Jobs:
     Args:
         log: the events of jobs.
         ring: keys that open encrypted results and lines.
+        handed_on: looks why jobs that could start have not.
     """
 
-    def __init__(self, bus: Bus, subjects: Subjects, log: JobLog, ring: KeyRing) -> None:
+    def __init__(
+        self, bus: Bus, subjects: Subjects, log: JobLog, ring: KeyRing, handed_on: HandedOnReader
+    ) -> None:
         self._bus, self._subjects, self._ring = bus, subjects, ring
+        self._handed_on = handed_on
         self._logs = JobLogs(bus, subjects, log, ring)
 
     async def list(
@@ -72,7 +84,12 @@ class Jobs:
             since=_moment(since, self._bus),
             until=_moment(until, self._bus),
         )
-        return await newest_jobs(self._bus, self._subjects, wanted, limit, self._ring)
+        listed = await newest_jobs(self._bus, self._subjects, wanted, limit, self._ring)
+        waiting = [view for view in listed if view.state is State.WAITING][:_MOST_ASKED]
+        reasons = await asyncio.gather(*(self._handed_on.read(view.record) for view in waiting))
+        by_id = {view.id: why for view, why in zip(waiting, reasons, strict=True) if why}
+        jobs = (replace(view, handed_on=by_id.get(view.id)) for view in listed)
+        return dataclasses.replace(listed, jobs=tuple(jobs)) if by_id else listed
 
     async def find_id(self, text: str) -> str:
         """The id of the one job whose id is ``text`` or begins with it; see :func:`find_id`."""

@@ -4,8 +4,11 @@ The executor of the worker's host records it, since it knows how the process end
 executor is left, the worker that gets the message again once the claim has lapsed does.
 
 A worker with several slots takes many jobs along, of which one may be to blame. None of them is
-charged with a loss that it shared; instead each runs in smaller company from then on, an eighth at
-a time, until it is alone. Only the loss of a worker that ran nothing else counts towards its limit.
+charged with a loss that it shared. After the first they run on as before: most likely none is to
+blame. After the second in a row they are suspects: a worker runs half as many of them beside each
+other, then a quarter, until each is the only one. Jobs that are no suspects may run beside them:
+a loss is taken to be a suspect's doing where there is one, and counts towards the limit of a job
+that was the only one.
 """
 
 from __future__ import annotations
@@ -24,11 +27,10 @@ The first loss is most likely not the job's fault (a host under memory pressure,
 all others any more, so that it does not delay them.
 """
 
-MOST_SHARED_LOSSES = 8
-"""A job that loses so many workers in a row together with others is dead: from the largest company
-it takes four losses to be alone, and further ones mean that it was never given the room."""
-_SMALLER = 8
-"""After a shared loss a job runs with so many times fewer others."""
+MOST_SHARED_LOSSES = 12
+"""A job that loses so many workers in a row together with other suspects is dead: from a company of
+1,024 it takes eleven losses to be the only one."""
+_SHARED_LOSSES_OF_A_SUSPECT = 2
 _REASON_LIMIT = 1_000
 
 
@@ -58,7 +60,7 @@ def is_last(record: JobRecord, max_lost_workers: int, together: int) -> bool:
 
     Args:
         max_lost_workers: for jobs whose author set no limit.
-        together: how many jobs the lost worker ran, this one included.
+        together: how many jobs may be to blame, this one included: see :func:`to_blame`.
     """
     most = limit(record, max_lost_workers)
     if together > 1 and most > 1:  # with a limit of one it may be harmful to run it again at all
@@ -67,17 +69,25 @@ def is_last(record: JobRecord, max_lost_workers: int, together: int) -> bool:
 
 
 def most_beside(record: JobRecord) -> int:
-    """How many jobs may run in the worker that runs this one next, itself included.
+    """How many suspects may run in the worker that runs this job next, itself included.
 
     Returns:
-        0 for any number: it lost no worker since it last failed or began.
+        0: it is no suspect, and any number of them may run beside it.
     """
-    return smaller(record.lost_beside) if record.lost_beside else 0
+    if record.lost_beside > 1 and record.lost_together < _SHARED_LOSSES_OF_A_SUSPECT:
+        return 0
+    return max(record.lost_beside // 2, 1) if record.lost_beside else 0
 
 
-def smaller(together: int) -> int:
-    """In what company a job runs after a worker was lost that ran so many."""
-    return max(together // _SMALLER, 1)
+def to_blame(is_suspect: bool, ran: int, suspects: int) -> int:
+    """How many jobs may be to blame for the loss of a worker, as it is recorded of one of them.
+
+    Args:
+        is_suspect: the job was one before.
+        ran: how many jobs the worker ran.
+        suspects: how many of them were suspects before.
+    """
+    return suspects if is_suspect else ran
 
 
 def delay_seconds(losses: int, draw: float | None = None) -> float:
@@ -104,10 +114,11 @@ def recovered(
         reason: which worker was lost, and how it ended.
         now: by the broker's clock.
         delayed: it waits for :func:`delay_seconds`; else it is retried at once.
-        together: how many jobs the lost worker ran, this one included.
+        together: how many jobs may be to blame, this one included. A job that shared the loss is
+            not delayed: if it is to blame, it delays few others.
     """
-    losses = record.lost_workers + record.lost_together + 1
-    seconds = delay_seconds(losses) if delayed else 0.0
+    is_delayed = delayed and together <= 1
+    seconds = delay_seconds(record.lost_workers + 1) if is_delayed else 0.0
     return JobRecovered(
         job_id=record.id,
         correlation_id=record.id,
@@ -125,13 +136,13 @@ def poisoned(
     """The event that ends a job which has lost as many workers as it may.
 
     Args:
-        together: how many jobs the lost worker ran, this one included.
+        together: how many jobs may be to blame, this one included.
     """
     shared = record.lost_together + (together > 1)
     alone = record.lost_workers + (together <= 1)
     times = _in_a_row(alone or shared)
     if shared:
-        times += " while it ran alone" if alone else " together with other jobs"
+        times += " as the only suspect" if alone else " together with other jobs"
     if shared and alone:
         times += f" (and {'once' if shared == 1 else f'{shared} times'} together with other jobs)"
     last = "; the last time" if alone + shared > 1 else ""

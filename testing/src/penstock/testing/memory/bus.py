@@ -197,11 +197,15 @@ class MemoryBus:
                 place[0].ack(place[1])
         self._broker.ring()
 
-    async def give_back(self, ack_subjects: Sequence[str]) -> None:
+    async def give_back(self, ack_subjects: Sequence[str], delay_seconds: float = 0.0) -> None:
+        broker = self._open()
         for ack_subject in ack_subjects:
-            if place := self._open().queue_of(ack_subject):
-                place[0].give_back(place[1])
-        self._broker.ring()
+            if place := broker.queue_of(ack_subject):
+                if delay_seconds:
+                    broker.alarm(place[0].hold_back(place[1], broker.now() + delay_seconds))
+                else:
+                    place[0].give_back(place[1])
+        broker.ring()
 
     async def extend(self, deliveries: Sequence[Delivery]) -> None:
         broker = self._open()

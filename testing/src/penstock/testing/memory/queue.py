@@ -81,6 +81,12 @@ class Queue:
             self._claims[sequence].lapses_at = NEVER
             self._given_back.append(sequence)
 
+    def hold_back(self, sequence: int, until: float) -> float:
+        """Gives it back then; returns when."""
+        if sequence in self._claims and sequence not in self._given_back:
+            self._claims[sequence].lapses_at = until
+        return until
+
     def extend(self, sequence: int, now: float) -> float:
         """When the claim lapses now."""
         claim = self._claims.get(sequence)

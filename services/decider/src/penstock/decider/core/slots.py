@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, whole
+from penstock.events.scaling import Reason
 from penstock.events.snapshot import PoolSnapshot
 
 
@@ -59,13 +60,20 @@ def snapshot_in_slots(snapshot: PoolSnapshot, slots: int) -> PoolSnapshot:
 
 
 def demand_in_workers(demand: Demand, slots: int) -> Demand:
-    """A demand for slots as one for workers; its reasons keep their texts and say the unit."""
+    """A demand for slots as one for workers; its reasons say how many that are of each."""
     reasons = tuple(
         replace(
             reason,
             workers=whole(reason.workers / slots),
-            text=f"{reason.text} (in slots, {slots} a worker)",
+            text=_text_in_slots(reason, slots),
         )
         for reason in demand.reasons
     )
     return replace(demand, workers=demand.workers / slots, reasons=reasons)
+
+
+def _text_in_slots(reason: Reason, slots: int) -> str:
+    """A strategy's text, whose numbers of workers are of slots."""
+    workers = whole(reason.workers / slots)
+    count = "1 worker" if workers == 1 else f"{workers} workers"
+    return f"{count} with {slots} slots each; counted in slots: {reason.text}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from enum import Enum, auto
 
 from msgspec.structs import replace
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, broker_time
 from penstock.bus.pull import delivery
 from penstock.config import Settings
@@ -20,6 +22,7 @@ from penstock.jobs.running import worker_loss
 
 log = logging.getLogger("penstock.executor")
 
+_AT_ONCE = 20
 _TRIES = 5
 """Events of a job that died may still come in while its loss is recorded."""
 
@@ -69,9 +72,9 @@ class Recovery:
         Args:
             claim: ack subject of the message.
             reason: how the worker ended.
-            together: how many jobs ran when the worker died, this one included, which may be the
-                cause: it loses a worker, and waits before it goes again, or is dead. 0: this one
-                did not, and goes back as if it had never begun.
+            together: how many jobs may be the cause, this one included: it loses a worker, and may
+                wait before it goes again, or is dead. 0: this one did not run, and goes back as if
+                it had never begun.
 
         Returns:
             The answer to the message.
@@ -102,6 +105,17 @@ class Recovery:
             )
         except JobRefused:
             return Return.LATER
+
+    async def suspects(self, job_ids: Collection[str]) -> set[str]:
+        """Those of the jobs that lost workers before together with others, again and again."""
+
+        async def is_suspect(job_id: str) -> bool:
+            record = await self._log.read(job_id)
+            return record is not None and worker_loss.most_beside(record) > 0
+
+        ids = list(job_ids)
+        answers = await bounded.gather(is_suspect, ids, _AT_ONCE)
+        return {job_id for job_id, answer in zip(ids, answers, strict=True) if answer}
 
     async def ack(self, claim: str) -> None:
         """Removes a message from its queue: what follows from it is stored elsewhere by now."""

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError
 from penstock.executor.recovering.job_recovery import Recovery, Return
+from penstock.jobs.running.worker_loss import to_blame
 from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger("penstock.executor")
@@ -59,15 +60,21 @@ class Returns:
         waiting = sorted(claims.items(), key=lambda claim: claim[1] in ran)
         behind = f"{ended}; this job waited there behind {_named(ran)}" if ran else ended
         beside = f"{ended}; it ran {len(ran)} jobs" if len(ran) > 1 else ended
+        suspects: set[str] = set()
 
         async def give_back(claim: tuple[str, str]) -> None:
             subject, job = claim
             if job in ran:
-                await self._one(subject, job, worker, len(ran), beside)
+                together = to_blame(job in suspects, len(ran), len(suspects))
+                await self._one(subject, job, worker, together, beside)
             else:
                 await self._one(subject, job, worker, 0, behind)
 
         try:
+            if len(ran) > 1:
+                suspects = await self._recovery.suspects(ran)
+                if suspects:
+                    beside += f", {len(suspects)} of them suspects"
             await bounded.gather(give_back, waiting, _AT_ONCE)
         except BusError as error:
             log.warning(

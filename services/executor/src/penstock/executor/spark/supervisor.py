@@ -21,7 +21,8 @@ import shutil
 import signal
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.config import Settings
@@ -30,6 +31,7 @@ from penstock.executor.spark.connect_server import Options, Server, ServerFailed
 from penstock.executor.spark.release import release
 from penstock.runtime.file_lock import EXECUTOR_LOCK, is_held
 from penstock.runtime.interpreter import module_command
+from penstock.runtime.paths import socket_address
 from penstock.runtime.tasks import Tasks
 from penstock.spark import supervisor_protocol as protocol
 from penstock.spark.supervisor_protocol import SOCKET, Answer
@@ -240,19 +242,22 @@ async def _serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.stopping.set)
-    await supervisor.run(_listener(options.run_dir / SOCKET))
+    with listener(options.run_dir / SOCKET) as own:
+        await supervisor.run(own)
 
 
-def _listener(path: Path) -> socket.socket:
+@contextmanager
+def listener(path: Path) -> Iterator[socket.socket]:
     """A socket that only this user can connect to."""
     path.unlink(missing_ok=True)  # left by a supervisor that was killed: its lock is ours
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    before = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    return listener
+    kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+    with socket_address(path) as address, socket.socket(socket.AF_UNIX, kind) as bound:
+        before = os.umask(0o177)
+        try:
+            bound.bind(address)
+        finally:
+            os.umask(before)
+        yield bound
 
 
 def _conf_from_environment() -> dict[str, str]:

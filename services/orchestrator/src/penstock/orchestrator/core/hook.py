@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
+from typing import TypeGuard
 
 from penstock.config.hooks import HookTable
+from penstock.config.masking import MASK, hosts_only, masked
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobEvent, JobFailed
 from penstock.events.notice import JobNotice
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import IllegalTransition
+from penstock.jobs.lifecycle import JobRecord
 
 EVENTS: dict[str, type[JobEvent]] = {
     "failed": JobFailed,
@@ -22,26 +25,53 @@ EVENTS: dict[str, type[JobEvent]] = {
 """By the names that settings have for them."""
 _MARK = "hook_"
 """What the id of a hook's job begins with."""
+_SHORTEST_SECRET = 4
 _MOST_NAME, _MOST_ERROR, _MOST_TRACEBACK = 200, 4_000, 16_000
 """Characters of a notice's texts: an event may have a megabyte of each, endpoints refuse that."""
 
 
+def may_concern(event: Event | UnknownEvent, hook: HookTable) -> TypeGuard[JobEvent]:
+    """Whether a hook may be for an event, as far as the event says without its job."""
+    if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
+        return False
+    function, queue = getattr(event, "function", ""), getattr(event, "queue", "")
+    return (not function or _fits(function, hook.functions)) and (
+        not queue or _fits(queue, hook.queues)
+    )
+
+
+def job_before(
+    history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int, event: JobEvent
+) -> JobRecord | None:
+    """The job as its events before this one add up; None where the event does not follow from them.
+
+    None too for a job that never was, and for one whose earlier events have left the log: the two
+    look the same.
+
+    Args:
+        history: of the job: ``(sequence, event)``, oldest first.
+        sequence: at which the event is stored.
+    """
+    record = lifecycle.fold([entry for entry in history if entry[0] < sequence])
+    try:
+        return record if record is not None and lifecycle.evolve(record, event, sequence) else None
+    except IllegalTransition:
+        return None
+
+
 def notice(
-    name: str, hook: HookTable, event: Event | UnknownEvent, hook_jobs: Collection[str] = ()
+    name: str, hook: HookTable, event: JobEvent, job: JobRecord, hook_jobs: Collection[str] = ()
 ) -> JobNotice | None:
-    """What a hook is given for an event; None where it is not for it.
+    """What a hook is given for an event; None where it is not for the job.
 
     Args:
         name: of the hook.
+        job: as it was before the event. Its function and queue count: not all events name them.
         hook_jobs: the functions that hooks dispatch.
     """
-    if not isinstance(event, tuple(EVENTS[occasion] for occasion in hook.on)):
-        return None
-    assert isinstance(event, JobEvent)
-    function, queue = getattr(event, "function", ""), getattr(event, "queue", "")
-    if event.job_id.startswith(_MARK) and (not function or function in hook_jobs):
+    if job.id.startswith(_MARK) and job.function in hook_jobs:
         return None  # else a hook whose job fails would run for ever
-    if not (_fits(function, hook.functions) and _fits(queue, hook.queues)):
+    if not (_fits(job.function, hook.functions) and _fits(job.queue, hook.queues)):
         return None
     error = getattr(event, "error", None)
     return JobNotice(
@@ -50,8 +80,8 @@ def notice(
         event=event.name,
         at=event.at,
         job_id=event.job_id,
-        function=function[:_MOST_NAME],
-        queue=queue[:_MOST_NAME],
+        function=job.function[:_MOST_NAME],
+        queue=job.queue[:_MOST_NAME],
         attempt=getattr(event, "attempt", 0),
         will_retry=bool(getattr(event, "will_retry", False)),
         error_type=error.kind[:_MOST_NAME] if error else "",
@@ -60,25 +90,17 @@ def notice(
     )
 
 
-def may_follow(
-    history: Sequence[tuple[int, Event | UnknownEvent]], sequence: int, event: Event | UnknownEvent
-) -> bool:
-    """Whether an event follows from those of its job before it; else it is passed over.
+def error_text(hook: HookTable, error: Exception) -> str:
+    """Why a notice was not delivered, without what the settings of the hook keep to themselves.
 
-    Not so for an event whose job never was, and for one whose earlier events have left the log:
-    the two look the same.
-
-    Args:
-        history: of the job: ``(sequence, event)``, oldest first.
-        sequence: at which the event is stored.
+    A command may have printed its arguments or an address; keys of workers may read what is stored.
     """
-    if not isinstance(event, JobEvent):
-        return False
-    record = lifecycle.fold([entry for entry in history if entry[0] < sequence])
-    try:
-        return record is not None and bool(lifecycle.evolve(record, event, sequence))
-    except IllegalTransition:
-        return False
+    text = str(error)
+    for secret in sorted((hook.authorization, *hook.command[1:]), key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, MASK)
+    shown: str = hosts_only(masked(text))
+    return shown
 
 
 def job_id(of: JobNotice) -> str:

@@ -17,15 +17,17 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
+from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.config import Settings
 from penstock.config.hooks import HookTable
-from penstock.events.job import JOB_EVENTS, JobEvent
+from penstock.events.job import JOB_EVENTS
 from penstock.events.notice import JobNotice
 from penstock.events.subjects import Subjects
+from penstock.health.hooks import MOST_ERROR
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_store.event_log import read_event, read_subject
@@ -66,10 +68,15 @@ class _Position(msgspec.Struct, frozen=True):
     Attributes:
         sequence: of the first event that was not tried yet.
         waiting: by the sequence of their events.
+        error: why the last notice that failed was not delivered.
+        dropped_at: when a notice was dropped, in seconds since 1970; 0 once a later one was
+            delivered.
     """
 
     sequence: int
     waiting: dict[int, _Waiting] = {}
+    error: str = ""
+    dropped_at: float = 0.0
 
 
 class HookRunner:
@@ -104,9 +111,20 @@ class HookRunner:
         self._kept_at = 0.0
         self._keeping = asyncio.Lock()
 
+    @property
+    def position(self) -> int:
+        """Sequence of the first event that was not tried yet."""
+        return self._position.sequence
+
+    def patterns(self) -> list[str]:
+        """Subjects of the events that it follows."""
+        kinds = [core.EVENTS[occasion].__name__ for occasion in self._hook.on]
+        return [self._subjects.events("job", "*", kind) for kind in kinds]
+
     async def follow(self, held: Callable[[], bool]) -> None:
         """Delivers while ``held()``. Raises BusError."""
-        position = await self._begin()
+        position = await self.begin()
+        self._position = position
         self._change(position.sequence, position.waiting)
         tasks = [asyncio.ensure_future(part(held)) for part in (self._follow, self._retry)]
         try:
@@ -119,10 +137,8 @@ class HookRunner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, held: Callable[[], bool]) -> None:
-        kinds = [core.EVENTS[occasion].__name__ for occasion in self._hook.on]
-        subjects = [self._subjects.events("job", "*", kind) for kind in kinds]
-        start = self._position.sequence
-        async with aclosing(self._bus.follow(self._stream, subjects, start)) as messages:  # type: ignore[type-var]
+        following = self._bus.follow(self._stream, self.patterns(), self.position)
+        async with aclosing(following) as messages:  # type: ignore[type-var]
             async for stored in messages:
                 notice = await self._notice(stored)
                 if not held():
@@ -138,18 +154,18 @@ class HookRunner:
     async def _notice(self, stored: Stored) -> JobNotice | None:
         """What is delivered for a message: nothing where its event may not follow in its job."""
         event = read_event(stored, JOB_EVENTS)
-        notice = core.notice(self._name, self._hook, event, self._hook_jobs)
-        if notice is None or not isinstance(event, JobEvent):
+        if not core.may_concern(event, self._hook):
             return None
-        job = self._subjects.job(event.job_id)
-        history = await read_subject(self._bus, self._stream, job, JOB_EVENTS)
-        if core.may_follow(history, stored.sequence, event):
-            return notice
+        subject = self._subjects.job(event.job_id)
+        history = await read_subject(self._bus, self._stream, subject, JOB_EVENTS)
+        job = core.job_before(history, stored.sequence, event)
+        if job is not None:
+            return core.notice(self._name, self._hook, event, job, self._hook_jobs)
         log.warning(
             "hook %s: %s of job %s is passed over: it does not follow from the job's events",
             self._name,
-            notice.event,
-            notice.job_id,
+            event.name,
+            event.job_id,
         )
         return None
 
@@ -210,6 +226,7 @@ class HookRunner:
         try:
             await self._deliver(notice)
         except NotDelivered as error:
+            self._note(error=core.error_text(self._hook, error)[:MOST_ERROR])
             if time.time() - since >= self._hook.give_up_seconds:
                 self._give_up(notice, error)
                 return True
@@ -226,24 +243,29 @@ class HookRunner:
             self._give_up(notice, error)
             return True
         self._meters.count(metrics.HOOK_NOTICES, self._name, "delivered")
+        self._note(dropped_at=0.0)
         return True
 
     def _give_up(self, notice: JobNotice, error: Exception) -> None:
         self._meters.count(metrics.HOOK_NOTICES, self._name, "dropped")
+        text = core.error_text(self._hook, error)[:MOST_ERROR]
+        self._note(error=text, dropped_at=time.time())
         log.error(
             "hook %s: %s of job %s is dropped: %s", self._name, notice.event, notice.job_id, error
         )
 
     # --- the position ----------------------------------------------------------------------------
-    async def _begin(self) -> _Position:
-        """Where to go on; behind the last event where the hook is new."""
+    async def begin(self, first: int | None = None) -> _Position:
+        """Where to go on; a hook that is new begins at ``first``, else behind the last event."""
         stored = await self._bus.last(self._state, self._subject)
         if stored is not None:
             try:
                 return msgspec.json.decode(stored.body, type=_Position)
             except (ValueError, RecursionError) as error:
                 log.error("hook %s: its position cannot be read: %s", self._name, error)
-        self._position = _Position((await self._bus.extent(self._stream)).last + 1)
+        if first is None:
+            first = (await self._bus.extent(self._stream)).last + 1
+        self._position = _Position(first)
         await self._keep()
         return self._position
 
@@ -251,11 +273,14 @@ class HookRunner:
         self._change(self._position.sequence, {**self._position.waiting, sequence: notice})
 
     def _change(self, sequence: int, waiting: dict[int, _Waiting]) -> None:
-        self._position = _Position(sequence, waiting)
+        self._note(sequence=sequence, waiting=waiting)
         if len(waiting) < _MOST_WAITING:
             self._has_room.set()
         else:
             self._has_room.clear()
+
+    def _note(self, **changes: Any) -> None:
+        self._position = msgspec.structs.replace(self._position, **changes)
 
     async def _keep(self) -> None:
         async with self._keeping:  # the later position is stored last

@@ -67,8 +67,8 @@ def job_minutes(
     rows_of_jobs = (
         events.where(_is(*{one for some in _COUNTS.values() for one in some}, JobRetrying))
         .join(jobs, "job_id", "left")
-        .withColumn("queue", f.coalesce("queue", "_queue", f.lit("")))
-        .withColumn("function", f.coalesce("function", "_function", f.lit("")))
+        .withColumn("queue", f.coalesce(_given("queue"), "_queue", f.lit("")))
+        .withColumn("function", f.coalesce(_given("function"), "_function", f.lit("")))
         .join(f.broadcast(pools), "queue", "left")
         .withColumn("pool", f.coalesce("pool", "queue"))
         .withColumn("start", f.date_trunc("minute", _happened()))
@@ -154,6 +154,11 @@ def _distribution(of: str, seconds: Column) -> list[Column]:
 
 def _is(*events: type) -> Column:
     return f.col("event").isin([event.__name__ for event in events])
+
+
+def _given(name: str) -> Column:
+    """The column, null where an event that could name it did not, as older events do."""
+    return f.nullif(f.col(name), f.lit(""))
 
 
 def _happened() -> Column:

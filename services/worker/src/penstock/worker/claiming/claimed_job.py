@@ -83,8 +83,8 @@ class ClaimedJob:
         token: sequence of this attempt's JobStarted: the fencing token.
         sequence: of the job's last known event; what the next append expects.
         started_at: POSIX seconds of the claim, broker's clock.
-        most_beside: how many jobs may run in this process while it runs, itself included; 0 for any
-            number.
+        most_beside: how many suspects may run in this process while it runs, itself included; 0: it
+            is none.
         live: what the run shows of itself while it goes on.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.

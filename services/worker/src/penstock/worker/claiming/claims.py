@@ -18,13 +18,9 @@ from penstock.bus.protocol import (
 )
 from penstock.config import Profile, Settings
 from penstock.events.envelope import whole_micros
-from penstock.events.job import (
-    JobCancelled,
-    JobReleased,
-    JobStarted,
-)
+from penstock.events.job import JobCancelled, JobReleased, JobStarted
 from penstock.events.subjects import Subjects
-from penstock.jobs import registry
+from penstock.jobs import lifecycle, registry
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
@@ -39,6 +35,7 @@ from penstock.worker.claiming.postponing import NO_EVENT, Postponer
 from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
 from penstock.worker.claiming.refusing import AT_ONCE, Refusals
 from penstock.worker.claiming.unknown_jobs import UnknownJobs
+from penstock.worker.core.company import Company, offered_again_seconds
 from penstock.worker.core.settle import Action, settle
 
 log = logging.getLogger("penstock.worker")
@@ -92,12 +89,16 @@ class Claims:
         self._refusals = Refusals(bus, self.joblog, unknown_jobs, postponer, missing_key_seconds)
 
     # --- winning ----------------------------------------------------------------------------------
-    async def win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
-        """The jobs of these deliveries that this worker is to run; the others are dealt with."""
+    async def win(self, deliveries: Sequence[Delivery], company: Company) -> list[ClaimedJob]:
+        """The jobs of these deliveries that this worker is to run; the others are dealt with.
+
+        Args:
+            company: the suspects here; those without room beside them are given back, not started.
+        """
         for delivery in deliveries:  # before the broker knows: this process may die at any time
             job_id = delivery.headers.get(queue_messages.JOB, "")
             self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
-        won = await self._win(deliveries)
+        won = await self._win(deliveries, company)
         if len(won) < len(deliveries):
             claimed = {job.delivery.sequence for job in won}
             for delivery in deliveries:
@@ -105,7 +106,7 @@ class Claims:
                     self.claimed.settle(delivery.sequence)
         return won
 
-    async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
+    async def _win(self, deliveries: Sequence[Delivery], company: Company) -> list[ClaimedJob]:
         starts: list[tuple[ClaimedJob, JobStarted]] = []
         expired: list[tuple[Delivery, Envelope]] = []
         refused: list[tuple[Delivery, Refused]] = []
@@ -125,6 +126,7 @@ class Claims:
             starts.extend((job, self._started(job)) for job in unended)
         if refused:
             await self._refusals.refuse(refused)
+        starts = [one for one in starts if await self._has_room(one[0], company)]
         answers = await self._bus.append_many([self._start(job, event) for job, event in starts])
         won: list[ClaimedJob] = []
         others: list[tuple[ClaimedJob, JobStarted, BusError]] = []
@@ -134,12 +136,24 @@ class Claims:
                 won.append(job)
             else:
                 others.append((job, event, answer))
-        return [*won, *await self._settle_all(others)] if others else won
+        return [*won, *await self._settle_all(others, company)] if others else won
+
+    async def _has_room(self, job: ClaimedJob, company: Company) -> bool:
+        """Whether the job may run here; else it is given back."""
+        if company.takes(job.most_beside):
+            return True
+        delay_seconds = offered_again_seconds(job.pickup_seconds)
+        await self._bus.give_back([job.delivery.ack_subject], delay_seconds)
+        return False
 
     async def _settle_all(
-        self, lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]]
+        self,
+        lost: Sequence[tuple[ClaimedJob, JobStarted, BusError]],
+        company: Company,
     ) -> list[ClaimedJob]:
         """Those that are this worker's after all, of those whose first append did not succeed."""
+        # they join again, once their events say what room they need
+        company.leave(job.most_beside for job, _, _ in lost)
         won: list[ClaimedJob] = []
         refused: list[Delivery] = []
         for job, event, answer in lost:
@@ -147,7 +161,7 @@ class Claims:
             if isinstance(answer, WrongSequence) and not refused:
                 try:
                     trouble = None
-                    if await self._settle(job, event):
+                    if await self._settle(job, event, company):
                         won.append(job)
                 except BusError as error:
                     trouble = error
@@ -226,17 +240,17 @@ class Claims:
         return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
-    async def _settle(self, job: ClaimedJob, event: JobStarted) -> bool:
+    async def _settle(self, job: ClaimedJob, event: JobStarted, company: Company) -> bool:
         """True when this worker has the job after all. Raises BusError: no answer."""
         try:
-            return await self._decide(job, event)
+            return await self._decide(job, event, company)
         except UnreadableJob as error:
             await self._refusals.reject(job.delivery, Rejected("malformed", str(error)))
         except WrongSequence:  # another worker was quicker
             await self._bus.give_back([job.delivery.ack_subject])
         return False
 
-    async def _decide(self, job: ClaimedJob, event: JobStarted) -> bool:
+    async def _decide(self, job: ClaimedJob, event: JobStarted, company: Company) -> bool:
         record = await self.joblog.read_checked(job.id)
         if record is None:
             if await self._refusals.is_over(job.delivery, job.id, job.sequence):
@@ -246,6 +260,7 @@ class Claims:
             return False
         if record.changed_id == event.id:  # this worker's own append, whose answer was lost
             job.token = job.sequence = record.sequence
+            company.joins(job.most_beside)
             return True
         now = broker_time(self._bus)
         action = settle(
@@ -257,27 +272,26 @@ class Claims:
             worker_loss.limit(record, self._settings.jobs.max_lost_workers),
         )
         job.attempt = record.next_attempt
-        job.most_beside = worker_loss.most_beside(record)
         job.pickup_seconds = max((now - record.available_at).total_seconds(), 0.0)
-        return await self._act(action, job, record)
+        return await self._act(action, job, record, company)
 
-    async def _act(self, action: Action, job: ClaimedJob, record: JobRecord) -> bool:
+    async def _act(
+        self, action: Action, job: ClaimedJob, record: JobRecord, company: Company
+    ) -> bool:
         match action:
             case Action.START | Action.RECOVER:
-                job.sequence = record.sequence
                 if action is Action.RECOVER:
-                    job.sequence = await self._recover(job, record)
-                    job.most_beside = worker_loss.smaller(record.slots)
+                    record = await self._recover(job, record)
+                job.sequence, job.most_beside = record.sequence, worker_loss.most_beside(record)
+                if not await self._has_room(job, company):
+                    return False
                 start = self._start(job, self._started(job))
                 job.token = job.sequence = await self._bus.append(start)
                 return True
             case Action.POISON:
+                source, now = self.joblog.source, broker_time(self._bus)
                 dead = worker_loss.poisoned(
-                    record,
-                    _lapsed(record),
-                    source=self.joblog.source,
-                    now=broker_time(self._bus),
-                    together=record.slots,
+                    record, _lapsed(record), source=source, now=now, together=record.slots
                 )
                 await self.joblog.bury(record, dead, job.trace)
             case Action.FOLLOW_UP:
@@ -287,8 +301,8 @@ class Claims:
         await self._bus.ack([job.delivery])
         return False
 
-    async def _recover(self, job: ClaimedJob, record: JobRecord) -> int:
-        """Records that the claim of the worker before lapsed; returns the event's sequence.
+    async def _recover(self, job: ClaimedJob, record: JobRecord) -> JobRecord:
+        """Records that the claim of the worker before lapsed.
 
         Not in one atomic batch with the start that follows, of which the broker allows only 50 at a
         time: a job that was recovered and not started has a message that will come again.
@@ -301,7 +315,8 @@ class Claims:
             delayed=False,
             together=record.slots,  # how many of them ran is not known here
         )
-        return await self._bus.append(self.joblog.outgoing(event, record.sequence, job.trace))
+        message = self.joblog.outgoing(event, record.sequence, job.trace)
+        return lifecycle.evolve(record, event, await self._bus.append(message))
 
     # --- giving back ------------------------------------------------------------------------------
     async def release(self, jobs: Iterable[ClaimedJob], reason: str) -> None:

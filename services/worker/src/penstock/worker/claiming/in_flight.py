@@ -55,12 +55,6 @@ class InFlightJobs:
         self.unfinished -= len(behind)
         return behind
 
-    def give_up_waiting(self) -> list[ClaimedJob]:
-        """Takes back the jobs that shall not wait for room in this worker."""
-        behind = self._runner.give_up_waiting()
-        self.unfinished -= len(behind)
-        return behind
-
     def drop(self, job: ClaimedJob) -> bool:
         """Forgets a job that is another worker's now; False when it runs already."""
         if not self._runner.drop(job):

@@ -82,9 +82,7 @@ class Postponer:
             case Action.START:
                 # An attempt may have come from the message in hand, whose copies are not started
                 # from then; one that is made from the job's last event is.
-                current = queue_messages.headers(
-                    record.id, record.sequence, record.next_attempt, {}
-                )
+                current = queue_messages.headers_of(record, {})
                 if record.message:  # it could start since it was given back, not since it was sent
                     available_at = record.available_at.timestamp()
                     headers = {**headers, queue_messages.AVAILABLE: f"{available_at:.3f}"}
@@ -128,6 +126,7 @@ class Postponer:
             source=self._joblog.source,
             now=broker_time(self._bus),
             delayed=True,
+            together=record.slots,  # how many of them ran is not known here
         )
         event = replace(event, due_at=max(due, event.due_at or due))
         message = self._joblog.outgoing(event, record.sequence, trace)

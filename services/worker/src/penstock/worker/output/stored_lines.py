@@ -104,6 +104,7 @@ class StoredLines(logging.Handler):
         self._pending_bytes = self._number = 0
         self._is_due, self._answers = False, True
         self._publishing: asyncio.Task[None] | None = None
+        self._sending = asyncio.Lock()
         self._trouble = LimitedLog(log)
         self._plain = logging.Formatter()
         self._guard = threading.Lock()
@@ -175,7 +176,8 @@ class StoredLines(logging.Handler):
     async def _publish_until_empty(self) -> None:
         while self._is_due or self._unsent:
             await asyncio.sleep(PUBLISH_SECONDS if self._answers else _RETRY_SECONDS)
-            await self.publish()
+            async with self._sending:  # `finish` publishes beside the task
+                await self.publish()
 
     async def publish(self) -> None:
         """Publishes what was collected; what the broker does not answer waits for the next time."""

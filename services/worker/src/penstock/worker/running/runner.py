@@ -17,6 +17,7 @@ import msgspec
 from penstock.jobs.errors import Interruption, Verdict
 from penstock.runtime.workers.pulse import Pulse
 from penstock.worker.claiming.claimed_job import ClaimDeadline, ClaimedJob
+from penstock.worker.core.company import Company
 from penstock.worker.core.outcome import error_of
 from penstock.worker.running.attempt import Functions, failure, span
 from penstock.worker.running.finished import Finished
@@ -49,18 +50,12 @@ class JobRunner(Protocol):
         """The jobs not begun, which now never will be."""
         ...
 
-    def give_up_waiting(self) -> list[ClaimedJob]:
-        """While it is held up: takes back the jobs that shall not wait for that."""
-        ...
-
     def drop(self, job: ClaimedJob) -> bool:
         """Takes back one job; False when it has begun."""
         ...
 
-    @property
-    def is_held_up(self) -> bool:
-        """Whether no further job could begin although slots are free: one that runs, or that waits,
-        needs room."""
+    def company(self) -> Company:
+        """The suspects here; none where each job runs alone."""
         ...
 
     @property
@@ -120,9 +115,6 @@ class Runner:
                 break
         return taken
 
-    def give_up_waiting(self) -> list[ClaimedJob]:
-        return []
-
     def drop(self, job: ClaimedJob) -> bool:
         try:
             self._todo.remove(job)
@@ -134,9 +126,8 @@ class Runner:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    @property
-    def is_held_up(self) -> bool:
-        return False
+    def company(self) -> Company:
+        return Company(runs_one=True)
 
     @property
     def holder(self) -> tuple[ClaimedJob, float] | None:

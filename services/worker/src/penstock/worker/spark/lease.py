@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock import telemetry
 from penstock.config.spark import Spark
+from penstock.runtime.paths import socket_address
 from penstock.spark import supervisor_protocol as protocol
 from penstock.spark.sessions import address, job_tag
 from penstock.telemetry import SpanKind, names
@@ -130,6 +131,9 @@ class SparkLease:
             self._line.close()
 
     def _ready(self) -> OpenSession:
+        began = time.monotonic()
+        if self._open is None:  # starting a server may take half a minute
+            log.info(self._awaited())
         remote = self._line.ask() if self._line else address(self._settings)
         opened = self._open
         if opened and opened.remote == remote and not opened.stopped and self._is_fresh():
@@ -144,7 +148,13 @@ class SparkLease:
         if self._line:
             self._line.name_session(fresh.session.session_id)
         self._used_at = time.monotonic()
+        log.info("the Spark session is open after %.1f s", self._used_at - began)
         return fresh
+
+    def _awaited(self) -> str:
+        if self._line is None:
+            return "opening a session with Spark at the address in spark.remote"
+        return "waiting for this host's Spark, which is started for the first job that uses it"
 
     def _is_fresh(self) -> bool:
         return time.monotonic() - self._used_at < FRESH_SECONDS
@@ -206,7 +216,8 @@ class SupervisorLine:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(_SLICE_SECONDS)
             try:
-                connection.connect(str(self._path))
+                with socket_address(self._path) as address:
+                    connection.connect(address)
                 return connection
             except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
                 connection.close()

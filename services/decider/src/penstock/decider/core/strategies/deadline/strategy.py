@@ -104,7 +104,9 @@ def _shrink(
     goes = workers < planned and waste >= change_seconds and view.held_up is None
     past = msgspec.structs.replace(past, wasted_seconds=0.0 if goes else waste)
     if goes:
-        why = f"{planned - workers} others are idle and not expected to be needed soon"
+        idle = planned - workers
+        subject = "1 other is" if idle == 1 else f"{idle} others are"
+        why = f"{subject} idle and not expected to be needed soon"
         return ask("deadline.keep", workers, why, values, remember(past))
     return ask("deadline.keep", planned, _why_stays(view, workers), values, remember(past))
 
@@ -185,4 +187,6 @@ def _why_stays(view: PoolView, workers: int) -> str:
         )
     if workers == view.planned:
         return "all are kept: each would be needed again before stopping it saves anything"
-    return f"{view.planned - workers} could go, but stopping them saves nothing yet"
+    return (
+        f"{view.planned - workers} of {view.planned} could go, but stopping them saves nothing yet"
+    )

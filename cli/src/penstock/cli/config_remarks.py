@@ -1,0 +1,125 @@
+"""What is wrong with settings that can be read: for `config check`, `config reload` and `up`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from penstock.cli.installed import is_importable
+from penstock.cli.scaling.measurements import Measured
+from penstock.config import Settings
+from penstock.config.profiles import Pool
+from penstock.config.serving import serving
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault in the settings; ``level`` is ``error`` where they cannot work, else ``warning``."""
+
+    rule: str
+    level: str
+    text: str
+
+
+def judge(
+    settings: Settings,
+    configured: Mapping[str, Pool],
+    measured: Measured | None = None,
+    *,
+    no_import: bool = False,
+) -> list[Remark]:
+    """All findings.
+
+    Args:
+        configured: the pools of the settings.
+        measured: load, start times and hosts; None where they are not known.
+        no_import: leaves the jobs of hooks and schedules unjudged.
+    """
+    return [
+        *remarks(settings),
+        *([] if no_import else _job_remarks(settings)),
+        *lint(settings, configured, measured),
+    ]
+
+
+def check_strategies(configured: Mapping[str, Pool]) -> None:
+    """Checks that each pool's strategy and policies are installed and accept their options.
+
+    Where the decider is not installed, nothing is checked.
+
+    Raises:
+        ConfigError: names the pool and the option.
+    """
+    if not is_importable("penstock.decider"):
+        return
+    from penstock.decider import plugins  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.decider.core import registry  # noqa: PLC0415
+    from penstock.decider.core.policies import shipped  # noqa: PLC0415
+
+    registry.check(configured, plugins.strategies())
+    shipped.check(configured, plugins.policies())
+
+
+def lint(
+    settings: Settings, configured: Mapping[str, Pool], measured: Measured | None = None
+) -> Iterator[Remark]:
+    """The findings of the decider's linter; none where the decider is not installed."""
+    if not is_importable("penstock.decider"):
+        return
+    from penstock.decider.core.lint import check as linter  # noqa: PLC0415
+    from penstock.decider.core.lint.facts import Facts  # noqa: PLC0415
+
+    measured = measured or Measured()
+    facts = Facts(
+        settings=settings,
+        pools=configured,
+        measured_pools=measured.pools,
+        measured_hosts=measured.hosts,
+    )
+    for finding in linter.lint(facts):
+        yield Remark(rule=finding.rule, level=finding.level, text=finding.text)
+
+
+def remarks(settings: Settings) -> Iterator[Remark]:
+    """Settings that are allowed but will not have the effect that was hoped for."""
+    if not settings.pools:
+        yield _warning("no-pool", "there is no pool, so nothing runs; add a table [pools.NAME]")
+    if not settings.jobs.modules:
+        text = "jobs.modules is empty, so workers can run no job; name the modules of your jobs"
+        yield _warning("no-module", text)
+    yield from _hook_remarks(settings)
+    from penstock.jobs.errors import BadSchedule  # noqa: PLC0415 - keeps `--help` quick
+    from penstock.jobs.schedules.declaration import in_settings  # noqa: PLC0415
+
+    try:
+        in_settings(settings)
+    except BadSchedule as error:
+        yield Remark(rule="bad-schedule", level="error", text=str(error))
+
+
+def _job_remarks(settings: Settings) -> Iterator[Remark]:
+    """Those that take an import of the job modules."""
+    from penstock.cli import declared_jobs  # noqa: PLC0415 - keeps `--help` quick
+
+    for text in declared_jobs.faults(settings):
+        rule = "unknown-module" if text.startswith("jobs.modules") else "bad-call"
+        yield Remark(rule=rule, level="error", text=text)
+
+
+def _hook_remarks(settings: Settings) -> Iterator[Remark]:
+    """Queues and commands; a command may be installed on the orchestrator's machine alone."""
+    served = serving(settings)
+    tables = {f"hooks.{name}": hook.queue for name, hook in settings.hooks.items()}
+    tables |= {f"schedules.{name}": one.queue for name, one in settings.schedules.items()}
+    for table, queue in tables.items():
+        if queue and served.is_known and (reason := served.why_not(queue)):
+            yield _warning("unserved-queue", f"{table}: queue {queue!r}: {reason}")
+    for name, hook in settings.hooks.items():
+        if hook.command and shutil.which(hook.command[0]) is None:
+            text = f"hooks.{name}: command {hook.command[0]!r} cannot be run on this machine"
+            yield _warning("unknown-command", text)
+
+
+def _warning(rule: str, text: str) -> Remark:
+    return Remark(rule=rule, level="warning", text=text)
