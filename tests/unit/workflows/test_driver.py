@@ -21,7 +21,8 @@ from penstock.events.workflow import (
 from penstock.jobs import StepFailed, WorkflowContext, WorkflowError
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.workflows import memo
-from penstock.jobs.workflows.driver import Calls, Diverged, Driver, Ended, Quiet, Suspension
+from penstock.jobs.workflows.driver import Driver
+from penstock.jobs.workflows.nodes import Calls, Diverged, Ended, Quiet, Suspension
 
 
 def drive(workflow: Any, known: WorkflowMemo = memo.EMPTY) -> Driver:

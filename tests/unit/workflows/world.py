@@ -32,9 +32,8 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.workflows import inbox, memo
 from penstock.jobs.workflows.advancing import Arrivals, advance
 from penstock.jobs.workflows.commands import RunJob
-from penstock.jobs.workflows.driver import Ended, Leaf
 from penstock.jobs.workflows.inbox import Signal
-from penstock.jobs.workflows.waiting import goes_on
+from penstock.jobs.workflows.nodes import Ended, Leaf
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 _MOST_ADVANCES = 500
@@ -154,7 +153,7 @@ class World:
                 step.kind == "signal" and any(one.name == step.digest for one in unread)
             ):
                 ended[step.n] = True
-        return goes_on(record.workflow.wait, ended)
+        return memo.goes_on(record.workflow.wait, ended)
 
     def _advance(self) -> None:
         attempt, before = self.record.next_attempt, self.record

@@ -21,6 +21,7 @@ MAX_SIGNAL_BYTES = 64_000
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
+StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
 StatusText = Annotated[str, msgspec.Meta(max_length=MAX_STATUS_LENGTH)]
 Status = dict[
@@ -67,7 +68,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     key: Key
-    outcome: Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
+    outcome: StepOutcome
     value: bytes = b""
     error: JobError | None = None
     sequence: Int64 = 0

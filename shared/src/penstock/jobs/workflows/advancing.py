@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
-
 from penstock.events.job import JobError
 from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
 from penstock.jobs.errors import Verdict
@@ -18,8 +16,9 @@ from penstock.jobs.job_type import encode_result
 from penstock.jobs.workflows import results
 from penstock.jobs.workflows.commands import RunInline, RunJob, WorkflowError
 from penstock.jobs.workflows.context import WorkflowContext
-from penstock.jobs.workflows.driver import Calls, Driver, Ended, Leaf, Suspension
+from penstock.jobs.workflows.driver import Driver
 from penstock.jobs.workflows.inbox import Signal
+from penstock.jobs.workflows.nodes import Calls, Ended, Leaf, Suspension
 
 _MAX_MESSAGE_LENGTH = 4_000
 
@@ -129,8 +128,8 @@ class Arrivals:
                     sequence=signal.sequence,
                 )
             if leaf.due_at is not None and leaf.due_at <= now:
-                outcome = "fired" if leaf.kind == "timer" else "timed-out"
-                return msgspec.convert({"key": leaf.key, "outcome": outcome}, Resolution)
+                is_timer = leaf.kind == "timer"
+                return Resolution(key=leaf.key, outcome="fired" if is_timer else "timed-out")
         return None
 
     def _take(self, name: str) -> Signal | None:

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from penstock.events.workflow import (
-    MAX_KEY_LENGTH,
     MAX_STEPS,
     InlineResult,
     MemoEntry,
@@ -39,116 +38,26 @@ from penstock.jobs.workflows.commands import (
     Part,
     RunInline,
     RunJob,
-    Sleep,
     StepFailed,
     WorkflowError,
 )
 from penstock.jobs.workflows.foreign_await import foreign_await, without_loop
-
-
-class Diverged(Exception):
-    """The code calls something else than what was recorded. Says both."""
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The workflow returned this value."""
-
-    value: Any
-
-
-class Calls(msgspec.Struct, frozen=True):
-    """A function is to run inside of the advance, and to be given to :meth:`Driver.record`."""
-
-    key: str
-    command: RunInline[Any]
-
-
-class Quiet(msgspec.Struct, frozen=True):
-    """Nothing goes on until one of the open steps ends."""
-
-
-class Suspension(msgspec.Struct, frozen=True):
-    """What an advance leads to; as the fields of ``WorkflowAdvanced``."""
-
-    now: datetime
-    consumed: tuple[Resolution, ...]
-    scheduled: tuple[ScheduledStep, ...]
-    cancelled: tuple[int, ...]
-    wait: tuple[WaitGroup, ...]
-    due_at: datetime | None
-    status: Status
-
+from penstock.jobs.workflows.nodes import (
+    Branch,
+    Calls,
+    Diverged,
+    Ended,
+    JoinNode,
+    Leaf,
+    Node,
+    Quiet,
+    Scope,
+    Suspension,
+    groups,
+)
 
 Encode = Callable[[int, RunJob[Any]], bytes]
 """The encoded call of the job of a step, by its number."""
-
-
-class Scope:
-    """A part of a workflow in which names are counted."""
-
-    def __init__(self, path: str = "") -> None:
-        self.path = path
-        self._occurrences: dict[str, int] = {}
-
-    def key(self, name: str) -> str:
-        """The next key of this name. Raises WorkflowError."""
-        count = self._occurrences[name] = self._occurrences.get(name, 0) + 1
-        key = f"{self.path}{name}" + (f"#{count}" if count > 1 else "")
-        if not name or len(key) > MAX_KEY_LENGTH or "/" in name or "#" in name:
-            raise WorkflowError(
-                f"the key {key[:80]!r} is not allowed: a name has no '/' and no '#', and a key 1 "
-                f"to {MAX_KEY_LENGTH} characters with its scopes"
-            )
-        return key
-
-
-class Node:
-    """Something that is awaited. ``error`` and ``value`` count once it has ended."""
-
-    def __init__(self, parent: Node | None) -> None:
-        self.parent = parent
-        self.has_ended = False
-        self.value: Any = None
-        self.error: BaseException | None = None
-
-
-class Leaf(Node):
-    """A step, a timer, a signal, or an inline function.
-
-    Attributes:
-        n: its number; None until it is recorded.
-    """
-
-    def __init__(
-        self, parent: Node, key: str, command: Command[Any], digest: str, due_at: datetime | None
-    ) -> None:
-        super().__init__(parent)
-        self.key, self.command, self.digest, self.due_at = key, command, digest, due_at
-        self.n: int | None = None
-
-    @property
-    def kind(self) -> Literal["job", "timer", "signal"]:
-        if isinstance(self.command, RunJob):
-            return "job"
-        return "timer" if isinstance(self.command, Sleep) else "signal"
-
-
-class Branch(Node):
-    """A coroutine."""
-
-    def __init__(self, parent: Node | None, work: Coroutine[Any, Any, Any], scope: Scope) -> None:
-        super().__init__(parent)
-        self.work, self.scope = work, scope
-        self.awaited: Node | None = None
-
-
-class JoinNode(Node):
-    """Parts that run beside each other."""
-
-    def __init__(self, parent: Node, command: Join[Any]) -> None:
-        super().__init__(parent)
-        self.command = command
-        self.parts: list[Node] = []
 
 
 class Driver:
@@ -256,7 +165,7 @@ class Driver:
             consumed=self.consumed,
             scheduled=tuple(scheduled),
             cancelled=tuple(self._given_up),
-            wait=tuple(WaitGroup(*group) for group in _groups(self._root)),
+            wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=self._due_at(),
             status=self.status,
         )
@@ -469,32 +378,11 @@ class Driver:
         """The first time at which a group may have ended for its times alone."""
         by_number = {leaf.n: leaf.due_at for leaf in self._open.values()}
         dues = []
-        for steps, _ in _groups(self._root):
+        for steps, _ in groups(self._root):
             times = [due for n in steps if (due := by_number[n]) is not None]
             if times:
                 dues.append(max(times))
         return min(dues, default=None)
-
-
-def _groups(node: Node) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """What must have ended for something below a node to go on; see :class:`WaitGroup`."""
-    match node:
-        case Leaf(n=int() as n):
-            yield (n,), False
-        case Branch(awaited=Node() as awaited):
-            yield from _groups(awaited)
-        case JoinNode():
-            pending = [part for part in node.parts if not part.has_ended]
-            leaves = tuple(
-                part.n for part in pending if isinstance(part, Leaf) and part.n is not None
-            )
-            if node.command.first_only:
-                yield from (((n,), False) for n in leaves)
-            elif leaves:
-                yield leaves, node.command.on_failure == "cancel"
-            for part in pending:
-                if not isinstance(part, Leaf):
-                    yield from _groups(part)
 
 
 def _later(now: datetime, length: timedelta) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from penstock.events.workflow import (
     MemoEntry,
     ScheduledStep,
     StepRecorded,
+    WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowMemo,
@@ -105,3 +107,19 @@ def consumed_signals(memo: WorkflowMemo) -> set[int]:
         for resolution in entry.consumed
         if resolution.sequence
     }
+
+
+def goes_on(wait: Iterable[WaitGroup], ended: Mapping[int, bool]) -> bool:
+    """Whether one of the groups holds.
+
+    Args:
+        wait: the groups.
+        ended: number of each step that has ended, and whether it completed.
+    """
+    return any(_holds(group, ended) for group in wait)
+
+
+def _holds(group: WaitGroup, ended: Mapping[int, bool]) -> bool:
+    if group.or_any_failed and any(not ended.get(n, True) for n in group.steps):
+        return True
+    return all(n in ended for n in group.steps)

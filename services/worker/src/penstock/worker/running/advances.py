@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -32,9 +32,10 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.workflows import inbox, memo
 from penstock.jobs.workflows.advancing import Arrivals, advance
 from penstock.jobs.workflows.commands import RunJob
-from penstock.jobs.workflows.driver import Diverged, Ended, Leaf
 from penstock.jobs.workflows.inbox import Signal
+from penstock.jobs.workflows.nodes import Diverged, Ended, Leaf
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
 
 log = logging.getLogger("penstock.worker")
@@ -42,7 +43,6 @@ log = logging.getLogger("penstock.worker")
 T = TypeVar("T")
 _RETRY_SECONDS = 0.1
 _READS_AT_ONCE = 100
-_OUTCOMES = {State.COMPLETED: "completed", State.DEAD: "failed", State.CANCELLED: "cancelled"}
 
 
 class Advances:
@@ -65,9 +65,7 @@ class Advances:
             Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
         """
         around = WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
-        record, ends = around.begin()
-        workflow_memo = record.workflow or memo.EMPTY
-        around.arrivals = Arrivals(ends, lambda: around.signals(workflow_memo))
+        workflow_memo = around.begin()
         try:
             outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
@@ -83,11 +81,10 @@ class WorkerSurroundings:
 
     Attributes:
         record: the job by its events.
-        arrivals: what has ended.
     """
 
     record: JobRecord
-    arrivals: Arrivals
+    _arrivals: Arrivals
 
     def __init__(
         self,
@@ -105,20 +102,18 @@ class WorkerSurroundings:
         return broker_time(self._bus)
 
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
-        return self.arrivals.next(open_steps, self.now())
+        return self._arrivals.next(open_steps, self.now())
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
         event = self._dispatcher.prepare(command.call, step_id, terms=Terms(step=command.name))
         return event.payload
 
-    def begin(self) -> tuple[JobRecord, list[Resolution]]:
-        """The job, and how its open steps have ended so far."""
-        return self._in_loop(self._begin)
-
-    def signals(self, workflow_memo: WorkflowMemo) -> Sequence[Signal]:
-        """Those that no wait has consumed."""
-        return self._in_loop(lambda: self._signals(workflow_memo))
+    def begin(self) -> WorkflowMemo:
+        """What was recorded; reads how its open steps have ended so far. Call it first."""
+        workflow_memo, ends = self._in_loop(self._begin)
+        self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
+        return workflow_memo
 
     def record_step(
         self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
@@ -148,13 +143,14 @@ class WorkerSurroundings:
                 log.warning("workflow %s waits for the broker: %s", self._job.id, error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _begin(self) -> tuple[JobRecord, list[Resolution]]:
-        self.record = await self._own_record()
-        steps = memo.open_steps(self.record.workflow) if self.record.workflow else {}
-        jobs = [step for step in steps.values() if step.kind == "job"]
+    async def _begin(self) -> tuple[WorkflowMemo, list[Resolution]]:
+        self.record = await own_record(self._joblog, self._job)
+        workflow_memo = self.record.workflow or memo.EMPTY
+        steps = memo.open_steps(workflow_memo).values()
+        jobs = [step for step in steps if step.kind == "job"]
         ends = await bounded.gather(self._end_of, jobs, _READS_AT_ONCE)
         ended = sorted((end for end in ends if end is not None), key=lambda end: end[0])
-        return self.record, [resolution for _, resolution in ended]
+        return workflow_memo, [resolution for _, resolution in ended]
 
     async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
         """How the job of a step ended, and where in the log; None while it lives."""
@@ -162,15 +158,17 @@ class WorkerSurroundings:
         record = await self._joblog.read(job_id)
         if record is None or not record.state.ended:
             return None
-        record = await self._joblog.with_result(record)
+        if record.state is State.COMPLETED:
+            record = await self._joblog.with_result(record)
+            return record.changed_by, Resolution(
+                key=step.key, outcome="completed", value=record.result
+            )
         error = record.error or JobError(kind="cancelled", message=f"job {job_id} was cancelled")
-        is_completed = record.state is State.COMPLETED
-        fields = {"key": step.key, "outcome": _OUTCOMES[record.state], "value": record.result}
-        resolution = msgspec.convert(fields, Resolution)
-        if not is_completed:
-            brief = msgspec.structs.replace(error, traceback="")
-            resolution = msgspec.structs.replace(resolution, error=brief)
-        return record.changed_by, resolution
+        return record.changed_by, Resolution(
+            key=step.key,
+            outcome="failed" if record.state is State.DEAD else "cancelled",
+            error=msgspec.structs.replace(error, traceback=""),
+        )
 
     async def _signals(self, workflow_memo: WorkflowMemo) -> list[Signal]:
         subjects = self._joblog.subjects
@@ -189,19 +187,9 @@ class WorkerSurroundings:
             try:
                 job.sequence = await job.appending
             except WrongSequence:
-                record = await self._own_record()
-                if record.changed_id == event.id:  # its own, whose answer was lost
-                    self.record = record
+                self.record = await own_record(self._joblog, job)
+                if self.record.changed_id == event.id:  # its own, whose answer was lost
                     return
-                self.record = record
-                continue
-            self.record = lifecycle.evolve(self.record, event, job.sequence)
-            return
-
-    async def _own_record(self) -> JobRecord:
-        """The job by its events, while it is this attempt's. Raises Cancelled, BusError."""
-        record = await self._joblog.read_checked(self._job.id)
-        if record is None or record.state is not State.RUNNING or record.token != self._job.token:
-            raise Cancelled
-        self._job.sequence = record.sequence
-        return record
+            else:
+                self.record = lifecycle.evolve(self.record, event, job.sequence)
+                return
