@@ -9,9 +9,10 @@ import pytest
 from tests.integration import orchestrating
 from tests.integration.crew import Crew
 from tests.integration.sample_jobs import QUEUE
-from tests.integration.workflow_jobs import approve, killed_between
+from tests.integration.workflow_jobs import approve, hurry, killed_between
 from tests.waiting import eventually
 
+from penstock.jobs import derived_ids
 from penstock.jobs.lifecycle import State
 from penstock.runtime.children import Child
 
@@ -46,6 +47,16 @@ async def test_jobs_timers_and_signals_end_to_end(crew: Crew, orchestrator: Star
     assert crew.diary.told("rate") == ["recorded"]
     assert sorted(crew.diary.told("double")) == ["1", "10", "11", "12", "13", "14"]
     await crew.emptied()
+
+
+@KNOWN
+async def test_the_job_of_a_loser_is_cancelled(crew: Crew, orchestrator: Start) -> None:
+    orchestrator()
+    crew.hire(), crew.hire()
+    gate = crew.gate("never")
+    workflow_id = await crew.client.dispatch(hurry(diary=crew.diary.path, gate=gate))
+    assert (await crew.ended(workflow_id, WITHIN)).result == "went on"
+    await crew.reached(derived_ids.step_id(workflow_id, 0), State.CANCELLED, WITHIN)
 
 
 @KNOWN

@@ -7,7 +7,7 @@ import signal
 from datetime import timedelta
 from typing import Any
 
-from tests.integration.sample_jobs import QUEUE, write
+from tests.integration.sample_jobs import QUEUE, hold, write
 
 from penstock.jobs import WorkflowContext, job, workflow
 
@@ -31,6 +31,13 @@ async def approve(ctx: WorkflowContext, diary: str) -> dict[str, Any]:
 def rate_of(diary: str) -> int:
     write(diary, "rate", "recorded")
     return 7
+
+
+@workflow(queue=QUEUE)
+async def hurry(ctx: WorkflowContext, diary: str, gate: str) -> str:
+    """Does not wait for a job that waits at a gate."""
+    await ctx.race(hold(diary=diary, name="loser", gate=gate), ctx.sleep(0.5))
+    return "went on"
 
 
 @workflow(queue=QUEUE)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.waiting import eventually
 
+from penstock.config.load import check
+from penstock.events.envelope import encode
 from penstock.events.job import JobStarted
 from penstock.events.subjects import BadName
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced
+from penstock.events.workflow import InlineResult, Resolution, StepRecorded, WorkflowAdvanced
 from penstock.jobs import (
     JobRefused,
     NotFound,
@@ -24,6 +29,8 @@ from penstock.jobs import (
     registry,
     workflow,
 )
+from penstock.jobs.job_type import encode_result
+from penstock.jobs.payloads import redaction
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
 from penstock.worker.running.suspensions import Suspensions
@@ -327,6 +334,25 @@ async def runs_anything(ctx: WorkflowContext) -> None:
 async def test_ids_of_workflows_leave_room_for_those_of_their_steps(penstock: Bench) -> None:
     with pytest.raises(BadName, match="at most 36"):
         await penstock.client.dispatch(reminded(), job_id="w" * 37)
+
+
+def test_what_a_workflow_recorded_is_shown_without_its_bytes() -> None:
+    result = encode_result("secret")
+    inline = InlineResult("rate", "fetch_rate", result)
+    consumed = (Resolution(key="charge", outcome="completed", value=result),)
+    event = StepRecorded(job_id="w", now=datetime.now(UTC), consumed=consumed, inline=inline)
+    shown = str(redaction.event(msgspec.json.decode(encode(event))))
+    assert b64encode(result).decode() not in shown
+    assert "7 bytes" in shown
+
+
+async def test_a_workflow_that_would_be_encrypted_is_refused(tmp_path: Path) -> None:
+    key_file = tmp_path / "keys"
+    key_file.write_text(f"first {b64encode(bytes(32)).decode()}\n")
+    key_file.chmod(0o600)
+    penstock = Bench(check({"encryption": {"key_file": str(key_file), "every_job": True}}))
+    with pytest.raises(JobRefused, match="cannot be encrypted yet"):
+        await penstock.client.dispatch(reminded())
 
 
 async def test_a_signal_to_another_kind_of_job_is_refused(penstock: Bench) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from penstock.jobs import job
-from penstock.jobs.workflows.commands import StepFailed
+from penstock.jobs.errors import StepFailed
 from penstock.jobs.workflows.context import WorkflowContext
 
 

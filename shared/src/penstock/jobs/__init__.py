@@ -24,9 +24,11 @@ from penstock.jobs.errors import (
     PayloadTooLarge,
     RateLimitExceeded,
     Skip,
+    StepFailed,
     TimedOut,
     Undecryptable,
     UnknownJob,
+    WorkflowError,
     WrongResult,
 )
 from penstock.jobs.job_filter import JobFilter
@@ -40,7 +42,6 @@ from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
-from penstock.jobs.workflows.commands import StepFailed, WorkflowError
 from penstock.jobs.workflows.context import WorkflowContext
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.instances import WorkflowView

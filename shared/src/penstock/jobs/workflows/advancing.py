@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from penstock.events.job import JobError
 from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
-from penstock.jobs.errors import Verdict
+from penstock.jobs.errors import Verdict, WorkflowError
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.workflows import results
-from penstock.jobs.workflows.commands import RunInline, RunJob, WorkflowError
+from penstock.jobs.workflows.commands import RunInline, RunJob
 from penstock.jobs.workflows.context import WorkflowContext
 from penstock.jobs.workflows.driver import Driver
 from penstock.jobs.workflows.inbox import Signal

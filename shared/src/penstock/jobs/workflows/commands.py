@@ -7,29 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
 
-from penstock.jobs.errors import JobsError
 from penstock.jobs.job_type import Call
 
 T = TypeVar("T")
 
 NO_DEFAULT: Any = object()
-
-
-class WorkflowError(JobsError):
-    """The code of a workflow does what it must not: awaits something else, or uses a key twice."""
-
-
-class StepFailed(JobsError):
-    """A step of a workflow did not complete; raised at its await.
-
-    Attributes:
-        key: of the step.
-        kind: of the error, as in ``JobView.error``; ``cancelled`` for a job that was cancelled.
-    """
-
-    def __init__(self, key: str, kind: str, message: str) -> None:
-        super().__init__(f"step {key!r}: {kind}: {message}")
-        self.key, self.kind = key, kind
 
 
 class Command(Generic[T]):

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.events.workflow import MAX_STATUS_FIELDS, Status
+from penstock.jobs.errors import WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows import results
 from penstock.jobs.workflows.commands import (
@@ -24,7 +25,6 @@ from penstock.jobs.workflows.commands import (
     RunJob,
     Sleep,
     WaitSignal,
-    WorkflowError,
 )
 from penstock.jobs.workflows.driver import Driver
 

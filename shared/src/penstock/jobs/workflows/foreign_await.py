@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock.jobs.workflows.commands import WorkflowError
+from penstock.jobs.errors import WorkflowError
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _ADVICE = (

@@ -15,14 +15,8 @@ from penstock.events.workflow import (
     Status,
     WaitGroup,
 )
-from penstock.jobs.workflows.commands import (
-    Command,
-    Join,
-    RunInline,
-    RunJob,
-    Sleep,
-    WorkflowError,
-)
+from penstock.jobs.errors import WorkflowError
+from penstock.jobs.workflows.commands import Command, Join, RunInline, RunJob, Sleep
 
 
 class Diverged(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.workflow import Resolution
+from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType
 from penstock.jobs.workflows.commands import (
     NO_DEFAULT,
@@ -16,7 +17,6 @@ from penstock.jobs.workflows.commands import (
     RunInline,
     RunJob,
     Sleep,
-    StepFailed,
     WaitSignal,
 )
 
