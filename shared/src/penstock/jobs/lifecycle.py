@@ -37,7 +37,7 @@ from penstock.jobs.event_store.event_sourcing import (
     shared_fields,
     values,
 )
-from penstock.jobs.workflows import memo
+from penstock.jobs.workflows.coded import memo
 
 
 class State(StrEnum):

@@ -24,7 +24,7 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.workflows import memo
+from penstock.jobs.workflows.coded import memo
 
 _AT_ONCE = 100
 _OUTCOMES = {State.COMPLETED: "completed", State.DEAD: "failed", State.CANCELLED: "cancelled"}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
-from penstock.jobs.workflows.memo import goes_on
+from penstock.jobs.workflows.coded.memo import goes_on
 
 _MOST_DOUBLINGS = 12
 

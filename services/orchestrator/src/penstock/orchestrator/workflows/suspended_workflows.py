@@ -34,8 +34,8 @@ from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
-from penstock.jobs.workflows import inbox, memo
-from penstock.jobs.workflows.step_jobs import step_events
+from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.runtime.limited_log import LimitedLog

@@ -29,11 +29,11 @@ from penstock.jobs.errors import Cancelled
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.workflows import inbox, memo
-from penstock.jobs.workflows.advancing import Arrivals, advance
-from penstock.jobs.workflows.commands import RunJob
-from penstock.jobs.workflows.inbox import Signal
-from penstock.jobs.workflows.nodes import Diverged, Ended, Leaf
+from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.advancing import Arrivals, advance
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.inbox import Signal
+from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
@@ -77,7 +77,7 @@ class Advances:
 
 
 class WorkerSurroundings:
-    """See :class:`penstock.jobs.workflows.advancing.Surroundings`.
+    """See :class:`penstock.jobs.workflows.coded.advancing.Surroundings`.
 
     Attributes:
         record: the job by its events.

@@ -11,7 +11,7 @@ from penstock.events.job import JobError, SparkCost
 from penstock.jobs.errors import Verdict
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.retry import Outlook
-from penstock.jobs.workflows.nodes import Suspension
+from penstock.jobs.workflows.coded.nodes import Suspension
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 

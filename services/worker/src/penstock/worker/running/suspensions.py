@@ -17,7 +17,7 @@ from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.workflows.step_jobs import step_events
+from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.outcome import Outcome, Suspended
 

@@ -15,8 +15,8 @@ import msgspec
 from penstock.events.workflow import MAX_STATUS_FIELDS, Status
 from penstock.jobs.errors import WorkflowError
 from penstock.jobs.job_type import Call
-from penstock.jobs.workflows import results
-from penstock.jobs.workflows.commands import (
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
     Command,
     Join,
@@ -26,7 +26,7 @@ from penstock.jobs.workflows.commands import (
     Sleep,
     WaitSignal,
 )
-from penstock.jobs.workflows.driver import Driver
+from penstock.jobs.workflows.coded.driver import Driver
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import msgspec
 from penstock.events.workflow import Resolution
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType
-from penstock.jobs.workflows.commands import (
+from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
     Command,
     RunInline,

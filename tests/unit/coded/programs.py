@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.jobs import job
 from penstock.jobs.errors import StepFailed
-from penstock.jobs.workflows.context import WorkflowContext
+from penstock.jobs.workflows.coded.context import WorkflowContext
 
 
 @job(name="tests.programs.work")

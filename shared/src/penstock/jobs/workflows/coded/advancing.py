@@ -13,12 +13,12 @@ from penstock.events.job import JobError
 from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
 from penstock.jobs.errors import Verdict, WorkflowError
 from penstock.jobs.job_type import encode_result
-from penstock.jobs.workflows import results
-from penstock.jobs.workflows.commands import RunInline, RunJob
-from penstock.jobs.workflows.context import WorkflowContext
-from penstock.jobs.workflows.driver import Driver
-from penstock.jobs.workflows.inbox import Signal
-from penstock.jobs.workflows.nodes import Calls, Ended, Leaf, Suspension
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import RunInline, RunJob
+from penstock.jobs.workflows.coded.context import WorkflowContext
+from penstock.jobs.workflows.coded.driver import Driver
+from penstock.jobs.workflows.coded.inbox import Signal
+from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Suspension
 
 _MAX_MESSAGE_LENGTH = 4_000
 

@@ -32,10 +32,10 @@ from penstock.events.workflow import (
 )
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
-from penstock.jobs.workflows import results
-from penstock.jobs.workflows.commands import Command, Join, Part, RunInline, RunJob
-from penstock.jobs.workflows.foreign_await import foreign_await, without_loop
-from penstock.jobs.workflows.nodes import (
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import Command, Join, Part, RunInline, RunJob
+from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
+from penstock.jobs.workflows.coded.nodes import (
     Branch,
     Calls,
     Diverged,

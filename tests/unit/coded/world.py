@@ -29,11 +29,11 @@ from penstock.events.workflow import (
 from penstock.jobs import lifecycle
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.workflows import inbox, memo
-from penstock.jobs.workflows.advancing import Arrivals, advance
-from penstock.jobs.workflows.commands import RunJob
-from penstock.jobs.workflows.inbox import Signal
-from penstock.jobs.workflows.nodes import Ended, Leaf
+from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.advancing import Arrivals, advance
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.inbox import Signal
+from penstock.jobs.workflows.coded.nodes import Ended, Leaf
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 _MOST_ADVANCES = 500

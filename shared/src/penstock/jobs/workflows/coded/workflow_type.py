@@ -11,7 +11,7 @@ from penstock.jobs import registry
 from penstock.jobs.job_type import JobType
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay
 from penstock.jobs.retry import retries as put_in_order
-from penstock.jobs.workflows.context import WorkflowContext
+from penstock.jobs.workflows.coded.context import WorkflowContext
 
 P = ParamSpec("P")
 R = TypeVar("R")

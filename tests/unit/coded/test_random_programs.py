@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import assume, given, settings
-from tests.unit.workflows import programs
-from tests.unit.workflows.programs import Failed, Program, expected, interpret
-from tests.unit.workflows.world import START, World
+from tests.unit.coded import programs
+from tests.unit.coded.programs import Failed, Program, expected, interpret
+from tests.unit.coded.world import START, World
 
 from penstock.events.workflow import StepRecorded, WorkflowAdvanced
 from penstock.jobs.lifecycle import State

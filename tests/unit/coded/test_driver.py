@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.workflows.programs import work
-from tests.unit.workflows.world import START
+from tests.unit.coded.programs import work
+from tests.unit.coded.world import START
 
 from penstock.events.workflow import (
     InlineResult,
@@ -20,9 +20,9 @@ from penstock.events.workflow import (
 )
 from penstock.jobs import StepFailed, WorkflowContext, WorkflowError
 from penstock.jobs.job_type import encode_result
-from penstock.jobs.workflows import memo
-from penstock.jobs.workflows.driver import Driver
-from penstock.jobs.workflows.nodes import Calls, Diverged, Ended, Quiet, Suspension
+from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded.driver import Driver
+from penstock.jobs.workflows.coded.nodes import Calls, Diverged, Ended, Quiet, Suspension
 
 
 def drive(workflow: Any, known: WorkflowMemo = memo.EMPTY) -> Driver:

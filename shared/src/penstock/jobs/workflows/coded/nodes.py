@@ -16,7 +16,7 @@ from penstock.events.workflow import (
     WaitGroup,
 )
 from penstock.jobs.errors import WorkflowError
-from penstock.jobs.workflows.commands import Command, Join, RunInline, RunJob, Sleep
+from penstock.jobs.workflows.coded.commands import Command, Join, RunInline, RunJob, Sleep
 
 
 class Diverged(Exception):
