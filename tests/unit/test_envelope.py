@@ -14,6 +14,7 @@ from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStart
 from penstock.events.recovering import RecoverAnswered, RecoverAsked
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.worker import WorkerReport
+from penstock.events.workflow import MemoEntry, ScheduledStep, WorkflowMemo
 from penstock.jobs.payloads.payload import Payload
 
 
@@ -91,22 +92,38 @@ def test_all_that_comes_from_outside_has_bounds() -> None:
         _check_bounds(msgspec.inspect.type_info(kind), kind.__name__, may_hold_times=True)
 
 
-def _check_bounds(kind: Any, where: str, may_hold_times: bool = False) -> None:
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_times_inside_of_what_a_workflow_recorded_are_those_of_utc(at: str) -> None:
+    steps = f'{{"n":0,"key":"sleep","kind":"timer","due_at":"{at}"}}'
+    beginning = '{"type":"WorkflowAdvanced","job_id":"j","queue":"q","number":1'
+    raw = f'{beginning},"now":"2026-11-20T12:00:00Z","scheduled":[{steps}]}}'
+    with pytest.raises(MalformedEvent, match="due_at"):
+        JOB_EVENTS.decode(raw.encode())
+    memo = f'{{"entries":[{{"now":"{at}"}}]}}'
+    with pytest.raises(msgspec.ValidationError, match="now"):
+        msgspec.json.decode(memo, type=WorkflowMemo)
+
+
+def _check_bounds(
+    kind: Any, where: str, may_hold_times: bool = False, above: frozenset[type] = frozenset()
+) -> None:
     if isinstance(kind, msgspec.inspect.IntType):
         assert kind.ge is not None or kind.gt is not None, where
         assert kind.le is not None or kind.lt is not None, where
-    if isinstance(kind, msgspec.inspect.StructType):
+    if isinstance(kind, msgspec.inspect.StructType) and kind.cls not in above:
+        above |= {kind.cls}  # one that holds itself: a condition
         for field in kind.fields:
             is_time = _holds_time(field.type)
             is_kept = kind.cls in (*SNAPSHOTS,)  # in a checkpoint, by the decider itself
+            is_kept |= kind.cls in (ScheduledStep, MemoEntry)  # which look themselves
             message = f"{where}.{field.name}: no codec looks at its years"
             assert may_hold_times or is_kept or not is_time, message
-            _check_bounds(field.type, f"{where}.{field.name}")
+            _check_bounds(field.type, f"{where}.{field.name}", above=above)
     for inner in (*getattr(kind, "types", ()), *getattr(kind, "item_types", ())):
-        _check_bounds(inner, where)
+        _check_bounds(inner, where, above=above)
     for name in ("item_type", "key_type", "value_type"):
         if (inner := getattr(kind, name, None)) is not None:
-            _check_bounds(inner, where)
+            _check_bounds(inner, where, above=above)
 
 
 def _holds_time(kind: Any) -> bool:

@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from penstock.events.batch import Callbacks
 from penstock.events.brief import brief, brief_fields
+from penstock.events.condition import MAX_PATH_LENGTH, Condition, Path, Text
 from penstock.events.envelope import Codec, Event, Instant, Int64
+
+
+class Rule(StrEnum):
+    """When a step may run: judged once, as soon as all steps that it needs have ended.
+
+    So it never depends on which of them ended first.
+    """
+
+    NONE_FAILED = "none_failed"
+    """All completed or were skipped. The usual one: a skipped step does not block."""
+    ALL_SUCCESS = "all_success"
+    """All completed; if one was skipped, this one is skipped, too."""
+    ALL_DONE = "all_done"
+    """In any case."""
+    ANY_FAILED = "any_failed"
+    """One failed; else this one is skipped."""
+    ANY_SUCCESS = "any_success"
+    """One completed; if all were skipped, this one is skipped, too."""
+
+
+class Join(StrEnum):
+    """A step without a job."""
+
+    ALL = "all"
+    """It ends when those before it have ended."""
+    BRANCH = "branch"
+    """Likewise; its result is that of the one that completed."""
+
+
+OnFailure = Literal["stop", "continue"]
+"""What follows a failed step: no other begins, or only those do not that need it."""
+
+
+ResultPath = Annotated[tuple[Text | Int64, ...], msgspec.Meta(max_length=MAX_PATH_LENGTH)]
+"""A part of a result; empty for all of it."""
 
 
 class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,6 +57,13 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         needs: steps (by position) that must have completed before.
         takes: parameters that are given the result of one of them.
         delay_seconds: between when its turn comes and when its job may start.
+        rule: how those in ``needs`` must have ended.
+        when: it is skipped unless this holds, too.
+        reads: parameters that are given a part of a result, or of the context.
+        sets: keys of the context, each with the part of this step's result that becomes its value.
+        may_fail: the whole does not fail because of it.
+        join: it has no job.
+        compensates: position of the step that its job undoes, should the whole fail.
     """
 
     name: str
@@ -27,6 +71,13 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: tuple[Int64, ...] = ()
     takes: dict[str, Int64] = {}
     delay_seconds: float = 0.0
+    rule: Rule = Rule.NONE_FAILED
+    when: Condition | None = None
+    reads: dict[str, Path] = {}
+    sets: dict[str, ResultPath] = {}
+    may_fail: bool = False
+    join: Join | None = None
+    compensates: Int64 | None = None
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -40,7 +91,8 @@ def _check_steps(steps: Sequence[GraphStep]) -> None:
     """Refuses a graph that no client makes, and that would never get ready.
 
     Raises:
-        ValueError: too many steps, one that needs itself or a later one, or needs one twice.
+        ValueError: too many steps, one that needs, reads or undoes itself or a later one, or needs
+            one twice.
     """
     if not 1 <= len(steps) <= MAX_STEPS:
         raise ValueError(f"found {len(steps)} steps, expected 1 to {MAX_STEPS}")
@@ -49,6 +101,17 @@ def _check_steps(steps: Sequence[GraphStep]) -> None:
         needs = set(step.needs)
         if len(needs) != len(step.needs) or not all(need in earlier for need in needs):
             raise ValueError(f"step {index} needs itself, a later step, or a step twice")
+        if not _reads_earlier(step, earlier):
+            raise ValueError(f"step {index} reads, or undoes, itself or a later step")
+
+
+def _reads_earlier(step: GraphStep, earlier: range) -> bool:
+    paths = [*(step.when.paths() if step.when else ()), *step.reads.values()]
+    results = [path[1] for path in paths if path[0] == "results"]
+    undone = () if step.compensates is None else (step.compensates,)
+    return all(index in earlier for index in (*results, *undone)) and all(
+        path[0] in {"results", "context"} for path in paths
+    )
 
 
 class GraphEvent(Event, frozen=True, kw_only=True):

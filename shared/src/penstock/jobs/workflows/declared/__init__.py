@@ -1,0 +1,1 @@
+"""Declared workflows: named, versioned definitions, and what follows from how steps ended."""

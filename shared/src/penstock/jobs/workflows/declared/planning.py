@@ -1,0 +1,157 @@
+"""From a definition to the steps that are started: branches spelled out, names become positions.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.events.condition import Condition, Operand, Path, Reference
+from penstock.events.graph import GraphStep, Join, Rule
+from penstock.jobs.workflows import graph_order
+from penstock.jobs.workflows.declared.definition import DeclaredCall, DeclaredStep, Definition
+
+OTHERWISE = "otherwise"
+"""Name of the case that is none of the others."""
+
+
+class PlannedStep(NamedTuple):
+    """A step as it is started, but for its payload, and what that is made from.
+
+    Attributes:
+        step: with positions in place of names, and an empty payload.
+        call: None for a join.
+        terms: the declared step, whose queue, priority, tries and so on hold for the call.
+    """
+
+    step: GraphStep
+    call: DeclaredCall | None
+    terms: DeclaredStep
+
+
+def case_name(step: str, case: str) -> str:
+    """Name of the step that is one case of a branch."""
+    return f"{step}/{case}"
+
+
+def plan(definition: Definition) -> tuple[PlannedStep, ...]:
+    """All steps, in an order in which none needs a later one; compensations come last.
+
+    Args:
+        definition: a checked one.
+
+    Raises:
+        BadGraph: see :func:`.graph_order.levels`.
+    """
+    spelled_out = {step.name: step for step in _spelled_out(definition.steps)}
+    levels = graph_order.levels({step.name: step.needs for step in spelled_out.values()})
+    ordered = [spelled_out[name] for level in levels for name in level]
+    positions = {step.name: position for position, step in enumerate(ordered)}
+    planned = [_planned(step, positions) for step in ordered]
+    return (*planned, *_compensations(ordered, positions))
+
+
+class _Spelled(NamedTuple):
+    """A step without alternatives."""
+
+    name: str
+    needs: tuple[str, ...]
+    rule: Rule
+    when: Condition | None
+    call: DeclaredCall | None
+    join: Join | None
+    terms: DeclaredStep
+
+
+def _spelled_out(steps: Sequence[DeclaredStep]) -> Iterator[_Spelled]:
+    """Each case of a branch is a step of its own, and a join stands for the one that ran."""
+    for step in steps:
+        if step.branch is None:
+            call = step.calls[0] if step.calls else None
+            join = None if call else Join.ALL
+            yield _Spelled(step.name, step.needs, step.rule, step.when, call, join, step)
+            continue
+        cases = list(_cases(step))
+        yield from cases
+        names = tuple(case.name for case in cases)
+        yield _Spelled(step.name, names, Rule.ANY_SUCCESS, None, None, Join.BRANCH, step)
+
+
+def _cases(step: DeclaredStep) -> Iterator[_Spelled]:
+    assert step.branch is not None
+    chosen_by, chosen = Reference(step.branch.on), tuple(step.branch.cases)
+    conditions = {case: Condition(eq=(chosen_by, case)) for case in chosen}
+    calls = dict(step.branch.cases)
+    if step.branch.otherwise is not None:
+        calls[OTHERWISE] = step.branch.otherwise
+        conditions[OTHERWISE] = Condition(negated=Condition(within=(chosen_by, chosen)))
+    for case, call in calls.items():
+        when = conditions[case]
+        if step.when is not None:
+            when = Condition(all_of=(step.when, when))
+        yield _Spelled(case_name(step.name, case), step.needs, step.rule, when, call, None, step)
+
+
+def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
+    terms, is_job = step.terms, step.join is None
+    return PlannedStep(
+        GraphStep(
+            name=step.name,
+            payload=b"",
+            needs=tuple(positions[name] for name in step.needs),
+            delay_seconds=terms.delay_seconds if is_job else 0.0,
+            rule=step.rule,
+            when=_positioned(step.when, positions) if step.when else None,
+            reads=_reads(step.call, positions) if step.call else {},
+            sets=dict(terms.sets) if is_job else {},
+            may_fail=terms.may_fail,
+            join=step.join,
+        ),
+        step.call,
+        terms,
+    )
+
+
+def _compensations(
+    ordered: Sequence[_Spelled], positions: Mapping[str, int]
+) -> Iterator[PlannedStep]:
+    for step in ordered:
+        call, is_case = step.terms.compensate, step.name != step.terms.name
+        if call is not None and not is_case:
+            undoing = GraphStep(
+                name=f"undo {step.name}",
+                payload=b"",
+                compensates=positions[step.name],
+                reads=_reads(call, positions),
+            )
+            yield PlannedStep(undoing, call, step.terms)
+
+
+def _reads(call: DeclaredCall, positions: Mapping[str, int]) -> dict[str, Path]:
+    return {parameter: _position(path, positions) for parameter, path in call.takes.items()}
+
+
+def _position(path: Path, positions: Mapping[str, int]) -> Path:
+    """The path with the step's position in place of its name."""
+    root, name, *others = path
+    return (root, positions[str(name)], *others) if root == "results" else path
+
+
+def _positioned(condition: Condition, positions: Mapping[str, int]) -> Condition:
+    def operand(side: Operand) -> Operand:
+        return Reference(_position(side.ref, positions)) if isinstance(side, Reference) else side
+
+    name = condition.operator
+    if condition.exists is not None:
+        return Condition(exists=_position(condition.exists, positions))
+    if condition.negated is not None:
+        return Condition(negated=_positioned(condition.negated, positions))
+    if condition.comparison is not None:
+        left, right = condition.comparison
+        return msgspec.structs.replace(condition, **{name: (operand(left), operand(right))})
+    parts = tuple(_positioned(part, positions) for part in condition.parts)
+    return msgspec.structs.replace(condition, **{name: parts})

@@ -1,0 +1,222 @@
+"""What a definition must fulfil, so that each of its steps can run or be skipped. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from penstock.events.condition import Path
+from penstock.events.graph import MAX_STEPS, OnFailure, Rule
+from penstock.events.subjects import BadName, check_name
+from penstock.jobs.errors import JobRefused
+from penstock.jobs.registry import check_tags
+from penstock.jobs.workflows.declared.definition import (
+    MAX_BYTES,
+    DeclaredStep,
+    Definition,
+    canonical,
+)
+from penstock.jobs.workflows.declared.planning import OTHERWISE, case_name
+from penstock.jobs.workflows.declared.text import written_path
+
+_MOST_SHOWN = 20
+_MAX_DELAY_SECONDS = 366 * 86_400.0
+_NEEDS_ONE = (Rule.ANY_FAILED, Rule.ANY_SUCCESS)
+
+
+class BadDefinition(JobRefused):
+    """A definition that cannot run: each line of the text names a step and what is wrong."""
+
+
+def checked(definition: Definition) -> Definition:
+    """The definition, if each of its steps can run or be skipped.
+
+    Raises:
+        BadDefinition: with all that is wrong, 20 lines at most.
+    """
+    try:
+        problems = list(_problems(definition))
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise BadDefinition(f"{definition.name}: it cannot be encoded: {error}") from None
+    if problems:
+        shown = problems[:_MOST_SHOWN]
+        hidden = [f"and {len(problems) - _MOST_SHOWN} more"] if len(problems) > _MOST_SHOWN else []
+        raise BadDefinition("\n".join([f"workflow {definition.name!r}:", *shown, *hidden]))
+    return definition
+
+
+def _problems(definition: Definition) -> Iterator[str]:
+    if (size := len(canonical(definition))) > MAX_BYTES:
+        yield f"it has {size:,} bytes, a definition has at most {MAX_BYTES:,}"
+        return
+    yield from _of_the_whole(definition)
+    steps = {step.name: step for step in definition.steps}
+    needs = {step.name: [name for name in step.needs if name in steps] for step in steps.values()}
+    for step in definition.steps:
+        yield from (f"step {step.name!r} {problem}" for problem in _of_a_step(step, definition))
+    try:
+        order = list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        yield f"steps need each other: {' → '.join(reversed(error.args[1]))}"
+        return
+    before = _before(order, needs)
+    for step in definition.steps:
+        yield from (
+            f"step {step.name!r} {problem}"
+            for problem in _of_references(step, before, definition.keys)
+        )
+
+
+def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    """Of each step all that have ended before it."""
+    before: dict[str, set[str]] = {}
+    for name in order:
+        before[name] = set(needs[name]).union(*(before[need] for need in needs[name]))
+    return before
+
+
+def _of_the_whole(definition: Definition) -> Iterator[str]:
+    names = [name for step in definition.steps for name in _all_names(step)]
+    if not 1 <= len(names) <= MAX_STEPS:
+        yield (
+            f"it has 1 to {MAX_STEPS} steps, cases of branches and compensations included; "
+            f"found {len(names)}"
+        )
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"{count} steps have the name {name!r}"
+        if not name.isprintable() or name != name.strip():
+            yield f"step name {name!r}: expected printable characters, without blanks around them"
+    for key, value in definition.context.items():
+        if not _is_plain(value):
+            yield f"key {key!r} of the context has a value that JSON cannot hold"
+    if both := definition.context.keys() & set(definition.required):
+        yield f"key {min(both)!r} of the context is required, and has a value"
+    yield from _of_terms(definition.queue, definition.tags)
+
+
+def _all_names(step: DeclaredStep) -> Iterator[str]:
+    yield step.name
+    if step.branch is not None:
+        yield from (case_name(step.name, case) for case in step.branch.cases)
+        if step.branch.otherwise is not None:
+            yield case_name(step.name, OTHERWISE)
+    if step.compensate is not None:
+        yield f"undo {step.name}"
+
+
+def _of_terms(queue: str, tags: Iterable[str]) -> Iterator[str]:
+    try:
+        if queue:
+            check_name("queue", queue)
+        check_tags(tuple(tags))
+    except (BadName, ValueError) as error:
+        yield str(error)
+
+
+def _of_a_step(step: DeclaredStep, definition: Definition) -> Iterator[str]:
+    names = [other.name for other in definition.steps]
+    for name in step.needs:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            yield f"needs {name!r}, which is no step{hint}"
+    if len(set(step.needs)) != len(step.needs):
+        yield "needs a step twice"
+    if step.function and step.branch is not None:
+        yield "has a function and a branch; expected one of them"
+    if not step.calls:
+        yield from _of_a_join(step)
+    if step.branch is not None and not step.branch.cases:
+        yield "has a branch without cases"
+    if step.branch is not None and (step.arguments or step.takes):
+        yield "has a branch: arguments and takes stand in its cases"
+    for call in (*step.calls, *((step.compensate,) if step.compensate else ())):
+        for name, value in call.arguments.items():
+            if not _is_plain(value):
+                yield f"gives {call.function} the argument {name!r}, which JSON cannot hold"
+        if both := call.arguments.keys() & call.takes.keys():
+            yield f"gives the argument {min(both)!r} of {call.function} twice"
+        yield from _of_terms(call.queue, ())
+    if step.delay_seconds > _MAX_DELAY_SECONDS:
+        yield f"is delayed by {step.delay_seconds:g} s, more than a year"
+    yield from _of_terms(step.queue, (*definition.tags, *step.tags))
+    yield from _of_a_rule(step, definition.on_failure)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return value is None or isinstance(value, str)
+
+
+def _of_a_join(step: DeclaredStep) -> Iterator[str]:
+    if not step.needs:
+        yield "has no function and needs no step: nothing would run"
+    for field in ("arguments", "takes", "sets", "compensate", "delay_seconds", "tries"):
+        if getattr(step, field):
+            yield f"is a join, without a function; {field} would have no effect"
+
+
+def _of_a_rule(step: DeclaredStep, on_failure: OnFailure) -> Iterator[str]:
+    if step.rule in _NEEDS_ONE and not step.needs:
+        yield f"can never run: its rule is {step.rule}, and it needs no step"
+    if step.rule is Rule.ANY_FAILED and on_failure == "stop":
+        yield (
+            "can never run: its rule is any_failed, and no step begins after a failure; set "
+            "on_failure to continue"
+        )
+
+
+def _of_references(
+    step: DeclaredStep, before: Mapping[str, set[str]], keys: frozenset[str]
+) -> Iterator[str]:
+    earlier = before[step.name]
+    for path in _paths(step):
+        yield from _of_a_path(path, earlier, before, keys)
+    for path in step.compensate.takes.values() if step.compensate else ():
+        yield from _of_a_path(path, earlier | {step.name}, before, keys)
+    for key in step.sets:
+        if key not in keys:
+            yield f"sets {key!r}, which is no key of the context; expected {_listed(keys)}"
+
+
+def _paths(step: DeclaredStep) -> Iterator[Path]:
+    if step.when is not None:
+        yield from step.when.paths()
+    if step.branch is not None:
+        yield step.branch.on
+    for call in step.calls:
+        yield from call.takes.values()
+
+
+def _of_a_path(
+    path: Path, earlier: set[str], before: Mapping[str, set[str]], keys: frozenset[str]
+) -> Iterator[str]:
+    root, name = path[0], str(path[1])
+    shown = written_path(path)
+    if root == "context":
+        if name not in keys:
+            yield f"refers to {shown}; expected a key of the context: {_listed(keys)}"
+    elif root != "results":
+        yield f"refers to {shown}; a path begins with results.STEP or context.KEY"
+    elif name not in before:
+        near = difflib.get_close_matches(name, before, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        yield f"refers to {shown}, and {name!r} is no step{hint}"
+    elif name not in earlier:
+        yield f"refers to {shown}, and {name!r} need not have ended before; add it to needs"
+
+
+def _listed(keys: frozenset[str]) -> str:
+    return ", ".join(sorted(keys)) or "none are declared"
